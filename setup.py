@@ -1,0 +1,110 @@
+"""Builds what a wheel needs beside Python files: the C kernel and the protobuf code."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent
+NATIVE = Path("tb_netdebug/stats/native")
+PROTOS = [Path("tb_netdebug/records/netdebug.proto")]
+
+# The same file compiled once for each instruction set; the module picks the best one when it is loaded.
+X86_VARIANTS = {
+    "avx2": ["-mavx2", "-mfma", "-mf16c", "-mbmi2"],
+    "avx512": [
+        "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mbmi2",
+        "-mprefer-vector-width=512",
+    ],
+}  # fmt: skip
+FLAGS = ["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off", "-Wall", "-Wextra"]
+
+
+def version() -> str:
+    scope: dict[str, str] = {}
+    exec((ROOT / "tb_netdebug/version.py").read_text(), scope)
+    return scope["__version__"]
+
+
+class BuildKernel(build_ext):
+    """Compiles `passes.c` once for each instruction set and links all of them into one module."""
+
+    def build_extension(self, ext: Extension) -> None:
+        variants = X86_VARIANTS if platform.machine() in ("x86_64", "AMD64") else {}
+        for name, flags in {"baseline": [], **variants}.items():
+            ext.extra_objects += self.compiler.compile(
+                [str(NATIVE / "passes.c")],
+                output_dir=str(Path(self.build_temp) / name),
+                macros=[("VARIANT", name)],
+                include_dirs=[str(NATIVE)],
+                extra_postargs=["-fPIC", *FLAGS, *flags],
+                depends=ext.depends,
+            )
+            ext.define_macros.append((f"HAVE_{name.upper()}", "1"))
+        super().build_extension(ext)
+
+
+class BuildProtos(build_py):
+    """Generates `*_pb2.py` next to the modules that use them."""
+
+    def run(self) -> None:
+        super().run()
+        target = ROOT if self.editable_mode else Path(self.build_lib)
+        for proto in PROTOS:
+            generate(proto, target)
+
+
+def generate(proto: Path, target: Path) -> None:
+    from grpc_tools import protoc
+
+    arguments = ["protoc", f"-I{ROOT}", f"--python_out={target}", f"--pyi_out={target}", str(ROOT / proto)]
+    if protoc.main(arguments) != 0:
+        sys.exit(f"protoc could not translate {proto}; its message stands above.")
+
+
+setup(
+    name="tb_netdebug",
+    version=version(),
+    description="Says in words why a neural network does not train: a recorder and TensorBoard plugin",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=["tb_netdebug", "tb_netdebug.*"]),
+    package_data={"tb_netdebug": ["py.typed", "**/*.proto", "**/*.md"]},
+    install_requires=[
+        "google-crc32c>=1.5",
+        "numpy>=1.24",
+        "nvidia-ml-py>=12",
+        "protobuf>=4.21,<8",
+        "psutil>=5.9",
+        "rich>=13",
+        "tensorboard>=2.15",
+        "zstandard>=0.21",
+    ],
+    entry_points={"console_scripts": ["netdebug = tb_netdebug.cli:main"]},
+    ext_modules=[
+        Extension(
+            "tb_netdebug.stats._kernel",
+            [str(NATIVE / name) for name in ("module.c", "batch.c", "team.c", "packed.c", "units.c")],
+            include_dirs=[str(NATIVE)],
+            depends=[str(path) for path in sorted(NATIVE.glob("*.[ch]"))],
+            extra_compile_args=FLAGS,
+            libraries=["m"],
+            # Without a compiler the package still installs and runs on the NumPy twin of the kernel.
+            optional=True,
+        ),
+        Extension(
+            "tb_netdebug.records._codec",
+            ["tb_netdebug/records/codec.c"],
+            extra_compile_args=FLAGS,
+            optional=True,
+        ),
+    ],
+    cmdclass={"build_ext": BuildKernel, "build_py": BuildProtos},
+)

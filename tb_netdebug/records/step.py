@@ -1,0 +1,51 @@
+"""What is known of one training step: scalars, and samples of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What a sampled tensor is; the numbers are part of the stored format."""
+
+    WEIGHT = 1
+    GRADIENT = 2
+    UPDATE = 3
+    ACTIVATION = 4
+    TENSOR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A tensor that is sampled again and again."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Which channels were active: a bitmap, least significant bit first."""
+
+    count: int
+    active: bytes
+
+
+@dataclass(slots=True)
+class Sample:
+    """One look at one tensor; `summary` is a packed summary (see `stats.packed`)."""
+
+    series: Series
+    summary: bytes
+    units: Units | None = None
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """One batch. A scalar that was not measured is absent; NaN means that it was NaN."""
+
+    step: int
+    wall_time: float
+    scalars: dict[str, float] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
