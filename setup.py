@@ -35,6 +35,11 @@ class BuildKernel(build_ext):
     """Compiles `passes.c` once for each instruction set and links all of them into one module."""
 
     def build_extension(self, ext: Extension) -> None:
+        if ext.name.endswith("._kernel"):
+            self.add_variants(ext)
+        super().build_extension(ext)
+
+    def add_variants(self, ext: Extension) -> None:
         variants = X86_VARIANTS if platform.machine() in ("x86_64", "AMD64") else {}
         for name, flags in {"baseline": [], **variants}.items():
             ext.extra_objects += self.compiler.compile(
@@ -46,7 +51,6 @@ class BuildKernel(build_ext):
                 depends=ext.depends,
             )
             ext.define_macros.append((f"HAVE_{name.upper()}", "1"))
-        super().build_extension(ext)
 
 
 class BuildProtos(build_py):
