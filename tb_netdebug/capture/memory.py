@@ -1,0 +1,174 @@
+"""Samples the memory of this process, its children, the host and the GPUs in a thread of its own."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+from tb_netdebug.capture.host_memory import HostMemory
+from tb_netdebug.capture.nvml import Nvml
+
+Readings = dict[str, float]
+
+# A reading that takes 5 ms of the processor comes every 5 s at most.
+COST_SHARE = 0.001
+
+# Closing waits for a reading that is under way, but not for a driver that hangs.
+CLOSE_SECS = 1.0
+
+
+class Source:
+    """Something to read now and then: every so many seconds, and rarer the more it costs."""
+
+    def __init__(self, name: str, read: Callable[[], Readings], *, every_secs: float = 0.0) -> None:
+        self.name = name
+        self.problem = ""
+        self._read = read
+        self._every_secs = every_secs
+        self._last_cost_secs = 0.0
+        self._due = float("-inf")
+
+    def read_if_due(self) -> Readings:
+        """New readings, or none when it is not time yet or the reading failed."""
+        if time.monotonic() < self._due:
+            return {}
+        before = time.thread_time()
+        try:
+            readings, self.problem = self._read(), ""
+        except Exception as error:  # a thread of ours must not print a traceback into someone's training
+            readings, self.problem = {}, f"{type(error).__name__}: {error}"
+        self._postpone(time.thread_time() - before)
+        return readings
+
+    def _postpone(self, cost_secs: float) -> None:
+        # The first reading loads libraries and any may be unlucky: only what is dear twice is dear.
+        believed_secs = min(cost_secs, self._last_cost_secs)
+        self._last_cost_secs = cost_secs
+        self._due = time.monotonic() + max(self._every_secs, believed_secs / COST_SHARE)
+
+
+class MemorySampler:
+    """A thread that reads memory every `interval_secs`; `latest()` hands over what is new.
+
+    Slow readings (PSS, USS) come every `detail_secs`, and all but the cheapest come rarer where they cost
+    more than a thousandth of a core. The thread holds no lock that a caller could wait for. In a forked
+    child the sampler is inert.
+    """
+
+    def __init__(self, interval_secs: float = 1.0, *, detail_secs: float = 10.0) -> None:
+        self.cost_secs = 0.0  # processor time that the thread took so far
+        self._interval_secs = interval_secs
+        self._host = HostMemory()
+        self._nvml = Nvml()
+        self._sources = [
+            Source("memory of this process", self._host.process),
+            Source("memory of its children", self._host.children),
+            Source("PSS and USS", self._host.details, every_secs=detail_secs),
+            Source("memory of GPUs", self._read_gpus),
+        ]
+        self._fresh: deque[Readings] = deque()
+        self._first = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the thread, once: a closed sampler stays closed."""
+        if self._thread is not None or self._stop.is_set():
+            return
+        self._thread = threading.Thread(target=self._run, name="netdebug-memory", daemon=True)
+        forget_in_children(self)
+        # A daemon thread inside the driver while the interpreter is torn down could crash it.
+        atexit.register(self.close)
+        self._thread.start()
+
+    def latest(self) -> Readings:
+        """What was read since the last call, in bytes, the newest of each name; empty when nothing was.
+
+        Costs a tenth of a microsecond when nothing is new; the dictionary is the caller's.
+        """
+        if not self._fresh:
+            return {}
+        try:
+            return self._fresh.popleft()
+        except IndexError:  # the thread has just taken it back to add to it
+            return {}
+
+    def wait_for_first(self, timeout_secs: float) -> bool:
+        """Waits until the first readings are there; false when it took longer."""
+        return self._first.wait(timeout_secs)
+
+    def describe(self) -> str:
+        """One sentence on what is recorded and what is not, and why."""
+        broken = [source for source in self._sources if source.problem]
+        failed = [f"{source.name} could not be read ({source.problem})" for source in broken]
+        return "; ".join([self._describe_devices(), *failed]) + "."
+
+    def close(self) -> None:
+        """Ends the thread. What `latest` has not handed over yet stays there."""
+        self._stop.set()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        atexit.unregister(self.close)
+        if thread is not threading.current_thread():
+            thread.join(CLOSE_SECS)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._publish(self._read_due())
+            self.cost_secs = time.thread_time()
+            self._stop.wait(self._interval_secs)
+        self._nvml.close()
+
+    def _read_due(self) -> Readings:
+        readings: Readings = {}
+        for source in self._sources:
+            readings.update(source.read_if_due())
+        return readings
+
+    def _publish(self, readings: Readings) -> None:
+        # One dictionary at most waits in the queue, and each side takes it by one atomic operation.
+        try:
+            waiting = self._fresh.pop()
+        except IndexError:
+            waiting = {}
+        self._fresh.append({**waiting, **readings})
+        self._first.set()
+
+    def _read_gpus(self) -> Readings:
+        return self._nvml.read(pid=self._host.pid, children=self._host.child_pids)
+
+    def _describe_devices(self) -> str:
+        devices, reason = self._nvml.devices(), self._nvml.reason
+        if devices:
+            names = ", ".join(f"GPU {device.index} ({device.name})" for device in devices)
+            return f"Host memory and {names} are recorded" + (f"; {reason}" if reason else "")
+        if reason:
+            return f"Only host memory is recorded: {reason}"
+        return "Host memory is recorded; GPUs were not looked for yet"
+
+    def _forget(self) -> None:
+        # In a forked child: the thread is not there, and its locks may have been held at the fork.
+        self._thread = None
+        self._fresh = deque()
+        self._first = threading.Event()
+        self._stop = threading.Event()
+        self._stop.set()
+
+
+def forget_in_children(sampler: MemorySampler) -> None:
+    """Makes the copies of `sampler` in forked children inert."""
+    reference = weakref.ref(sampler)
+
+    def after_fork() -> None:
+        copy = reference()
+        if copy is not None:
+            copy._forget()
+
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=after_fork)
