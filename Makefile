@@ -1,0 +1,103 @@
+# Everything sets itself up: Python 3.10 or newer, gcc and make are enough. `make` alone lists the targets.
+# Two environments: .venv runs things, .venv-build turns the sources into a wheel (requirements/build.txt).
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help test demo bench dev lint format size constraints clean compiler FORCE
+
+RUN := .venv/bin/python
+BUILD := .venv-build/bin/python
+LOGS := build/logs
+STEP := @tools/step
+PIP := -m pip --disable-pip-version-check --no-input
+
+PROTOS := $(shell find tb_netdebug -name '*.proto')
+GENERATED := $(PROTOS:.proto=_pb2.pyi)
+SOURCES := $(shell find setup.py pyproject.toml MANIFEST.in README.md LICENSE tb_netdebug -type f \
+    ! -name '*_pb2.py*' ! -name '*.so' ! -name '*.pyc')
+CHECKED := tb_netdebug tools tests demo bench setup.py
+
+help: ## this list
+	@echo 'make TARGET, where TARGET is one of'
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+test: compiler .venv/test .venv/netdebug lint size ## all checks and all tests, against the wheel (first time about 5 min)
+	@echo 'pytest on the installed wheel (PYTEST_ARGS="-k name" runs some of them)'
+	@NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(PYTEST_ARGS); code=$$?; \
+	    if [ $$code -eq 5 ]; then echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; fi; \
+	    exit $$code
+
+demo: .venv/demo .venv/netdebug ## networks that train live in TensorBoard, some of them sick
+	@tools/check_compiler $(BUILD) || echo 'The demo goes on with the slower NumPy twin of the C kernel.'
+	@$(RUN) demo
+
+bench: compiler .venv/bench .venv/netdebug ## what monitoring costs on this machine, against its peers
+	@$(RUN) bench
+
+dev: compiler .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
+	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)
+	@rm -f .venv/netdebug
+	@echo 'Now .venv/bin/python -m pytest, .venv/bin/netdebug and .venv/bin/tensorboard run this checkout.'
+	@echo 'After a change in C or in a .proto file: make dev again. `make test` puts the wheel back.'
+
+lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
+	@echo 'ruff check' && $(RUN) -m ruff check --quiet .
+	@echo 'ruff format --check' && $(RUN) -m ruff format --check --quiet .
+	@echo 'mypy --strict (about a minute when its cache is empty)' && $(RUN) -m mypy --no-error-summary
+
+format: .venv/test ## lets ruff mend the layout and what else it can
+	@$(RUN) -m ruff check --fix --quiet . ; $(RUN) -m ruff format .
+
+size: .venv/ready ## files over 400 lines and functions over 50, a report
+	@$(RUN) tools/size_report.py
+
+constraints: .venv/ready ## resolves constraints.txt anew, for the Pythons in PINNED_FOR
+	$(STEP) 'Resolving constraints.txt (about a minute)' $(LOGS)/constraints.log \
+	    $(RUN) tools/constraints.py $(or $(PINNED_FOR),$(RUN))
+
+clean: ## removes everything that was made here
+	rm -rf .venv .venv-build build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find tb_netdebug \( -name '*_pb2.py*' -o -name '*.so' \) -delete
+	find tb_netdebug tests tools demo bench -name __pycache__ -prune -exec rm -rf {} +
+
+compiler:
+	@python=$$(tools/find_python) && tools/check_compiler "$$python" || \
+	    { echo 'The tests and benchmarks need the compiled kernel; make demo works without.' >&2; exit 1; }
+
+# --- environments: each file named here stands for a finished step -------------------------------------
+
+.venv/ready:
+	$(STEP) 'Making the virtual environment .venv (about 10 s)' $(LOGS)/venv.log \
+	    tools/make_venv .venv
+	@touch $@
+
+.venv-build/ready: requirements/build.txt
+	$(STEP) 'Installing the build tools into .venv-build (about 20 s)' $(LOGS)/build-tools.log \
+	    tools/make_venv .venv-build -r requirements/build.txt
+	@touch $@
+
+.venv/test .venv/demo .venv/bench: .venv/%: requirements/%.txt constraints.txt .venv/ready
+	$(STEP) 'Installing PyTorch and the rest of $< (1 to 5 min)' $(LOGS)/install-$*.log \
+	    $(RUN) $(PIP) install -r $< -c constraints.txt
+	@touch $@
+
+# The list of sources changes when a file goes away, which no time stamp of the others would tell.
+build/sources.list: FORCE
+	@mkdir -p build && echo $(sort $(SOURCES)) | cmp -s - $@ || echo $(sort $(SOURCES)) >$@
+
+build/dist/built: $(SOURCES) build/sources.list .venv-build/ready
+	@rm -rf build/dist *.egg-info
+	$(STEP) 'Building the wheel from a source archive (about 20 s)' $(LOGS)/wheel.log \
+	    $(BUILD) -m build --no-isolation --outdir build/dist .
+	@touch $@
+
+.venv/netdebug: build/dist/built constraints.txt .venv/ready
+	$(STEP) 'Installing the wheel (about 20 s)' $(LOGS)/install.log \
+	    tools/install_wheel $(RUN)
+	@touch $@
+
+%_pb2.pyi: %.proto .venv-build/ready
+	@$(BUILD) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. $<
+	@touch $@

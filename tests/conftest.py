@@ -1,0 +1,100 @@
+"""Fixtures for all tests, and the watch over what a test leaves behind."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import hypothesis
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Python's own, kept for the rest of the process once multiprocessing has needed it.
+NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+GRACE_SECS = 5.0
+
+hypothesis.settings.register_profile(
+    "netdebug",
+    deadline=None,  # a busy machine is not a failure
+    max_examples=60,
+    derandomize=bool(os.environ.get("CI")),
+)
+hypothesis.settings.load_profile("netdebug")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Fails a test that leaves a thread of ours or any child process behind."""
+    earlier = {process.pid for process in psutil.Process().children(recursive=True)}
+    yield
+    threads = [thread.name for thread in threading.enumerate() if still_running(thread)]
+    children = psutil.Process().children(recursive=True)
+    processes = [told for process in children if process.pid not in earlier if (told := command(process))]
+    assert ([], []) == (threads, processes), "the test left threads or child processes running"
+
+
+def still_running(thread: threading.Thread) -> bool:
+    """Whether a thread of ours outlives its test; one that is about to end may do so."""
+    if not thread.name.startswith("netdebug-"):
+        return False
+    thread.join(timeout=GRACE_SECS)
+    return thread.is_alive()
+
+
+def command(process: psutil.Process) -> str:
+    """The command line of a child that counts and does not end by itself, else nothing."""
+    try:
+        words = " ".join(process.cmdline())
+        if any(name in words for name in NOT_OURS) or process.status() == psutil.STATUS_ZOMBIE:
+            return ""
+        process.wait(timeout=GRACE_SECS)
+    except psutil.NoSuchProcess:
+        return ""
+    except psutil.TimeoutExpired:
+        return words or f"process {process.pid}"
+    return ""
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    """An empty folder for the event files of one test."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session", params=["native", "twin"])
+def kernel(request: pytest.FixtureRequest) -> ModuleType:
+    """The C kernel, then its twin in NumPy: what a test asks of one holds for the other."""
+    module = {"native": "_kernel", "twin": "twin"}[request.param]
+    try:
+        return importlib.import_module(f"tb_netdebug.stats.{module}")
+    except ImportError as error:
+        pytest.fail(f"The {request.param} kernel cannot be loaded ({error}): run the tests by `make test`.")
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> Callable[..., str]:
+    """Runs a piece of Python in a fresh interpreter, far from the checkout, and returns what it printed."""
+
+    def run(code: str, *, env: dict[str, str] | None = None) -> str:
+        path = "" if sys.flags.isolated else str(ROOT)  # in an isolated run the installed wheel is tested
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    return run
