@@ -58,9 +58,7 @@ def pin_lines(newest: tuple[str, dict[str, str]], older: list[tuple[str, dict[st
         }
         marker = f'; python_version >= "{python}"' if exceptions else ""
         lines += [f"{name}=={rule[name]}{marker}"] if name in rule else []
-        lines += [
-            f'{name}=={version}; python_version == "{minor}"' for minor, version in exceptions.items()
-        ]
+        lines += [f'{name}=={version}; python_version == "{minor}"' for minor, version in exceptions.items()]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Prints where the code grows: lines per folder, files over 400 lines and functions over 50. It never fails."""
+"""Prints where the code grows: lines a folder, files over 400 lines, functions over 50. It never fails."""
 
 from __future__ import annotations
 

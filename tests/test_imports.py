@@ -1,0 +1,152 @@
+"""What may import what: the folders are stages, and data flows one way."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tb_netdebug
+
+PACKAGE = Path(tb_netdebug.__file__).parent
+FRAMEWORKS = {"torch", "tensorflow", "keras", "tensorboard", "grpc"}
+STARTING_THINGS = {"threading", "socket", "subprocess", "multiprocessing", "asyncio", "concurrent"}
+FORBIDDEN = {
+    "stats": FRAMEWORKS | STARTING_THINGS,
+    "records": FRAMEWORKS | STARTING_THINGS,
+    "checks": FRAMEWORKS | STARTING_THINGS,
+    "writer": FRAMEWORKS,
+    "reader": FRAMEWORKS,
+}
+# What a stage may know of the package, besides its own folder and the version.
+EARLIER_STAGES = {
+    "stats": set[str](),
+    "records": {"stats"},
+    "checks": {"stats", "records"},
+    "writer": {"stats", "records"},
+    "reader": {"stats", "records", "writer"},
+}
+READING_AND_WRITING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "fromfile", "tofile"}
+
+
+def modules(folder: str = "") -> list[Path]:
+    return sorted(path for path in (PACKAGE / folder).rglob("*.py") if "_pb2" not in path.name)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports anywhere, with its full dotted name."""
+    package = ["tb_netdebug", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def roots(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imported(path)}
+
+
+def offenders(folder: str, names: set[str]) -> list[str]:
+    return [
+        f"{path.relative_to(PACKAGE)} imports {', '.join(found)}"
+        for path in modules(folder)
+        if (found := sorted(roots(path) & names))
+    ]
+
+
+def test_importing_the_package_imports_nothing_heavy(run_python: Callable[..., str]) -> None:
+    """`import tb_netdebug` costs no framework, whatever is installed."""
+    code = f"import sys, tb_netdebug; print(*(name for name in {sorted(FRAMEWORKS)} if name in sys.modules))"
+    assert "" == run_python(code).strip()
+
+
+@pytest.mark.parametrize("folder", sorted(FORBIDDEN))
+def test_a_stage_imports_only_what_its_task_needs(folder: str) -> None:
+    """No stage knows a framework, and the pure ones start nothing and talk to nobody."""
+    assert [] == offenders(folder, FORBIDDEN[folder])
+
+
+@pytest.mark.parametrize("folder", sorted(EARLIER_STAGES))
+def test_data_never_flows_back_up(folder: str) -> None:
+    """A stage imports from the stages before it, never from a later one."""
+    allowed = {folder, "version", *EARLIER_STAGES[folder]}
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in modules(folder)
+        for name in imported(path)
+        if name.startswith("tb_netdebug.") and name.split(".")[1] not in allowed
+    ]
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("folder", ["stats", "records", "checks"])
+def test_the_pure_folders_touch_no_file(folder: str) -> None:
+    """Numbers, records and rules do no input and output."""
+    wrong = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} calls {called}"
+        for path in modules(folder)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and (called := getattr(node.func, "id", getattr(node.func, "attr", ""))) in READING_AND_WRITING
+    ]
+    assert [] == wrong
+
+
+def test_only_the_torch_modules_import_torch() -> None:
+    """torch is known to `capture/torch_*.py` and to the integrations, to nobody else."""
+    wrong = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
+        if "torch" in roots(path)
+        and path.relative_to(PACKAGE).parts[0] != "integrations"
+        and not (path.parent == PACKAGE / "capture" and path.name.startswith("torch_"))
+    ]
+    assert [] == wrong
+
+
+def test_only_the_integrations_import_keras() -> None:
+    """TensorFlow and Keras are known to the integrations and to capture modules named after them."""
+    wrong = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
+        if roots(path) & {"tensorflow", "keras"}
+        and path.relative_to(PACKAGE).parts[0] != "integrations"
+        and not (path.parent == PACKAGE / "capture" and path.name.startswith(("keras_", "tensorflow_")))
+    ]
+    assert [] == wrong
+
+
+def test_only_the_stream_imports_grpc() -> None:
+    """A gRPC thread in a training process kills forked workers, so nobody else may import it."""
+    wrong = [path for path in modules() if "grpc" in roots(path) and path.parent != PACKAGE / "stream"]
+    assert [] == wrong
+
+
+def test_the_writer_runs_without_frameworks(run_python: Callable[..., str]) -> None:
+    """Importing every module of writer, reader, records and stats loads no framework."""
+    names = [
+        f"tb_netdebug.{folder}.{path.stem}"
+        for folder in ("stats", "records", "writer", "reader")
+        for path in modules(folder)
+        if path.stem != "__init__"
+    ]
+    code = (
+        f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\n"
+        f"print(*(name for name in {sorted(FRAMEWORKS)} if name in sys.modules))"
+    )
+    assert "" == run_python(code).strip()
+
+
+def test_exported_names_are_sorted_and_importable() -> None:
+    """`__all__` is in order, holds no name twice, and each name is really there."""
+    exported: list[str] = list(getattr(tb_netdebug, "__all__", ()))
+    assert sorted(set(exported)) == exported
+    module = importlib.import_module("tb_netdebug")
+    assert [] == [name for name in exported if not hasattr(module, name)]
