@@ -14,23 +14,22 @@ class HostMemory:
     """Reads what the operating system says; children that end while they are read are left out."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self.child_pids: list[int] = []  # as of the last look at the children
-        self._process = psutil.Process(self.pid)
-        # Linux lists the children of a thread, unless its kernel was built without that.
-        self._listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").exists()
 
     def process(self) -> Readings:
         """RSS of this process and what the host has left."""
         return {
-            "memory/rss": float(self._process.memory_info().rss),
+            "memory/rss": float(psutil.Process().memory_info().rss),
             "memory/host_available": float(psutil.virtual_memory().available),
         }
 
     def children(self) -> Readings:
         """RSS summed over all descendants; pages that they share count once for each of them."""
-        pids = listed_descendants(self.pid) if self._listed else searched_descendants(self._process)
-        sizes = {pid: rss for pid in pids if (rss := resident_bytes(pid))}
+        pid = os.getpid()
+        # Linux lists the children of each thread, unless its kernel was built without that.
+        listed = Path(f"/proc/{pid}/task/{pid}/children").exists()
+        pids = listed_descendants(pid) if listed else searched_descendants(pid)
+        sizes = {child: rss for child in pids if (rss := resident_bytes(child))}
         self.child_pids = list(sizes)
         return {"memory/children_rss": float(sum(sizes.values())), "memory/children_count": float(len(sizes))}
 
@@ -39,7 +38,7 @@ class HostMemory:
 
         Slow: the kernel walks all pages of the processes.
         """
-        readings = {f"memory/{name}": size for name, size in shares(self._process).items()}
+        readings = {f"memory/{name}": size for name, size in shares(psutil.Process()).items()}
         child_sizes = [size for pid in self.child_pids if (size := proportional_bytes(pid))]
         if child_sizes:
             readings["memory/children_pss"] = sum(child_sizes)
@@ -73,9 +72,9 @@ def listed_by_thread(thread: Path) -> list[int]:
         return []
 
 
-def searched_descendants(process: psutil.Process) -> list[int]:
+def searched_descendants(pid: int) -> list[int]:
     """All descendants, found by asking every process on the machine for its parent."""
-    return [child.pid for child in process.children(recursive=True)]
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
 def resident_bytes(pid: int) -> int:

@@ -25,31 +25,64 @@ CLOSE_SECS = 1.0
 class Source:
     """Something to read now and then: every so many seconds, and rarer the more it costs."""
 
-    def __init__(self, name: str, read: Callable[[], Readings], *, every_secs: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], Readings],
+        *,
+        every_secs: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        processor_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.name = name
-        self.problem = ""
+        self.problem = ""  # why the last reading failed
         self._read = read
+        self._clock = clock
+        self._processor_clock = processor_clock
         self._every_secs = every_secs
         self._last_cost_secs = 0.0
         self._due = float("-inf")
 
     def read_if_due(self) -> Readings:
         """New readings, or none when it is not time yet or the reading failed."""
-        if time.monotonic() < self._due:
+        if self._clock() < self._due:
             return {}
-        before = time.thread_time()
+        before = self._processor_clock()
         try:
             readings, self.problem = self._read(), ""
         except Exception as error:  # a thread of ours must not print a traceback into someone's training
             readings, self.problem = {}, f"{type(error).__name__}: {error}"
-        self._postpone(time.thread_time() - before)
+        self._postpone(self._processor_clock() - before)
         return readings
 
     def _postpone(self, cost_secs: float) -> None:
         # The first reading loads libraries and any may be unlucky: only what is dear twice is dear.
         believed_secs = min(cost_secs, self._last_cost_secs)
         self._last_cost_secs = cost_secs
-        self._due = time.monotonic() + max(self._every_secs, believed_secs / COST_SHARE)
+        self._due = self._clock() + max(self._every_secs, believed_secs / COST_SHARE)
+
+
+class Mailbox:
+    """Hands readings from one thread to another; neither ever waits, and nothing is lost.
+
+    One dictionary at most lies in the queue, and each side takes it by one atomic operation.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Readings] = deque()
+
+    def put(self, readings: Readings) -> None:
+        """Adds to what was not taken yet; of one name the newest counts."""
+        self._queue.append({**self.take(), **readings})
+
+    def take(self) -> Readings:
+        """All that was put since the last time."""
+        if not self._queue:
+            return {}
+        try:
+            return self._queue.popleft()
+        except IndexError:  # the other side has just taken it
+            return {}
 
 
 class MemorySampler:
@@ -71,10 +104,11 @@ class MemorySampler:
             Source("PSS and USS", self._host.details, every_secs=detail_secs),
             Source("memory of GPUs", self._read_gpus),
         ]
-        self._fresh: deque[Readings] = deque()
+        self._mailbox = Mailbox()
         self._first = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._refusal = ""  # why there is no thread
 
     def start(self) -> None:
         """Starts the thread, once: a closed sampler stays closed."""
@@ -84,19 +118,17 @@ class MemorySampler:
         forget_in_children(self)
         # A daemon thread inside the driver while the interpreter is torn down could crash it.
         atexit.register(self.close)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads for this user, or the interpreter is ending
+            self._thread, self._refusal = None, str(error)
 
     def latest(self) -> Readings:
         """What was read since the last call, in bytes, the newest of each name; empty when nothing was.
 
-        Costs a tenth of a microsecond when nothing is new; the dictionary is the caller's.
+        Cheap enough for every step; the dictionary is the caller's.
         """
-        if not self._fresh:
-            return {}
-        try:
-            return self._fresh.popleft()
-        except IndexError:  # the thread has just taken it back to add to it
-            return {}
+        return self._mailbox.take()
 
     def wait_for_first(self, timeout_secs: float) -> bool:
         """Waits until the first readings are there; false when it took longer."""
@@ -104,6 +136,8 @@ class MemorySampler:
 
     def describe(self) -> str:
         """One sentence on what is recorded and what is not, and why."""
+        if self._refusal:
+            return f"Memory is not recorded: no thread could be started ({self._refusal})."
         broken = [source for source in self._sources if source.problem]
         failed = [f"{source.name} could not be read ({source.problem})" for source in broken]
         return "; ".join([self._describe_devices(), *failed]) + "."
@@ -120,8 +154,9 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._publish(self._read_due())
+            self._mailbox.put(self._read_due())
             self.cost_secs = time.thread_time()
+            self._first.set()
             self._stop.wait(self._interval_secs)
         self._nvml.close()
 
@@ -131,17 +166,8 @@ class MemorySampler:
             readings.update(source.read_if_due())
         return readings
 
-    def _publish(self, readings: Readings) -> None:
-        # One dictionary at most waits in the queue, and each side takes it by one atomic operation.
-        try:
-            waiting = self._fresh.pop()
-        except IndexError:
-            waiting = {}
-        self._fresh.append({**waiting, **readings})
-        self._first.set()
-
     def _read_gpus(self) -> Readings:
-        return self._nvml.read(pid=self._host.pid, children=self._host.child_pids)
+        return self._nvml.read(pid=os.getpid(), children=self._host.child_pids)
 
     def _describe_devices(self) -> str:
         devices, reason = self._nvml.devices(), self._nvml.reason
@@ -155,7 +181,7 @@ class MemorySampler:
     def _forget(self) -> None:
         # In a forked child: the thread is not there, and its locks may have been held at the fork.
         self._thread = None
-        self._fresh = deque()
+        self._mailbox = Mailbox()
         self._first = threading.Event()
         self._stop = threading.Event()
         self._stop.set()

@@ -19,6 +19,7 @@ SESSION_ERRORS = ("Uninitialized", "DriverNotLoaded", "LibRmVersionMismatch")
 DEVICE_ERRORS = ("GpuIsLost", "ResetRequired")
 REASONS = {
     "LibraryNotFound": "the library of the NVIDIA driver (NVML) was not found",
+    "Uninitialized": "the NVIDIA driver ended the session",
     "DriverNotLoaded": "the NVIDIA driver is not loaded",
     "LibRmVersionMismatch": "the NVIDIA driver was updated and does not fit its library until a restart",
     "NoPermission": "the NVIDIA driver does not permit it",
@@ -78,15 +79,7 @@ class Nvml:
         if self._library is None:
             self._ask("GPUs", self._open)
         for index in range(self._count):
-            if index not in self._handles:
-                self._ask(f"GPU {index}", partial(self._open_device, index), index=index)
-            for what, query in (
-                ("memory", self._memory),
-                ("utilization", self._utilization),
-                ("processes", partial(self._processes, pid=pid, children=children)),
-            ):
-                if index in self._handles:
-                    readings |= self._ask(f"GPU {index} {what}", partial(query, index), index=index)
+            readings |= self._read_device(index, pid=pid, children=children)
         return readings
 
     def close(self) -> None:
@@ -98,6 +91,19 @@ class Nvml:
             # A driver that is gone has already ended the session.
             with contextlib.suppress(library.NVMLError):
                 library.nvmlShutdown()
+
+    def _read_device(self, index: int, *, pid: int, children: Collection[int]) -> Readings:
+        if self._library is not None and index not in self._handles:
+            self._ask(f"GPU {index}", partial(self._open_device, index), index=index)
+        readings: Readings = {}
+        for what, query in (
+            ("memory", self._memory),
+            ("utilization", self._utilization),
+            ("processes", partial(self._processes, pid=pid, children=children)),
+        ):
+            if index in self._handles:  # a failed query may have ended the session or lost the device
+                readings |= self._ask(f"GPU {index} {what}", partial(query, index), index=index)
+        return readings
 
     def _ask(self, what: str, query: Callable[[], Readings], *, index: int | None = None) -> Readings:
         if self._clock() < self._retry_at.get(what, float("-inf")):
@@ -115,6 +121,8 @@ class Nvml:
         name = error_name(error)
         if name in SESSION_ERRORS or index is None:
             self.close()
+            self._retry_at.clear()
+            self._reasons.clear()
             what = "GPUs"
         elif name in DEVICE_ERRORS:
             self._handles.pop(index, None)
@@ -123,7 +131,7 @@ class Nvml:
         self._reasons[what] = REASONS.get(name) or str(error) or name
 
     def _open(self) -> Readings:
-        # Not at the top: the module takes 30 ms and is of no use to a training without a GPU monitor.
+        # Not at the top: the module takes 20 ms to load, which here a thread of the sampler spends.
         import pynvml
 
         pynvml.nvmlInit()
