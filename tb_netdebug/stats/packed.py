@@ -1,0 +1,120 @@
+"""The packed summary: what the kernel says of one tensor, as bytes and as numbers."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+HEADER = struct.Struct("<6Q4d")
+BINS = 4096
+MOST_VARINT_BYTES = 10
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """Exact numbers about all values, and the number of values in each occupied bin.
+
+    `count` includes the values that are not finite; `min`, `max`, `sum` and `sum_squares` leave them out.
+    `bins` rise; `counts` are never zero.
+    """
+
+    count: int
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    zeros: int
+    overflow: int
+    min: float
+    max: float
+    sum: float
+    sum_squares: float
+    bins: NDArray[np.uint16]
+    counts: Words
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Summary:
+        """Raises ValueError when `packed` is no packed summary."""
+        if len(packed) < HEADER.size:
+            raise ValueError(f"a packed summary has at least {HEADER.size} bytes, this has {len(packed)}")
+        numbers = read_varints(np.frombuffer(packed, np.uint8, offset=HEADER.size))
+        gaps, counts = numbers[0::2], numbers[1::2]
+        if len(gaps) != len(counts) or len(gaps) > BINS or (gaps >= BINS).any() or not counts.all():
+            raise ValueError("the bins of a packed summary are damaged")
+        bins = np.cumsum(gaps.astype(np.int64) + 1) - 1
+        if len(bins) and bins[-1] >= BINS:
+            raise ValueError("a packed summary names a bin that does not exist")
+        return cls(*HEADER.unpack_from(packed), bins=bins.astype(np.uint16), counts=counts.copy())
+
+    def pack(self) -> bytes:
+        """The bytes that `unpack` reads."""
+        numbers = np.empty(2 * len(self.bins), np.uint64)
+        numbers[0::2] = np.diff(self.bins.astype(np.int64), prepend=-1) - 1
+        numbers[1::2] = self.counts
+        header = HEADER.pack(
+            self.count, self.nan, self.pos_inf, self.neg_inf, self.zeros, self.overflow,
+            self.min, self.max, self.sum, self.sum_squares,
+        )  # fmt: skip
+        return header + write_varints(numbers).tobytes()
+
+    @property
+    def nonfinite(self) -> int:
+        return self.nan + self.pos_inf + self.neg_inf
+
+    @property
+    def finite(self) -> int:
+        return self.count - self.nonfinite
+
+    @property
+    def mean(self) -> float:
+        return self.sum / self.finite if self.finite else math.nan
+
+    @property
+    def std(self) -> float:
+        """The spread of the finite values themselves (divided by n, not n - 1)."""
+        if not self.finite:
+            return math.nan
+        mean = self.mean
+        return _root(max(self.sum_squares / self.finite - mean * mean, 0.0))
+
+    @property
+    def norm(self) -> float:
+        return _root(self.sum_squares)
+
+
+def _root(square: float) -> float:
+    return math.sqrt(square) if square >= 0 else math.nan
+
+
+def read_varints(data: Bytes) -> Words:
+    """All LEB128 numbers in `data`; ValueError unless each stands there whole and in its shortest form."""
+    ends = np.flatnonzero(data < 128)
+    if len(data) and (not len(ends) or ends[-1] != len(data) - 1):
+        raise ValueError("a number is cut off")
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
+    lengths = ends - starts + 1
+    last = data[ends]
+    if (lengths > MOST_VARINT_BYTES).any() or ((lengths == MOST_VARINT_BYTES) & (last > 1)).any():
+        raise ValueError("a number has more than 64 bits")
+    if ((lengths > 1) & (last == 0)).any():
+        raise ValueError("a number is not in its shortest form")
+    place = np.arange(len(data)) - np.repeat(starts, lengths)
+    pieces = (data & np.uint8(127)).astype(np.uint64) << (7 * place).astype(np.uint64)
+    return np.add.reduceat(pieces, starts) if len(starts) else np.empty(0, np.uint64)
+
+
+def write_varints(numbers: Words) -> Bytes:
+    """The same numbers as LEB128, seven bits a byte, the lowest first."""
+    shifts = np.arange(0, 7 * MOST_VARINT_BYTES, 7, dtype=np.uint64)
+    rest = np.asarray(numbers, np.uint64)[:, None] >> shifts
+    more = np.zeros(rest.shape, np.uint8)
+    more[:, :-1] = np.where(rest[:, 1:] > 0, 128, 0)
+    used = rest > 0
+    used[:, 0] = True
+    return ((rest & np.uint64(127)).astype(np.uint8) | more)[used]
