@@ -55,8 +55,9 @@ static struct {
     Worker *workers[MOST_WORKERS];
 } batch = {.lock = PTHREAD_MUTEX_INITIALIZER, .totals = PTHREAD_MUTEX_INITIALIZER};
 
-/* In a forked child the thread that held a lock does not exist. */
+/* In a forked child the thread that held a lock does not exist: what it was counting is left alone. */
 static void free_locks(void) {
+    memset(&batch, 0, sizeof batch);
     pthread_mutex_init(&batch.lock, NULL);
     pthread_mutex_init(&batch.totals, NULL);
 }

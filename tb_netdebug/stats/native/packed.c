@@ -54,7 +54,7 @@ size_t pack(Folded *folded, double sum, double squares, uint8_t *out) {
                      /* adding zero turns -0 into +0: which of the two came first says nothing */
                      .min = none ? (double)NAN : folded->min + 0.0,
                      .max = none ? (double)NAN : folded->max + 0.0,
-                     .sum = sum,
+                     .sum = isnan(sum) ? (double)NAN : sum, /* of infinite sums: its sign differs by processor */
                      .squares = squares};
     for (uint32_t sign = 0; sign < BINS; sign += BINS / 2) {
         put_bins(counts, sign, sign + 1, &header, &writer);

@@ -110,14 +110,26 @@ static void plain_floats(Tally *tally, const float *values, int n) {
 
 /* ---- a full block of floats inside the window: two values a store -------------------------------------- */
 
-static inline void count_pairs(Tally *tally, int from, int to) {
-    for (int i = from; i < to; i++)
-        tally->pairs[tally->staged[i]]++;
+/* The pairs of LANES values: spelled out, as the compiler would not unroll it. */
+static inline void count_pairs(uint32_t *pairs, const uint16_t *staged) {
+    pairs[staged[0]]++;
+    pairs[staged[1]]++;
+    pairs[staged[2]]++;
+    pairs[staged[3]]++;
+    pairs[staged[4]]++;
+    pairs[staged[5]]++;
+    pairs[staged[6]]++;
+    pairs[staged[7]]++;
+}
+
+static void count_staged(Tally *tally) {
+    for (size_t i = 0; i < BLOCK / 2; i += LANES / 2)
+        count_pairs(tally->pairs, tally->staged + i);
 }
 
 static void count_pending(Tally *tally) {
     if (tally->pending)
-        count_pairs(tally, 0, BLOCK / 2);
+        count_staged(tally);
     tally->pairs_used |= tally->pending;
     tally->pending = 0;
 }
@@ -146,8 +158,9 @@ static inline __attribute__((always_inline)) void scan(Tally *tally, const float
     __m512 low = _mm512_set1_ps(INFINITY), high = _mm512_set1_ps(-INFINITY);
     const __m512i base = _mm512_set1_epi32((int)(tally->base << 20)), outside = _mm512_set1_epi32(OUTSIDE);
     const __m512i one = _mm512_set1_epi32(1 << 20), magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    uint32_t any = 0;
-    for (int i = 0; i < BLOCK; i += LANES) {
+    uint32_t any = 0, *pairs = tally->pairs;
+    uint16_t *codes = tally->staged;
+    for (size_t i = 0; i < BLOCK; i += LANES) {
         __m512 value = _mm512_loadu_ps(values + i);
         __builtin_prefetch(values + i + 2 * BLOCK);
         __m512i bits = _mm512_castps_si512(value);
@@ -167,8 +180,8 @@ static inline __attribute__((always_inline)) void scan(Tally *tally, const float
         low = _mm512_min_ps(value, low);
         high = _mm512_max_ps(value, high);
         if (with_pending)
-            count_pairs(tally, i / 2, (i + LANES) / 2);
-        _mm_storeu_si128((__m128i *)(void *)(tally->staged + i / 2), pair_codes(staged));
+            count_pairs(pairs, codes + i / 2);
+        _mm_storeu_si128((__m128i *)(void *)(codes + i / 2), pair_codes(staged));
     }
     look->any = any;
     _mm512_storeu_pd(look->sum, sum0);
@@ -179,34 +192,51 @@ static inline __attribute__((always_inline)) void scan(Tally *tally, const float
     _mm512_storeu_ps(look->high, high);
 }
 #else
+static inline uint32_t bits_at(const float *values, int i) {
+    uint32_t bits;
+    memcpy(&bits, values + i, sizeof bits);
+    return bits;
+}
+
+/* All ones unless the value is zero; arithmetic, because a jump here would be guessed wrong half of the time. */
+static inline uint32_t if_nonzero(uint32_t bits) { return 0u - (uint32_t)((bits & ~SIGN) != 0); }
+
+/* Not zero when a value whose staged form this is lies outside the window. */
+static inline uint32_t outside_of(uint32_t bits, uint32_t staged) {
+    return (staged | (staged - (1u << 20))) & if_nonzero(bits) & OUTSIDE;
+}
+
+static void mark_outside(const float *values, uint32_t base, Look *look) {
+    for (int i = 0; i < BLOCK / LANES; i++) {
+        uint32_t mask = 0;
+        for (int j = 0; j < LANES; j++) {
+            uint32_t bits = bits_at(values, LANES * i + j);
+            mask |= (uint32_t)(outside_of(bits, bits - base) != 0) << j;
+        }
+        look->outside[i] = (uint16_t)mask;
+    }
+}
+
 static void stage(Tally *tally, const float *values, Look *look) {
     const uint32_t base = tally->base << 20;
-    uint16_t codes[BLOCK], outside[BLOCK];
+    uint32_t codes[BLOCK], any = 0;
     for (int i = 0; i < BLOCK; i++) {
-        uint32_t bits, staged;
-        memcpy(&bits, values + i, sizeof bits);
-        uint32_t nonzero = (bits & ~SIGN) ? ~0u : 0;
-        staged = bits - (base & nonzero);
-        codes[i] = (uint16_t)(((staged >> 20) & 0x7F) | ((staged >> 24) & 0x80));
-        outside[i] = ((staged | (staged - (1u << 20))) & nonzero & OUTSIDE) != 0;
+        uint32_t bits = bits_at(values, i), staged = bits - (base & if_nonzero(bits));
+        any |= outside_of(bits, staged);
+        codes[i] = ((staged >> 20) & 0x7F) | ((staged >> 24) & 0x80);
     }
     for (int i = 0; i < BLOCK / 2; i++)
         tally->staged[i] = (uint16_t)(codes[2 * i] | (codes[2 * i + 1] << 8));
-    look->any = 0;
-    for (int i = 0; i < BLOCK / LANES; i++) {
-        uint16_t mask = 0;
-        for (int j = 0; j < LANES; j++)
-            mask |= (uint16_t)(outside[LANES * i + j] << j);
-        look->outside[i] = mask;
-        look->any |= mask;
-    }
+    look->any = any;
+    if (any)
+        mark_outside(values, base, look);
 }
 
 static inline void scan(Tally *tally, const float *values, int with_pending, Look *look) {
     double sum[LANES] = {0}, squares[LANES] = {0};
     float low[LANES], high[LANES];
     if (with_pending)
-        count_pairs(tally, 0, BLOCK / 2);
+        count_staged(tally);
     stage(tally, values, look);
     for (int j = 0; j < LANES; j++) {
         low[j] = INFINITY;

@@ -1,0 +1,76 @@
+"""The kernel in use: the C one where it was built, else its NumPy twin.
+
+Every function is documented in `twin`, which is the specification; both give the same bytes. The environment
+variable `NETDEBUG_KERNEL` forces `twin`, or one instruction set of the C kernel (`baseline`, `avx2`, `avx512`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tb_netdebug.stats import twin
+
+
+class Kernel(Protocol):
+    """What both kernels offer; items are (address, count, dtype) of contiguous memory."""
+
+    def summarize(self, items: Sequence[tuple[int, int, int]], threads: int, /) -> list[bytes]: ...
+    def summarize_strided(
+        self, address: int, dtype: int, shape: tuple[int, ...], strides: tuple[int, ...], /
+    ) -> bytes: ...
+    def summarize_updates(
+        self, items: Sequence[tuple[int, int, int, int]], threads: int, /
+    ) -> list[tuple[bytes, bytes]]: ...
+    def sum_squares(self, items: Sequence[tuple[int, int, int]], threads: int, /) -> tuple[float, int]: ...
+    def active_units(
+        self, address: int, dtype: int, outer: int, units: int, inner: int, low: float, high: float, /
+    ) -> bytes: ...
+    def merge(self, packed: Sequence[bytes], /) -> bytes: ...
+    def description(self) -> dict[str, object]: ...
+
+
+def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
+    """The kernel and, in a sentence, why it is this one."""
+    wanted = environment.get("NETDEBUG_KERNEL", "")
+    if wanted == "twin":
+        return twin, "NETDEBUG_KERNEL=twin asks for the NumPy twin"
+    try:
+        from tb_netdebug.stats import _kernel
+    except ImportError as error:
+        return twin, f"the C kernel is missing ({error}); it is built when a C compiler is there at install time"
+    if not wanted:
+        return _kernel, "the best instruction set of this machine"
+    try:
+        _kernel.use(wanted)
+    except ValueError as error:
+        return _kernel, f"NETDEBUG_KERNEL={wanted} is ignored: {error}"
+    return _kernel, f"NETDEBUG_KERNEL={wanted} asks for it"
+
+
+def loaded_openmp() -> str | None:
+    """The path of the OpenMP runtime that this process has loaded, where the system tells."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
+            paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libgomp" in line}
+    except OSError:
+        return None
+    return min((path for path in paths if path.startswith("/")), default=None)
+
+
+def borrow_threads() -> bool:
+    """Lets big tensors run on the framework's own OpenMP threads; call it once the framework is imported."""
+    path = loaded_openmp()
+    borrow = getattr(kernel, "borrow_threads", None)
+    return bool(path and borrow and borrow(path))
+
+
+kernel, reason = choose(os.environ)
+summarize = kernel.summarize
+summarize_strided = kernel.summarize_strided
+summarize_updates = kernel.summarize_updates
+sum_squares = kernel.sum_squares
+active_units = kernel.active_units
+merge = kernel.merge
+description = kernel.description
