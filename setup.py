@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 NATIVE = Path("tb_netdebug/stats/native")
-PROTOS = [Path("tb_netdebug/records/netdebug.proto")]
+PROTOS = sorted(Path("tb_netdebug").rglob("*.proto"))
 
 # The same file compiled once for each instruction set; the module picks the best one when it is loaded.
 X86_VARIANTS = {

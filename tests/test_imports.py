@@ -29,6 +29,8 @@ EARLIER_STAGES = {
     "writer": {"stats", "records"},
     "reader": {"stats", "records", "writer"},
 }
+# Where the pure folders read a file after all: which OpenMP runtime this process has loaded.
+READ_ON_PURPOSE = {("stats/kernel.py", "open")}
 READING_AND_WRITING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "fromfile", "tofile"}
 
 
@@ -90,11 +92,12 @@ def test_data_never_flows_back_up(folder: str) -> None:
 def test_the_pure_folders_touch_no_file(folder: str) -> None:
     """Numbers, records and rules do no input and output."""
     wrong = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno} calls {called}"
+        f"{name}:{node.lineno} calls {called}"
         for path in modules(folder)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
         and (called := getattr(node.func, "id", getattr(node.func, "attr", ""))) in READING_AND_WRITING
+        and ((name := path.relative_to(PACKAGE).as_posix()), called) not in READ_ON_PURPOSE
     ]
     assert [] == wrong
 

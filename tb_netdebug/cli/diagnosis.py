@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -25,6 +26,18 @@ FRAMEWORKS = {
     "keras": ("keras",),
     "lightning": ("lightning", "pytorch-lightning"),
     "transformers": ("transformers",),
+}
+KERNEL_DETAILS = {
+    "instruction_set": "instructions",
+    "compiled": "compiled for",
+    "supported": "runnable here",
+    "threads": "threads",
+}
+TERSE = {
+    "own": "a team of its own, or torch's where torch is loaded",
+    "openmp": "those of the OpenMP runtime that is loaded",
+    "none": "the calling one alone",
+    "numpy": "NumPy",
 }
 REINSTALL = "pip install --force-reinstall --no-cache-dir"
 
@@ -89,24 +102,37 @@ def usable_cpus() -> int:
 
 
 def kernel() -> Iterator[Fact]:
+    from tb_netdebug.records import codec_twin
+    from tb_netdebug.records.codec import codec
     from tb_netdebug.stats import kernel as chosen
 
     about = chosen.description()
-    native = about.pop("kernel") == "native"
-    forced = os.environ.get("NETDEBUG_KERNEL")
-    yield Fact(
-        "kernel",
-        "in use",
-        f"{'C' if native else 'NumPy twin, several times slower'}: {chosen.reason}",
-        State.GOOD if native else State.PROBLEM,
-        "" if native else f"unset NETDEBUG_KERNEL (it is {forced!r})" if forced else compile_advice(),
-    )
-    for name, value in about.items():
-        told = ", ".join(value) if isinstance(value, list) else str(value)
-        yield Fact("kernel", name.replace("_", " "), told)
+    if about["kernel"] == "native":
+        yield native_kernel(chosen.reason)
+    else:
+        told = f"NumPy twin, several times slower: {chosen.reason}"
+        yield Fact("kernel", "in use", told, State.PROBLEM, towards_native())
+    for key, name in KERNEL_DETAILS.items():
+        if value := about.get(key):
+            told = ", ".join(value) if isinstance(value, list) else str(value)
+            yield Fact("kernel", name, TERSE.get(told, told))
+    if codec is codec_twin:
+        yield Fact("kernel", "codec", "Python twin, many times slower", State.PROBLEM, towards_native())
+    else:
+        yield Fact("kernel", "codec", "C")
 
 
-def compile_advice() -> str:
+def native_kernel(reason: str) -> Fact:
+    if os.environ.get("NETDEBUG_KERNEL"):
+        return Fact(
+            "kernel", "in use", f"C: {reason}", State.NOTE, "unset NETDEBUG_KERNEL to have the best one"
+        )
+    return Fact("kernel", "in use", f"C: {reason}")
+
+
+def towards_native() -> str:
+    if os.environ.get("NETDEBUG_KERNEL"):
+        return "unset NETDEBUG_KERNEL"
     needed = "a C compiler and Python's headers (gcc, python3-dev)"
     return f"install {needed}, then {REINSTALL} --no-deps tb_netdebug"
 
@@ -125,7 +151,7 @@ def frameworks() -> Iterator[Fact]:
 def tensorboard() -> Fact:
     version = installed("tensorboard", ("tensorboard", "tb-nightly"))
     wanted = ".".join(map(str, OLDEST_TENSORBOARD))
-    if version and tuple(int(part) for part in version.split(".")[:2]) >= OLDEST_TENSORBOARD:
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) >= OLDEST_TENSORBOARD:
         return Fact("frameworks", "tensorboard", version)
     advice = f'pip install "tensorboard>={wanted}"'
     return Fact("frameworks", "tensorboard", version or "not installed", State.PROBLEM, advice)
@@ -168,8 +194,8 @@ def event_files(logdir: Path) -> Iterator[Fact]:
 
 
 def writable(logdir: Path) -> Fact:
-    """Whether a file can be made in the folder, or in the nearest one that exists already."""
-    folder = next(each for each in (logdir, *logdir.absolute().parents) if each.is_dir())
+    """Whether a file can be made in the folder, or in the nearest one above it that exists already."""
+    folder = next(each for each in (logdir, *logdir.absolute().parents) if each.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".netdebug-doctor-") as trial:
             trial.write(b"netdebug")
