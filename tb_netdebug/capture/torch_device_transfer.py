@@ -1,0 +1,215 @@
+"""How results come from a device to the host: sent in stream order, received when an event has passed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+SMALLEST_BUFFER_BYTES = 1 << 16
+
+
+class Shipment(Protocol):
+    """Bytes on their way."""
+
+    nbytes: int
+
+    def ready(self) -> bool:
+        """Never waits."""
+
+    def wait(self) -> None: ...
+
+    def bytes(self) -> NDArray[np.uint8]:
+        """The bytes of a ready shipment, valid until it is released."""
+
+    def device_secs(self) -> float:
+        """How long the device was busy with what was shipped, 0.0 where that is unknown."""
+
+    def release(self) -> None: ...
+
+
+class Transfer(Protocol):
+    """One for each kind of device."""
+
+    def lane(self, device: torch.device) -> Hashable:
+        """What the calling thread's operations queue up in; results are sent in the lane that made them."""
+
+    def obstacle(self, device: torch.device) -> str | None:
+        """Why nothing can be sent at the moment."""
+
+    def upload(self, values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor: ...
+
+    def mark(self, lane: Hashable) -> Any:
+        """A point in the lane's time, None where the device keeps no time."""
+
+    def send(
+        self, lane: Hashable, results: Sequence[torch.Tensor], marks: Sequence[tuple[Any, Any]]
+    ) -> Shipment:
+        """Sends the bytes of the results, one behind the other."""
+
+
+class Event(Protocol):
+    """As torch.cuda.Event."""
+
+    def record(self, stream: Any) -> None: ...
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def elapsed_time(self, other: Any) -> float: ...
+
+
+class Runtime(Protocol):
+    """What is used of `torch.cuda` and of `torch.xpu`, which looks the same."""
+
+    def current_stream(self, device: Any) -> Any: ...
+    def stream(self, stream: Any) -> AbstractContextManager[Any]: ...
+    def Event(self, enable_timing: bool) -> Event: ...  # noqa: N802
+
+
+def transfer_for(device: torch.device) -> Transfer:
+    """The way of sending that suits the device; one without streams that we know sends late instead."""
+    if device.type in ("cuda", "xpu"):
+        return StreamTransfer(getattr(torch, device.type), pinned=True)
+    return LateTransfer()
+
+
+def _joined(results: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([result.view(torch.uint8) for result in results])
+
+
+class LateTransfer:
+    """Keeps results on the device until they are asked for; whoever collects them waits, not the training."""
+
+    def lane(self, device: torch.device) -> Hashable:
+        return device
+
+    def obstacle(self, device: torch.device) -> str | None:
+        return None
+
+    def upload(self, values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=device)
+
+    def mark(self, lane: Hashable) -> None:
+        return None
+
+    def send(
+        self, lane: Hashable, results: Sequence[torch.Tensor], marks: Sequence[tuple[Any, Any]]
+    ) -> Shipment:
+        return LateShipment(_joined(results))
+
+
+class LateShipment:
+    def __init__(self, payload: torch.Tensor) -> None:
+        self._payload = payload
+        self.nbytes = payload.numel()
+
+    def ready(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+    def bytes(self) -> NDArray[np.uint8]:
+        return self._payload.cpu().numpy()
+
+    def device_secs(self) -> float:
+        return 0.0
+
+    def release(self) -> None:
+        pass
+
+
+class StreamTransfer:
+    """Copies to page-locked memory behind the stream's other work; an event tells when the copy is there."""
+
+    def __init__(self, runtime: Runtime, *, pinned: bool) -> None:
+        self._runtime = runtime
+        self._pinned = pinned
+        self._free: list[torch.Tensor] = []
+        self._lock = threading.Lock()
+
+    def lane(self, device: torch.device) -> Hashable:
+        stream: Hashable = self._runtime.current_stream(device)
+        return stream
+
+    def obstacle(self, device: torch.device) -> str | None:
+        capturing = getattr(self._runtime, "is_current_stream_capturing", None)
+        if capturing is not None and capturing():
+            return "is inside the capture of a CUDA graph, which runs later and without us"
+        return None
+
+    def upload(self, values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        host = torch.tensor(values, dtype=dtype, device="cpu", pin_memory=self._pinned)
+        there = torch.empty(len(values), dtype=dtype, device=device)
+        torch._foreach_copy_([there], [host], non_blocking=True)
+        return there
+
+    def mark(self, lane: Hashable) -> Event:
+        event = self._runtime.Event(enable_timing=True)
+        event.record(lane)
+        return event
+
+    def send(
+        self, lane: Hashable, results: Sequence[torch.Tensor], marks: Sequence[tuple[Any, Any]]
+    ) -> Shipment:
+        with self._runtime.stream(lane):
+            payload = _joined(results)
+            size = payload.numel()
+            buffer = self._buffer(size)
+            buffer[:size].copy_(payload, non_blocking=True)
+            event = self._runtime.Event(enable_timing=False)
+            event.record(lane)
+        return StreamShipment(self, buffer, size, event, marks)
+
+    def take_back(self, buffer: torch.Tensor) -> None:
+        """Page-locking memory makes the device pause, so buffers are used again."""
+        with self._lock:
+            self._free.append(buffer)
+
+    def _buffer(self, size: int) -> torch.Tensor:
+        with self._lock:
+            large = [index for index, buffer in enumerate(self._free) if size <= buffer.numel()]
+            if large:
+                return self._free.pop(min(large, key=lambda index: self._free[index].numel()))
+            # Too small for what is sent now, so likely also for what will be.
+            self._free.clear()
+        room = max(SMALLEST_BUFFER_BYTES, 1 << (size - 1).bit_length())
+        return torch.empty(room, dtype=torch.uint8, device="cpu", pin_memory=self._pinned)
+
+
+class StreamShipment:
+    def __init__(
+        self,
+        transfer: StreamTransfer,
+        buffer: torch.Tensor,
+        size: int,
+        event: Event,
+        marks: Sequence[tuple[Event, Event]],
+    ) -> None:
+        self._transfer = transfer
+        self._buffer: torch.Tensor | None = buffer
+        self._event = event
+        self._marks = marks
+        self.nbytes = size
+
+    def ready(self) -> bool:
+        return self._event.query()
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+    def bytes(self) -> NDArray[np.uint8]:
+        assert self._buffer is not None, "the bytes of this shipment were collected before"
+        return self._buffer[: self.nbytes].numpy()
+
+    def device_secs(self) -> float:
+        return sum(start.elapsed_time(end) for start, end in self._marks) / 1000
+
+    def release(self) -> None:
+        if self._buffer is not None:
+            self._transfer.take_back(self._buffer)
+            self._buffer = None
