@@ -17,7 +17,6 @@ PROTOS := $(shell find tb_netdebug -name '*.proto')
 GENERATED := $(PROTOS:.proto=_pb2.pyi)
 SOURCES := $(shell find setup.py pyproject.toml MANIFEST.in README.md LICENSE tb_netdebug -type f \
     ! -name '*_pb2.py*' ! -name '*.so' ! -name '*.pyc')
-CHECKED := tb_netdebug tools tests demo bench setup.py
 
 help: ## this list
 	@echo 'make TARGET, where TARGET is one of'
@@ -60,11 +59,11 @@ constraints: .venv/ready ## resolves constraints.txt anew, for the Pythons in PI
 clean: ## removes everything that was made here
 	rm -rf .venv .venv-build build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find tb_netdebug \( -name '*_pb2.py*' -o -name '*.so' \) -delete
-	find tb_netdebug tests tools demo bench -name __pycache__ -prune -exec rm -rf {} +
+	find . -name node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 compiler:
-	@python=$$(tools/find_python) && tools/check_compiler "$$python" || \
-	    { echo 'The tests and benchmarks need the compiled kernel; make demo works without.' >&2; exit 1; }
+	@python=$$(tools/find_python) || exit 1; tools/check_compiler "$$python" || \
+	    { echo 'Tests, benchmarks and development need the compiled kernel; make demo works without.' >&2; exit 1; }
 
 # --- environments: each file named here stands for a finished step -------------------------------------
 

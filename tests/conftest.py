@@ -32,11 +32,12 @@ hypothesis.settings.load_profile("netdebug")
 @pytest.fixture(autouse=True)
 def nothing_left_running() -> Iterator[None]:
     """Fails a test that leaves a thread of ours or any child process behind."""
-    earlier = {process.pid for process in psutil.Process().children(recursive=True)}
+    earlier_threads = set(threading.enumerate())
+    earlier_children = set(psutil.Process().children(recursive=True))
     yield
-    threads = [thread.name for thread in threading.enumerate() if still_running(thread)]
-    children = psutil.Process().children(recursive=True)
-    processes = [told for process in children if process.pid not in earlier if (told := command(process))]
+    threads = [thread.name for thread in {*threading.enumerate()} - earlier_threads if still_running(thread)]
+    children = {*psutil.Process().children(recursive=True)} - earlier_children
+    processes = [told for process in children if (told := command(process))]
     assert ([], []) == (threads, processes), "the test left threads or child processes running"
 
 
@@ -77,7 +78,9 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
     try:
         return importlib.import_module(f"tb_netdebug.stats.{module}")
     except ImportError as error:
-        pytest.fail(f"The {request.param} kernel cannot be loaded ({error}): run the tests by `make test`.")
+        pytest.fail(
+            f"There is no {request.param} kernel ({error}): see build/logs/wheel.log after `make test`"
+        )
 
 
 @pytest.fixture

@@ -159,6 +159,30 @@ def test_no_file_names_a_package_index(name: str) -> None:
     assert None is re.search(r"index-url|find-links|trusted-host|pypi\.|download\.", read(name))
 
 
+LEFTOVERS = """
+import subprocess, threading
+def test_thread():
+    threading.Thread(target=threading.Event().wait, args=(3,), name="netdebug-forgotten").start()
+def test_process():
+    subprocess.Popen(["sleep", "3"])
+def test_tidy():
+    thread = threading.Thread(target=print, name="netdebug-tidy")
+    thread.start()
+    thread.join()
+"""
+
+
+def test_what_a_test_leaves_running_fails_it(tmp_path: Path) -> None:
+    """A forgotten thread or process is an error of its own test, and a tidy test passes."""
+    fixtures = read("tests/conftest.py").replace("GRACE_SECS = 5.0", "GRACE_SECS = 0.1")
+    (tmp_path / "conftest.py").write_text(fixtures, encoding="utf-8")
+    (tmp_path / "test_leftovers.py").write_text(LEFTOVERS, encoding="utf-8")
+    ran = attempt(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path, cwd=tmp_path)
+    assert "3 passed, 2 errors" in ran.stdout
+    assert "netdebug-forgotten" in ran.stdout
+    assert "sleep 3" in ran.stdout
+
+
 def test_a_failed_step_shows_its_end_and_names_its_log(tmp_path: Path) -> None:
     """The last twenty lines are on the screen, all of them in the file, and the exit code is passed on."""
     log = tmp_path / "logs/step.log"

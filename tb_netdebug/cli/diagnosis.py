@@ -110,14 +110,14 @@ def kernel() -> Iterator[Fact]:
     if about["kernel"] == "native":
         yield native_kernel(chosen.reason)
     else:
-        told = f"NumPy twin, several times slower: {chosen.reason}"
+        told = f"the slow NumPy twin: {chosen.reason}"
         yield Fact("kernel", "in use", told, State.PROBLEM, towards_native())
     for key, name in KERNEL_DETAILS.items():
         if value := about.get(key):
             told = ", ".join(value) if isinstance(value, list) else str(value)
             yield Fact("kernel", name, TERSE.get(told, told))
     if codec is codec_twin:
-        yield Fact("kernel", "codec", "Python twin, many times slower", State.PROBLEM, towards_native())
+        yield Fact("kernel", "codec", "the slow Python twin", State.PROBLEM, towards_native())
     else:
         yield Fact("kernel", "codec", "C")
 
@@ -217,7 +217,7 @@ def checksums() -> Fact:
     version = metadata.version("google-crc32c")
     if google_crc32c.implementation == "c":
         return Fact("event files", "checksums", f"google-crc32c {version} in C")
-    told = f"google-crc32c {version} in pure Python, hundreds of times slower"
+    told = f"google-crc32c {version} in pure Python, slow"
     return Fact("event files", "checksums", told, State.PROBLEM, f"{REINSTALL} google-crc32c")
 
 

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         listed = [asdict(fact) | {"state": fact.state.value} for fact in facts]
         print(json.dumps({"schema": 1, "well": not problems, "facts": listed}, indent=2))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and sys.stdout.encoding.lower().startswith("utf"):
         print_table(facts, Console())
     else:
         print_plain(facts)
