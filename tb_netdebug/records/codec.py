@@ -23,7 +23,7 @@ def _chosen() -> Codec:
     if os.environ.get("NETDEBUG_KERNEL") == "twin":
         return codec_twin
     try:
-        from . import _codec
+        from tb_netdebug.records import _codec
     except ImportError:
         return codec_twin
     native: Codec = _codec

@@ -63,7 +63,7 @@ class Walk:
             self._level, self.last = 0, [0, 0, 0]
 
     def guess(self, h: int) -> int:
-        """Of the neighbours, their trend, the mirrored bin and the row before: which was right most lately."""
+        """Of the neighbours, their trend, the mirrored bin, the row before: what was right most lately."""
         level = (self._level + 8) >> 4
         trend = max(3 * self.last[0] - self.last[2], 0) >> 1
         mirror = min(self._mirror[h], CAP) if self._mirror else level

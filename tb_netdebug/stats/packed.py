@@ -50,7 +50,8 @@ class Summary:
         bins = np.cumsum(gaps.astype(np.int64) + 1) - 1
         if len(bins) and bins[-1] >= BINS:
             raise ValueError("a packed summary names a bin that does not exist")
-        return cls(*HEADER.unpack_from(packed), bins=bins.astype(np.uint16), counts=counts.copy())
+        fields = (*HEADER.unpack_from(packed), bins.astype(np.uint16), counts.copy())
+        return cls(*fields)
 
     def pack(self) -> bytes:
         """The bytes that `unpack` reads."""
@@ -117,4 +118,5 @@ def write_varints(numbers: Words) -> Bytes:
     more[:, :-1] = np.where(rest[:, 1:] > 0, 128, 0)
     used = rest > 0
     used[:, 0] = True
-    return ((rest & np.uint64(127)).astype(np.uint8) | more)[used]
+    data: Bytes = ((rest & np.uint64(127)).astype(np.uint8) | more)[used]
+    return data

@@ -20,7 +20,8 @@ def _magnitudes() -> Doubles:
     """The least magnitude of each bin up to the infinite one, whose edge is 2**128."""
     bins = np.arange(INFINITE + 1)
     mantissa = (bins & 7) / 8 + (bins >= 8)
-    return np.ldexp(mantissa, np.maximum(bins >> 3, 1) - 127)
+    edges: Doubles = np.ldexp(mantissa, np.maximum(bins >> 3, 1) - 127)
+    return edges
 
 
 def _bin_edges() -> tuple[Doubles, Doubles]:
@@ -123,7 +124,7 @@ def _edges(lower: Doubles, upper: Doubles, counts: Doubles) -> tuple[Doubles, Do
     both = np.stack([lower, upper], axis=1).reshape(-1)
     weights = np.stack([np.zeros_like(counts), counts], axis=1).reshape(-1)
     edges, place = np.unique(both, return_inverse=True)
-    total = np.bincount(place.reshape(-1), weights, minlength=len(edges))
+    total: Doubles = np.bincount(place.reshape(-1), weights, minlength=len(edges)).astype(np.float64)
     if len(edges) > 1:  # the first edge is the left border of the first bucket
         total[1] += total[0]
         return edges[1:], total[1:]

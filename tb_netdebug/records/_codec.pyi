@@ -1,0 +1,6 @@
+"""The C codec; `codec_twin` documents it."""
+
+from collections.abc import Sequence
+
+def encode(summaries: Sequence[bytes], fresh: bytes, /) -> tuple[bytes, bytes, bytes]: ...
+def decode(headers: bytes, lengths: bytes, fresh: bytes, stream: bytes, limit: int, /) -> list[bytes]: ...

@@ -1,0 +1,157 @@
+// Single bits, least significant first, and the number codes made of them. See codec_bits.py.
+
+#ifndef NETDEBUG_BITS_H
+#define NETDEBUG_BITS_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { UNARY_LIMIT = 24, GOLOMB_LIMIT = 32 };
+
+static inline uint64_t read_word(const uint8_t *p) {
+    uint64_t v = 0;
+    for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
+    return v;
+}
+
+static inline int bit_length(uint64_t v) {
+    return v ? 64 - __builtin_clzll(v) : 0;
+}
+
+typedef struct {
+    uint8_t *data;
+    size_t size, room;
+    uint64_t held;
+    int bits;
+    int failed;
+} Writer;
+
+static void spill(Writer *w) {
+    if (w->size + 8 > w->room) {
+        size_t room = w->room * 2 + 4096;
+        uint8_t *data = PyMem_RawRealloc(w->data, room);
+        if (!data) {
+            w->failed = 1;
+            w->bits = 0;
+            return;
+        }
+        w->data = data;
+        w->room = room;
+    }
+    while (w->bits >= 8) {
+        w->data[w->size++] = (uint8_t)w->held;
+        w->held >>= 8;
+        w->bits -= 8;
+    }
+}
+
+static inline void put(Writer *w, uint64_t v, int n) {  // n <= 32 and v < 2^n
+    w->held |= v << w->bits;
+    w->bits += n;
+    if (w->bits >= 32) spill(w);
+}
+
+static inline void put_wide(Writer *w, uint64_t v, int n) {
+    if (n > 32) {
+        put(w, v & 0xFFFFFFFF, 32);
+        put(w, v >> 32, n - 32);
+    } else {
+        put(w, v, n);
+    }
+}
+
+static void finish_row(Writer *w) {
+    w->bits = (w->bits + 7) & ~7;
+    spill(w);
+    w->held = 0;
+}
+
+typedef struct {
+    const uint8_t *data;
+    size_t bit, end;  // positions in bits
+    int failed;
+} Reader;
+
+static inline uint64_t peek(const Reader *r) {  // at least 57 bits, zeros beyond the end
+    size_t at = r->bit >> 3, left = (r->end >> 3) - at;
+    uint8_t tail[8] = {0};
+    if (left < 8) memcpy(tail, r->data + at, left);
+    return read_word(left < 8 ? tail : r->data + at) >> (r->bit & 7);
+}
+
+static inline uint64_t get(Reader *r, int n) {  // n <= 57
+    if (r->failed || (size_t)n > r->end - r->bit) {
+        r->failed = 1;
+        return 0;
+    }
+    uint64_t v = peek(r) & (((uint64_t)1 << n) - 1);
+    r->bit += (size_t)n;
+    return v;
+}
+
+static inline uint64_t get_wide(Reader *r, int n) {
+    if (n <= 32) return get(r, n);
+    uint64_t low = get(r, 32);
+    return low | get(r, n - 32) << 32;
+}
+
+static inline int get_unary(Reader *r, int limit) {  // ones, then a zero unless the limit is reached
+    int n = __builtin_ctzll(~peek(r) | (uint64_t)1 << limit);
+    get(r, n < limit ? n + 1 : n);
+    return n;
+}
+
+static inline void put_rice(Writer *w, uint64_t v, int k) {
+    uint64_t quotient = v >> k;
+    if (quotient < UNARY_LIMIT) {
+        put(w, ((uint64_t)1 << quotient) - 1, (int)quotient + 1);
+        put_wide(w, v & (((uint64_t)1 << k) - 1), k);
+    } else {
+        int n = bit_length(v);
+        put(w, ((uint64_t)1 << UNARY_LIMIT) - 1, UNARY_LIMIT);
+        put(w, (uint64_t)n - 1, 6);
+        put_wide(w, v, n);
+    }
+}
+
+static inline uint64_t get_rice(Reader *r, int k) {
+    int quotient = get_unary(r, UNARY_LIMIT);
+    if (quotient < UNARY_LIMIT) return (uint64_t)quotient << k | get_wide(r, k);
+    return get_wide(r, (int)get(r, 6) + 1);
+}
+
+static inline void put_golomb(Writer *w, uint64_t v, int k) {  // exponential Golomb code; v below 2^32
+    uint64_t x = (v >> k) + 1;
+    int n = bit_length(x) - 1;
+    put(w, ((uint64_t)1 << n) - 1, n + 1);
+    put_wide(w, x & (((uint64_t)1 << n) - 1), n);
+    put(w, v & (((uint64_t)1 << k) - 1), k);
+}
+
+static inline uint64_t get_golomb(Reader *r, int k) {
+    int n = get_unary(r, GOLOMB_LIMIT);
+    uint64_t x = ((uint64_t)1 << n | get(r, n)) - 1;
+    return x << k | get(r, k);
+}
+
+static inline uint64_t zigzag(int64_t v) {
+    return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+}
+
+static inline int64_t unzigzag(uint64_t v) {
+    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+}
+
+// A count is never negative, so that far from a small guess only one side is left.
+static inline uint64_t fold(uint64_t v, uint64_t guess) {
+    if (v > 2 * guess) return v;
+    return v >= guess ? 2 * (v - guess) : 2 * (guess - v) - 1;
+}
+
+static inline uint64_t unfold(uint64_t code, uint64_t guess) {
+    if (code > 2 * guess) return code;
+    return code & 1 ? guess - (code >> 1) - 1 : guess + (code >> 1);
+}
+
+#endif

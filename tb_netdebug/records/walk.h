@@ -1,0 +1,92 @@
+// One sketch, and what the coder knows while it walks one half of it. See class Walk in codec_twin.py.
+//
+// Four guesses of the next count compete: the smoothed neighbours, their trend, the mirrored bin of the
+// positive half, the same bin of the row before. The one that was right most lately is taken.
+
+#ifndef NETDEBUG_WALK_H
+#define NETDEBUG_WALK_H
+
+#include "bits.h"
+
+enum { BINS = 4096, HALF = 2048, LAST_FINITE = 0x7F7, GUESSES = 4 };
+
+static const uint64_t CAP = (uint64_t)1 << 40;  // guesses and averages stay far from overflow
+
+typedef struct {
+    uint64_t count[BINS];
+    uint16_t bin[BINS];  // the occupied ones, rising
+    int used;
+    int low[2], top[2];  // occupied finite range of each half, 0 when there is none
+} Row;
+
+static inline uint64_t capped(uint64_t v) {
+    return v < CAP ? v : CAP;
+}
+
+// All averages are 16 times too large.
+typedef struct {
+    const uint64_t *mirror, *previous;  // NULL where there is none
+    uint64_t last[3];                   // counts of the bins before, newest first
+    uint64_t level, surprise, gap;
+    uint64_t error[GUESSES], guess[GUESSES];
+} Walk;
+
+static inline uint64_t follow(uint64_t average, uint64_t v, int shift) {
+    return average - (average >> shift) + (v << (4 - shift));
+}
+
+static inline int parameter(uint64_t average) {
+    return bit_length(average * 5 >> 7);
+}
+
+// Bins of the next octave are twice as wide.
+static inline void enter_bin(Walk *w, int h) {
+    if (h & 7) return;
+    w->level *= 2;
+    for (int i = 0; i < 3; i++) w->last[i] = capped(w->last[i] * 2);
+}
+
+static inline void forget(Walk *w) {
+    w->level = 0;
+    memset(w->last, 0, sizeof w->last);
+}
+
+static inline uint64_t best_guess(Walk *w, int h) {
+    uint64_t up = 3 * w->last[0], *guess = w->guess;
+    guess[0] = (w->level + 8) >> 4;
+    guess[1] = up > w->last[2] ? (up - w->last[2]) >> 1 : 0;
+    guess[2] = w->mirror ? capped(w->mirror[h]) : guess[0];
+    guess[3] = w->previous ? capped(w->previous[h]) : guess[0];
+    int best = 0;
+    for (int i = 1; i < GUESSES; i++)
+        if (w->error[i] < w->error[best]) best = i;
+    return guess[best];
+}
+
+static inline void learn(Walk *w, uint64_t count, uint64_t code) {
+    uint64_t v = capped(count);
+    for (int i = 0; i < GUESSES; i++) {
+        uint64_t off = v > w->guess[i] ? v - w->guess[i] : w->guess[i] - v;
+        w->error[i] = follow(w->error[i], off, 3);
+    }
+    w->surprise = follow(w->surprise, capped(code), 2);
+    w->level = follow(w->level, v, 2);
+    w->last[2] = w->last[1];
+    w->last[1] = w->last[0];
+    w->last[0] = v;
+}
+
+static Walk begin(const Row *row, const Row *before, int half) {
+    Walk w = {.surprise = 16, .gap = 16};
+    w.mirror = half ? row->count : NULL;
+    w.previous = before ? before->count + half * HALF : NULL;
+    return w;
+}
+
+// Where the range of a half is expected: where it was before, else as in the other half, else around 1.
+static void expected_range(const Row *row, const Row *before, int half, int *low, int *top) {
+    *low = before ? before->low[half] : half ? row->low[0] : 800;
+    *top = before ? before->top[half] : half ? row->top[0] : 1000;
+}
+
+#endif
