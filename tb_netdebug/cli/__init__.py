@@ -1,0 +1,62 @@
+"""The `netdebug` command. A subcommand is a module of this folder with `add_arguments` and `run`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.version import __version__
+
+# One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
+COMMANDS = {
+    "doctor": "say what of NetDebug works on this machine",
+    "export": "write what was recorded as CSV files",
+}
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line. Returns the exit code: 0 done, 2 not possible as asked."""
+    try:
+        return _run(sys.argv[1:] if argv is None else list(argv))
+    except SystemExit as ending:  # argparse ends this way after --help and after a mistake
+        return ending.code if isinstance(ending.code, int) else 2
+    except UserMistake as mistake:
+        print(f"netdebug: {mistake}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("netdebug: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
+    arguments = _parser().parse_args(words[:1])
+    if arguments.command is None:
+        _parser().print_help()
+        return 2
+    module = importlib.import_module(f"{__name__}.{arguments.command}")
+    parser = argparse.ArgumentParser(
+        prog=f"netdebug {arguments.command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(words[1:]))
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {name:<10} {purpose}" for name, purpose in sorted(COMMANDS.items()))
+    parser = argparse.ArgumentParser(
+        prog="netdebug",
+        usage="netdebug [-h] [--version] COMMAND ...",
+        description="Looks at recorded trainings of neural networks.",
+        epilog=f"commands:\n{listing}\n\n`netdebug COMMAND --help` tells more about one of them.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"netdebug {__version__}")
+    parser.add_argument("command", nargs="?", choices=sorted(COMMANDS), metavar="COMMAND", help="see below")
+    return parser

@@ -1,0 +1,102 @@
+"""Write what was recorded as CSV files.
+
+For each run a folder with scalars.csv (one row a step) and tensors.csv (one row a sampled tensor). A scalar
+that was not measured in a step is an empty cell. Text that a spreadsheet would take for a formula begins with
+an apostrophe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tb_netdebug.cli.csv_tables import TABLES, header_of, rows_of, safe
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.cli.progress import counted
+from tb_netdebug.reader.run import Run, list_runs, read_run
+from tb_netdebug.records.errors import UnsupportedVersion
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", metavar="LOGDIR", help="a run, or a folder with runs in it")
+    parser.add_argument("--csv", action="store_true", required=True, help="the format; the only one so far")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default="netdebug-csv",
+        help="where the files go (default: %(default)s); - prints one table with a column for the run",
+    )
+    parser.add_argument(
+        "--table", choices=TABLES, help="this table alone (default: both, or with -o - the scalars)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    runs = find_runs(Path(arguments.logdir))
+    try:
+        if arguments.output == "-":
+            print_table(runs, arguments.table or TABLES[0])
+        else:
+            save_tables(runs, [arguments.table] if arguments.table else TABLES, Path(arguments.output))
+    except BrokenPipeError:  # whoever reads the pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnsupportedVersion as error:
+        raise UserMistake(str(error)) from error
+    except OSError as error:
+        raise UserMistake(f"{error.filename or arguments.output}: {error.strerror or error}") from error
+    return 0
+
+
+def find_runs(logdir: Path) -> dict[str, Path]:
+    """The runs under `logdir` by name; UserMistake when there are none."""
+    if not logdir.is_dir():
+        raise UserMistake(f"there is no folder {logdir}. Give the logdir of a training, such as `runs`.")
+    runs = list_runs(logdir)
+    if not runs:
+        raise UserMistake(
+            f"{logdir} holds no run that NetDebug recorded: there is no *.netdebug file in it or below. "
+            "Give the folder that the training wrote to, or record one first with `netdebug run SCRIPT`."
+        )
+    return runs
+
+
+def save_tables(runs: dict[str, Path], tables: Iterable[str], target: Path) -> None:
+    for name, path in runs.items():
+        recorded = read(name, path)
+        folder = target / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            file_path = folder / f"{table}.csv"
+            with file_path.open("w", encoding="utf-8", errors="replace", newline="") as file:
+                writer = csv.writer(file)
+                header = header_of(table, [recorded])
+                writer.writerow(map(safe, header))
+                writer.writerows(counted(rows_of(table, recorded, header), f"{name} {table}"))
+
+
+def print_table(runs: dict[str, Path], table: str) -> None:
+    """All runs in one table."""
+    recorded = {name: read(name, path) for name, path in runs.items()}
+    header = header_of(table, recorded.values())
+    writer = csv.writer(sys.stdout)
+    writer.writerow(["run", *map(safe, header)])
+    for name, one in recorded.items():
+        writer.writerows([safe(name), *row] for row in rows_of(table, one, header))
+    sys.stdout.flush()
+
+
+def read(name: str, path: Path) -> Run:
+    recorded = read_run(path)
+    if recorded.losses:
+        size = sum(loss.gap.size for loss in recorded.losses)
+        print(
+            f"netdebug: {len(recorded.losses)} places ({size} bytes) of run {name} are damaged or not "
+            "written to the end; everything else is exported.",
+            file=sys.stderr,
+        )
+    return recorded

@@ -1,0 +1,25 @@
+"""A line on the terminal that shows how far a long task is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+_ROWS_PER_MESSAGE = 5000
+
+Row = TypeVar("Row")
+
+
+def counted(rows: Iterable[Row], label: str) -> Iterator[Row]:
+    """The same rows; when standard error is a terminal, it shows how many there were so far."""
+    if not sys.stderr.isatty():
+        yield from rows
+        return
+    shown = ""
+    for number, row in enumerate(rows, start=1):
+        if number % _ROWS_PER_MESSAGE == 0:
+            shown = f"{label}: {number} rows"
+            print(f"\r{shown}", end="", file=sys.stderr, flush=True)
+        yield row
+    print("\r" + " " * len(shown) + "\r", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,44 @@
+"""Warnings that point at the user's line although they arise in another thread."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from types import FrameType
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class WriterWarning(RuntimeWarning):
+    """Recording is impaired; training is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserLine:
+    """The line of the user's program that asked for the recording."""
+
+    filename: str
+    lineno: int
+    module: str
+
+    @classmethod
+    def current(cls) -> UserLine:
+        """The innermost line on this thread's stack that is not part of this package."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and _is_ours(frame) and frame.f_back is not None:
+            frame = frame.f_back
+        if frame is None:
+            return cls("netdebug", 0, "netdebug")
+        return cls(frame.f_code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__", "")))
+
+    def warn(self, message: str) -> None:
+        """Show the message once, at this line; never raises, not even under `python -W error`."""
+        try:
+            warnings.warn_explicit(message, WriterWarning, self.filename, self.lineno, self.module)
+        except WriterWarning:
+            print(f"{self.filename}:{self.lineno}: {message}", file=sys.stderr)  # noqa: T201
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE
