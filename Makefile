@@ -4,6 +4,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .PHONY: help test demo bench dev lint format size constraints clean compiler FORCE
 
@@ -22,11 +23,14 @@ help: ## this list
 	@echo 'make TARGET, where TARGET is one of'
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-test: compiler .venv/test .venv/netdebug lint size ## all checks and all tests, against the wheel (first time about 5 min)
-	@echo 'pytest on the installed wheel (PYTEST_ARGS="-k name" runs some of them)'
-	@NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(PYTEST_ARGS); code=$$?; \
-	    if [ $$code -eq 5 ]; then echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; fi; \
-	    exit $$code
+test: compiler .venv/test .venv/netdebug ## all checks and all tests, against the wheel (first time about 5 min)
+	@$(MAKE) lint; lint=$$?; \
+	$(MAKE) size; \
+	echo 'pytest on the installed wheel (make test PYTEST_ARGS="-k name" runs some of the tests)'; \
+	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(PYTEST_ARGS); tests=$$?; \
+	[ $$tests -ne 5 ] || echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; \
+	[ $$lint -eq 0 ] || echo 'ruff or mypy found something: see above, before the size report.'; \
+	exit $$((lint | tests))
 
 demo: .venv/demo .venv/netdebug ## networks that train live in TensorBoard, some of them sick
 	@tools/check_compiler $(BUILD) || echo 'The demo goes on with the slower NumPy twin of the C kernel.'
@@ -42,9 +46,10 @@ dev: compiler .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editabl
 	@echo 'After a change in C or in a .proto file: make dev again. `make test` puts the wheel back.'
 
 lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
-	@echo 'ruff check' && $(RUN) -m ruff check --quiet .
-	@echo 'ruff format --check' && $(RUN) -m ruff format --check --quiet .
-	@echo 'mypy --strict (about a minute when its cache is empty)' && $(RUN) -m mypy --no-error-summary
+	@echo 'ruff check'; $(RUN) -m ruff check --quiet --output-format concise .; rules=$$?; \
+	echo 'ruff format --check'; $(RUN) -m ruff format --check .; layout=$$?; \
+	echo 'mypy --strict (longer when its cache is empty)'; $(RUN) -m mypy --no-error-summary; types=$$?; \
+	exit $$((rules | layout | types))
 
 format: .venv/test ## lets ruff mend the layout and what else it can
 	@$(RUN) -m ruff check --fix --quiet . ; $(RUN) -m ruff format .

@@ -123,6 +123,7 @@ setup(
         Extension(
             "tb_netdebug.records._codec",
             ["tb_netdebug/records/codec.c"],
+            depends=[str(path) for path in sorted(Path("tb_netdebug/records").glob("*.h"))],
             extra_compile_args=FLAGS,
             optional=True,
         ),
