@@ -49,7 +49,7 @@ class BitReader:
 
     def get(self, bits: int) -> int:
         if bits > self._left:
-            raise ValueError("a row of the sketches is cut off")
+            raise ValueError("the sketches are damaged: a row is cut off")
         value = self._held & ((1 << bits) - 1)
         self._held >>= bits
         self._left -= bits
