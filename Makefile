@@ -14,6 +14,9 @@ LOGS := build/logs
 STEP := @tools/step
 PIP := -m pip --disable-pip-version-check --no-input
 
+# Not $(MAKE) itself in a recipe: make would run such a line even under `make -n`.
+SELF := $(MAKE)
+
 PROTOS := $(shell find tb_netdebug -name '*.proto')
 GENERATED := $(PROTOS:.proto=_pb2.pyi)
 SOURCES := $(shell find setup.py pyproject.toml MANIFEST.in README.md LICENSE tb_netdebug -type f \
@@ -24,8 +27,8 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 test: compiler .venv/test .venv/netdebug ## all checks and all tests, against the wheel (first time about 5 min)
-	@$(MAKE) lint; lint=$$?; \
-	$(MAKE) size; \
+	@$(SELF) lint; lint=$$?; \
+	$(SELF) size; \
 	echo 'pytest on the installed wheel (make test PYTEST_ARGS="-k name" runs some of the tests)'; \
 	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(PYTEST_ARGS); tests=$$?; \
 	[ $$tests -ne 5 ] || echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; \

@@ -94,7 +94,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["tb_netdebug", "tb_netdebug.*"]),
-    package_data={"tb_netdebug": ["py.typed", "**/*.proto", "**/*.md"]},
+    package_data={"tb_netdebug": ["py.typed", "**/*.pyi", "**/*.proto", "**/*.md"]},
     install_requires=[
         "google-crc32c>=1.5",
         "numpy>=1.24",
