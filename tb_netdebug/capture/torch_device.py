@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from tb_netdebug.capture.torch_device_chunks import ROW, Edges, chunks_of, summarize
-from tb_netdebug.capture.torch_device_queue import DeviceCost, DeviceQueue, Results, SentParcel, quiet
+from tb_netdebug.capture.torch_device_queue import DeviceCost, DeviceQueue, Results, SentParcel, plain_tensors
 from tb_netdebug.capture.torch_device_results import (
     Chunk,
     Collected,
     GroupPart,
     NormsPart,
     ScalarPart,
+    SumSquares,
     UnitsPart,
 )
 from tb_netdebug.capture.torch_device_transfer import Transfer, transfer_for
@@ -30,6 +31,8 @@ from tb_netdebug.capture.torch_device_values import (
     stretches,
     widest_float,
 )
+
+__all__ = ["Collected", "DeviceCost", "DeviceSummaries", "Refusal", "SentParcel", "SumSquares", "UnitRange"]
 
 ROOM_BYTES = 64 << 20
 PENDING_BYTES = 128 << 20
@@ -117,33 +120,32 @@ class DeviceSummaries:
 
     def snapshot(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Copies for `summarize_updates`, on the same devices and laid out alike."""
-        copies = []
-        for tensor in tensors:
-            with quiet(tensor.device):
-                copies.append(torch.clone(tensor))
-        return copies
+        with plain_tensors(), torch.inference_mode():
+            return [torch.clone(tensor) for tensor in tensors]
 
     def sum_squares(self, tensors: Sequence[torch.Tensor], key: object) -> list[Refusal]:
         """One norm for each tensor, cheap enough for every step, and of them one sum for each device."""
         refusals: list[Refusal] = []
         by_device: dict[torch.device, list[torch.Tensor]] = {}
-        for number, tensor in enumerate(tensors):
-            whole = not (tensor.is_floating_point() or tensor.is_complex())
-            if reason := obstacle(tensor) or ("is of whole numbers" if whole else None):
-                refusals.append(Refusal(number, key, reason))
-            elif tensor.numel():
-                by_device.setdefault(tensor.device, []).append(stored(tensor))
-        for device, of_device in by_device.items():
-            if reason := self._queue.put(device, partial(_norms, of_device, key)):
-                refusals.append(Refusal(0, key, reason))
+        with plain_tensors():
+            for number, tensor in enumerate(tensors):
+                whole = not (tensor.is_floating_point() or tensor.is_complex())
+                if reason := obstacle(tensor) or ("is of whole numbers" if whole else None):
+                    refusals.append(Refusal(number, key, reason))
+                elif tensor.numel():
+                    by_device.setdefault(tensor.device, []).append(tensor)
+            for device, of_device in by_device.items():
+                if reason := self._queue.put(device, partial(_norms, of_device, key)):
+                    refusals.append(Refusal(0, key, reason))
         return refusals
 
     def scalar(self, tensor: torch.Tensor, key: object) -> Refusal | None:
         """The value of a tensor with one element, such as a loss."""
-        reason = obstacle(tensor)
-        if not reason and (tensor.numel() != 1 or tensor.is_complex()):
-            reason = f"is no real number but has the shape {tuple(tensor.shape)} and type {tensor.dtype}"
-        reason = reason or self._queue.put(tensor.device, partial(_scalar, tensor, key))
+        with plain_tensors():
+            reason = obstacle(tensor)
+            if not reason and (tensor.numel() != 1 or tensor.is_complex()):
+                reason = f"is no real number but has the shape {tuple(tensor.shape)} and type {tensor.dtype}"
+            reason = reason or self._queue.put(tensor.device, partial(_scalar, tensor, key))
         return Refusal(0, key, reason) if reason else None
 
     def flush(self) -> None:
@@ -170,15 +172,16 @@ class DeviceSummaries:
     def _summarize(self, items: Sequence[Item]) -> list[Refusal]:
         refusals: list[Refusal] = []
         by_device: dict[torch.device, list[Item]] = {}
-        for item in items:
-            if reason := _obstacle(item):
-                refusals.append(item.refusal(reason))
-            else:
-                by_device.setdefault(item.views[0].device, []).append(item)
-        for device, of_device in by_device.items():
-            for group in self._groups(of_device):
-                if reason := self._queue.put(device, partial(self._results, group)):
-                    refusals += [item.refusal(reason) for item in group]
+        with plain_tensors():
+            for item in items:
+                if reason := _obstacle(item):
+                    refusals.append(item.refusal(reason))
+                else:
+                    by_device.setdefault(item.views[0].device, []).append(item)
+            for device, of_device in by_device.items():
+                for group in self._groups(of_device):
+                    if reason := self._queue.put(device, partial(self._results, group)):
+                        refusals += [item.refusal(reason) for item in group]
         return refusals
 
     def _groups(self, items: Sequence[Item]) -> Iterator[list[Item]]:
@@ -245,7 +248,7 @@ def _form(tensor: torch.Tensor) -> tuple[object, ...]:
 def _norms(tensors: Sequence[torch.Tensor], key: object, _: Edges) -> Results:
     """One operation for each element type: a list of several falls back to one for each tensor."""
     by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
-    for tensor in tensors:
+    for tensor in map(stored, tensors):
         plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
         by_dtype.setdefault(plain.dtype, []).append(plain)
     totals = widest_float(tensors[0].device)

@@ -37,10 +37,12 @@ class Buckets:
 
     def folded(self, counts: NDArray[np.int32]) -> tuple[Counts, Counts]:
         """Of rows of bucket counts: the counts of the 4096 bins, and how many values overflowed."""
-        order = np.argsort(self.bins, kind="stable")
-        filled, starts = np.unique(self.bins[order], return_index=True)
         bins = np.zeros((len(counts), BINS), np.int64)
-        bins[:, filled] = np.add.reduceat(counts[:, order], starts, axis=1, dtype=np.int64)
+        half = self.size // 2
+        for sign, start in ((SIGN, 0), (0, half)):
+            bins[:, sign : sign + INFINITY] = counts[:, start : start + INFINITY]  # one bucket for each bin
+            for bucket in range(start + INFINITY, start + half):
+                bins[:, self.bins[bucket]] += counts[:, bucket]
         return bins, counts[:, self.overflow].sum(axis=1, dtype=np.int64)
 
 

@@ -125,12 +125,12 @@ def _lay(staged: torch.Tensor, rows: list[int], sources: Sequence[torch.Tensor])
 
 
 def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-    """One operation for each type and device of the sources: mixed lists fall back to one for each tensor."""
-    pairs: dict[torch.dtype, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+    """One operation for each type: a list of several, or with gaps, falls back to one for each tensor."""
+    pairs: dict[tuple[torch.dtype, bool], tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
     for target, source in zip(targets, sources, strict=True):
-        of_dtype = pairs.setdefault(source.dtype, ([], []))
-        of_dtype[0].append(target)
-        of_dtype[1].append(source)
+        alike = pairs.setdefault((source.dtype, source.is_contiguous()), ([], []))
+        alike[0].append(target)
+        alike[1].append(source)
     for into, out_of in pairs.values():
         torch._foreach_copy_(into, out_of)
 

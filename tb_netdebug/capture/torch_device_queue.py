@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class DeviceCost:
     sent_bytes: int = 0
     refused: int = 0
     lost_parcels: int = 0
+    last_loss: str = ""
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ class DeviceQueue:
             if parcel.nbytes >= self.parcel_bytes:
                 self._send(lane)
         except RuntimeError as error:  # out of memory, or an operation that the device does not know
-            return f"could not be read on {device}: {str(error).splitlines()[0]}"
+            return f"could not be read on {device}: {_first_line(error)}"
         return None
 
     def _transfer(self, device: torch.device) -> Transfer:
@@ -137,8 +138,9 @@ class DeviceQueue:
         try:
             with torch.inference_mode():
                 shipment = parcel.transfer.send(lane, parcel.results, parcel.marks)
-        except RuntimeError:  # no memory to send from or to; the training goes on
+        except RuntimeError as error:  # no memory to send from or to; the training goes on
             self.cost.lost_parcels += 1
+            self.cost.last_loss = _first_line(error)
             return
         self._sent.append(SentParcel(parcel.parts, shipment))
         self.cost.parcels += 1
@@ -169,10 +171,20 @@ class DeviceQueue:
         return sent
 
 
+def _first_line(error: RuntimeError) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def plain_tensors() -> AbstractContextManager[None]:
+    """What a tensor's own class makes of operations is not called."""
+    context: AbstractContextManager[None] = torch._C.DisableTorchFunctionSubclass()
+    return context
+
+
 @contextmanager
 def quiet(device: torch.device) -> Iterator[None]:
-    """No graph, no automatic casts, no override by a tensor's own class."""
-    with torch.inference_mode(), torch._C.DisableTorchFunctionSubclass():
+    """No graph and no automatic casts."""
+    with torch.inference_mode():
         if not torch.is_autocast_enabled(device.type):
             yield
             return

@@ -78,6 +78,8 @@ def transfer_for(device: torch.device) -> Transfer:
 
 
 def _joined(results: Sequence[torch.Tensor]) -> torch.Tensor:
+    if not results:  # of empty tensors all is known here
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
     return torch.cat([result.view(torch.uint8) for result in results])
 
 

@@ -88,9 +88,13 @@ def stretches(number: int, views: tuple[torch.Tensor, ...], most_values: int) ->
         return
     if all(is_dense(view) and view.stride() == first.stride() for view in views):
         flat = [_flat(view) for view in views]
-        for start in range(0, len(flat[0]), most_values):
-            cut = tuple(view[start : start + most_values] for view in flat)
-            yield Stretch(number, cut, len(cut[0]))
+        values = flat[0].numel()
+        if values <= most_values:
+            yield Stretch(number, tuple(flat), values)
+            return
+        for start in range(0, values, most_values):
+            length = min(most_values, values - start)
+            yield Stretch(number, tuple(view.narrow(0, start, length) for view in flat), length)
     elif first.numel() <= most_values:
         yield Stretch(number, views, first.numel())
     else:
