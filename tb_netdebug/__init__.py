@@ -1,3 +1,30 @@
 """NetDebug: records a training, says what is wrong with it."""
 
-from tb_netdebug.version import __version__ as __version__
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.version import __version__
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.monitor import Monitor
+    from tb_netdebug.capture.watch import watch
+
+__all__ = ["Monitor", "__version__", "watch"]
+
+# Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
+_PLACES = {
+    "Monitor": "tb_netdebug.capture.monitor",
+    "watch": "tb_netdebug.capture.watch",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

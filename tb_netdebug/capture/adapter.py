@@ -1,0 +1,42 @@
+"""The seam between the monitor and a framework."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tb_netdebug.records.step import Units
+
+
+class Adapter(Protocol):
+    """What a framework does for the monitor: it fills the monitor's collector while a step runs.
+
+    All methods are called on the training thread. None may raise because of what the user's model does.
+    """
+
+    def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
+        """Puts loss and scalars into the collector, and what is known of the step only now. True when some
+        numbers are still on their way from a device; `late` brings them."""
+
+    def late(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Any]]]:
+        """What has arrived since: (step, scalars, samples) of steps that were ended before."""
+
+    def prepare(self) -> None:
+        """The next step will be sampled: keep what must be kept for it."""
+
+    def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
+        """A packed summary of a tensor that the user hands in; None when it cannot be read now."""
+
+    def pixels_of(self, value: Any) -> Any:
+        """An image as a NumPy array."""
+
+    def memory(self) -> dict[str, float]:
+        """Readings of the framework's own allocators."""
+
+    def describe(self) -> dict[str, Any]:
+        """For the run's description: versions, devices, and in `not_watched` a sentence each."""
+
+    def graph(self) -> bytes | None:
+        """The encoded graph, once, when it is known."""
+
+    def close(self) -> None:
+        """Takes all hooks away."""

@@ -1,0 +1,58 @@
+"""The step that is going on: what has been seen of it so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tb_netdebug.capture.clock import StepClock, now
+from tb_netdebug.records.step import Sample, Series, StepRecord, Units
+from tb_netdebug.stats import kernel
+
+
+@dataclass(slots=True)
+class Collector:
+    """Written by the hooks of a framework, emptied by the monitor at the end of each step.
+
+    `sampling` tells whether this step gets full statistics; hooks look at it first and return at once when
+    it is false. `spent_secs` is what our own code has cost the training thread in this step.
+    """
+
+    step: int = 0
+    sampling: bool = False
+    spent_secs: float = 0.0
+    clock: StepClock = field(default_factory=StepClock)
+    scalars: dict[str, float] = field(default_factory=dict)
+    samples: dict[Series, Sample] = field(default_factory=dict)
+    later: dict[str, Any] = field(default_factory=dict)
+
+    def sample(self, series: Series, summary: bytes, units: Units | None = None) -> None:
+        """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample."""
+        known = self.samples.get(series)
+        if known is None:
+            self.samples[series] = Sample(series, summary, units)
+        else:
+            known.summary = kernel.merge([known.summary, summary])
+            known.units = joined(known.units, units)
+
+    def add(self, name: str, value: float) -> None:
+        self.scalars[name] = self.scalars.get(name, 0.0) + value
+
+    def charge(self, since: float) -> None:
+        """Our own code ran since this moment."""
+        self.spent_secs += now() - since
+
+    def finish(self, wall_time: float) -> StepRecord:
+        """The finished step; the collector is then ready for the next one."""
+        record = StepRecord(self.step, wall_time, self.scalars, list(self.samples.values()))
+        self.step += 1
+        self.scalars = {}
+        self.samples = {}
+        return record
+
+
+def joined(first: Units | None, second: Units | None) -> Units | None:
+    """Active in either; None when the two cannot be compared (their number of units differs)."""
+    if first is None or second is None or first.count != second.count:
+        return None
+    return Units(first.count, bytes(a | b for a, b in zip(first.active, second.active, strict=True)))

@@ -1,0 +1,90 @@
+"""How often to look: as often as the budget allows, and always when something happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The first steps show most mistakes (initialisation, loss at start), so they are all sampled, on credit.
+FIRST_STEPS = 8
+# After trouble so many steps are sampled in a row, and then for so long trouble is not news any more.
+STEPS_AROUND_TROUBLE = 16
+STEPS_BETWEEN_ALERTS = 1000
+# Savings beyond this many samples are forfeited: a long pause must not buy a burst later.
+MOST_SAVED_SAMPLES = 2.0
+# Estimates follow the last 1 / SMOOTHING observations.
+SMOOTHING = 0.1
+
+
+@dataclass(slots=True)
+class Estimate:
+    """A running mean that starts at its first observation."""
+
+    value: float = 0.0
+    seen: int = 0
+
+    def observe(self, value: float) -> None:
+        self.seen += 1
+        self.value += max(SMOOTHING, 1.0 / self.seen) * (value - self.value)
+
+
+class Governor:
+    """Decides after each step whether the next one is sampled.
+
+    With a period: every so many steps. Else each step earns `overhead` of its own time, what we spend is
+    deducted, and a sample is taken when the savings cover it: so the mean cost stays within the budget by
+    construction, whatever the costs turn out to be. Costs of other threads of ours count as well.
+    """
+
+    def __init__(self, *, period: int | None, overhead: float) -> None:
+        self._period = period
+        self._overhead = overhead
+        self._savings_secs = 0.0
+        self._sample_secs = Estimate()
+        self._plain_secs = Estimate()
+        self._user_secs = Estimate()
+        self._steps = 0
+        self._dense_until = FIRST_STEPS
+        self._next_alert = 0
+        self.spent_secs = 0.0
+        self.training_secs = 0.0
+
+    def first(self) -> bool:
+        """Whether step 0 is sampled."""
+        return True
+
+    def next(self, *, sampled: bool, user_secs: float, spent_secs: float) -> bool:
+        """Whether the step after this one is sampled; `user_secs` is this step's time without ours."""
+        self._steps += 1
+        self._observe(sampled=sampled, user_secs=user_secs, spent_secs=spent_secs)
+        if self._period is not None:
+            return self._steps % self._period == 0
+        if self._steps < self._dense_until:
+            return True
+        return self._savings_secs >= max(self._sample_secs.value - self._plain_secs.value, 0.0)
+
+    def alert(self) -> bool:
+        """Something happened: sample the next steps. False when that was said not long ago."""
+        if self._steps < self._next_alert:
+            return False
+        self._next_alert = self._steps + STEPS_BETWEEN_ALERTS
+        self._dense_until = max(self._dense_until, self._steps + STEPS_AROUND_TROUBLE)
+        return True
+
+    @property
+    def share(self) -> float:
+        """What we have cost so far, as a share of the training's own time."""
+        return self.spent_secs / self.training_secs if self.training_secs > 0 else 0.0
+
+    def _observe(self, *, sampled: bool, user_secs: float, spent_secs: float) -> None:
+        self.spent_secs += spent_secs
+        self.training_secs += user_secs
+        if self._steps == 1:
+            return  # the first step pays for imports, allocations and autotuning, ours and the framework's
+        self._user_secs.observe(user_secs)
+        (self._sample_secs if sampled else self._plain_secs).observe(spent_secs)
+        if self._steps <= self._dense_until:
+            return  # sampled on credit
+        # A step that waited (for data, for a debugger) earns no more than an ordinary one.
+        earned = self._overhead * min(user_secs, 2.0 * self._user_secs.value)
+        most = MOST_SAVED_SAMPLES * self._sample_secs.value
+        self._savings_secs = min(self._savings_secs + earned - spent_secs, most)

@@ -1,0 +1,252 @@
+"""What `watch` returns: collects each step and hands it to the writer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tb_netdebug.capture.adapter import Adapter
+from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.console import ConsoleLine
+from tb_netdebug.capture.flight_recorder import FlightRecorder
+from tb_netdebug.capture.governor import Governor
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.memory import MemorySampler
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.trouble import Trouble
+from tb_netdebug.records.run_info import encode_run_info
+from tb_netdebug.records.step import Kind, Series, StepRecord
+from tb_netdebug.writer.event_writer import EventWriter
+
+MakeAdapter = Callable[[Collector, Guard, Settings], Adapter]
+
+# Without every=…, samples go to the log at this rate on the average: 230 MB an hour at the very most.
+LOG_BYTES_PER_SEC = 64 << 10
+LOG_BURST_BYTES = 16 << 20
+
+# A device that has not answered for so many steps is not waited for any longer.
+MOST_STEPS_IN_FLIGHT = 64
+
+
+class Monitor:
+    """Records a training; made by `nd.watch`.
+
+    `step` ends a batch and never waits for a device; `log`, `tensor` and `image` add to the batch that is
+    going on. Also a context manager. After `close`, and in forked children, every method does nothing.
+    """
+
+    def __init__(self, make_adapter: MakeAdapter, settings: Settings, *, run_dir: Path, rank: int) -> None:
+        self._settings = settings
+        self._guard = Guard(strict=settings.strict)
+        self._collector = Collector()
+        self._writer = EventWriter(run_dir, rank=rank, strict=settings.strict)
+        self._governor = Governor(period=settings.period, overhead=settings.overhead)
+        self._flight = FlightRecorder(
+            settings.flight_recorder,
+            bytes_per_sec=None if settings.period else LOG_BYTES_PER_SEC,
+            burst_bytes=LOG_BURST_BYTES,
+        )
+        self._trouble = Trouble()
+        self._memory = MemorySampler() if settings.memory else None
+        self._console = ConsoleLine() if settings.console and rank == 0 else None
+        self._in_flight: deque[StepRecord] = deque()
+        self._step_began = now()
+        self._background_secs = 0.0
+        self._sampled_at = 0
+        self._is_closed = False
+        self._pid = os.getpid()
+        self.run_dir = run_dir
+        self._adapter = make_adapter(self._collector, self._guard, settings)
+        self._start()
+
+    # ---- what users call ---------------------------------------------------------------------------------
+
+    def step(self, loss: Any = None, **scalars: Any) -> None:
+        """Ends a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""
+        if not self._is_open():
+            return
+        started = now()
+        try:
+            self._end_step(loss, scalars)
+        except Exception as error:
+            self._guard.fault("ending the step", error)
+        self._govern(started)
+        if self._settings.strict:
+            self._guard.raise_pending()
+
+    def log(self, **scalars: Any) -> None:
+        """Numbers that belong to the batch that is going on."""
+        if self._is_open():
+            for name, value in scalars.items():
+                self._collector.later[name] = value
+
+    def tensor(self, name: str, value: Any) -> None:
+        """Statistics and histogram of any tensor or array, under `name`; recorded whenever it is called."""
+        if not self._is_open():
+            return
+        started = now()
+        try:
+            taken = self._adapter.summary_of(value)
+            if taken is not None:
+                self._collector.sample(Series(Kind.TENSOR, name), *taken)
+        except Exception as error:
+            self._guard.fault(f"reading the tensor {name}", error)
+        self._collector.charge(started)
+
+    def image(self, name: str, array: Any) -> None:
+        """A picture (height × width, with 1, 3 or 4 channels first or last) on TensorBoard's Images page."""
+        if not self._is_open():
+            return
+        started = now()
+        try:
+            self._writer.image(name, self._adapter.pixels_of(array), step=self._collector.step)
+        except Exception as error:
+            self._guard.fault(f"reading the image {name}", error)
+        self._collector.charge(started)
+
+    @property
+    def findings(self) -> list[Any]:
+        """What is wrong so far. The checks that find it are not in this version yet: the list is empty."""
+        return []
+
+    @property
+    def overhead(self) -> float:
+        """What watching has cost so far, as a share of the training's own time."""
+        return self._governor.share
+
+    @property
+    def path(self) -> Path | None:
+        """The event file, as soon as there is one."""
+        return self._writer.path
+
+    def flush(self) -> bool:
+        """Waits until everything so far is in the file; whether it is."""
+        return self._is_open() and self._writer.flush()
+
+    def close(self) -> None:
+        """Takes the hooks away and writes what is left. Harmless when called again."""
+        if not self._is_open():
+            return
+        self._is_closed = True
+        self._collector.sampling = False
+        try:
+            self._adapter.close()
+            self._deliver(wait=True)
+            self._describe()
+        except Exception as error:
+            self._guard.fault("closing", error)
+        if self._memory is not None:
+            self._memory.close()
+        self._writer.close()
+        if self._settings.strict:
+            self._guard.raise_pending()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._collector.sampling = self._governor.first()
+        if self._memory is not None:
+            self._memory.start()
+        self._describe()
+        if self._collector.sampling:
+            self._adapter.prepare()
+
+    def _is_open(self) -> bool:
+        return not self._is_closed and self._pid == os.getpid()
+
+    def _end_step(self, loss: Any, scalars: Mapping[str, Any]) -> None:
+        collector = self._collector
+        given = {**collector.later, **scalars}
+        collector.later.clear()
+        is_late = self._adapter.end_step(loss, given)
+        collector.scalars.update(collector.clock.finish())
+        if self._memory is not None:
+            readings = self._memory.latest()
+            if readings:  # a new reading of the host's memory: the moment for the framework's own, too
+                collector.scalars.update(readings)
+                collector.scalars.update(self._adapter.memory())
+        if collector.sampling:
+            self._note_sampling()
+        record = collector.finish(time.time())
+        self._in_flight.append(record)
+        if not is_late and len(self._in_flight) == 1:
+            self._in_flight.clear()
+            self._put(record)
+        else:
+            self._deliver(wait=False)
+        if record.step == 0 or record.step == 3:
+            self._describe()
+        graph = self._adapter.graph()
+        if graph is not None:
+            self._writer.graph(graph)
+
+    def _note_sampling(self) -> None:
+        """What the governor decided, to be shown: how far apart samples are, and what it all costs."""
+        step = self._collector.step
+        self._collector.scalars["monitor/every"] = float(max(step - self._sampled_at, 1))
+        self._collector.scalars["monitor/overhead"] = self._governor.share
+        self._sampled_at = step
+
+    def _deliver(self, *, wait: bool) -> None:
+        """Completes the steps whose numbers have arrived from a device, and puts them in order."""
+        by_step = {record.step: record for record in self._in_flight}
+        newest = -1
+        for step, scalars, samples in self._adapter.late(wait=wait):
+            newest = max(newest, step)
+            record = by_step.get(step)
+            if record is not None:
+                record.scalars.update(scalars)
+                record.samples.extend(samples)
+        while self._in_flight and (
+            wait or self._in_flight[0].step <= newest or len(self._in_flight) > MOST_STEPS_IN_FLIGHT
+        ):
+            self._put(self._in_flight.popleft())
+
+    def _put(self, record: StepRecord) -> None:
+        """A complete step: to the log, to the console, and to whoever looks for trouble."""
+        if self._trouble.seen(record.scalars) is not None and self._governor.alert():
+            for earlier in self._flight.release(record.step):
+                self._writer.put(earlier)
+        else:
+            self._flight.admit(record)
+        self._writer.put(record)
+        if self._console is not None:
+            self._console.write(record.step, record.scalars)
+
+    def _govern(self, started: float) -> None:
+        """Settles what the step has cost, ours and the training's, and decides about the next one."""
+        moment = now()
+        sampled = self._collector.sampling
+        background = self._writer.cost_secs + (self._memory.cost_secs if self._memory is not None else 0.0)
+        spent = self._collector.spent_secs + moment - started
+        user = max(moment - self._step_began - spent, 0.0)
+        spent += background - self._background_secs
+        self._background_secs = background
+        self._collector.sampling = self._governor.next(sampled=sampled, user_secs=user, spent_secs=spent)
+        self._collector.spent_secs = 0.0
+        self._step_began = moment
+        if self._collector.sampling:
+            self._adapter.prepare()
+
+    def _describe(self) -> None:
+        description = {**self._adapter.describe(), "settings": self._settings, "pid": self._pid}
+        if self._memory is not None:
+            description["memory"] = self._memory.describe()
+        self._writer.run_info(encode_run_info(description))

@@ -1,0 +1,98 @@
+"""What the user asked for, checked once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ON_FINDING = ("print", "raise", "pause", "ignore")
+CHECK_NUMERICS = ("sampled", "layers", "ops")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The keyword arguments of `watch`; raises ValueError or TypeError for what cannot be meant."""
+
+    logdir: str | Path | None = None
+    run: str | None = None
+    every: int | str = "auto"
+    overhead: float = 0.02
+    include: str | None = None
+    exclude: str | None = None
+    weights: bool = True
+    gradients: bool = True
+    updates: bool = True
+    activations: bool = True
+    memory: bool = True
+    batches: bool = True
+    num_classes: int | None = None
+    console: bool = False
+    on_finding: str | Callable[[Any], object] = "print"
+    debugger: bool | str | None = None
+    remote: str | None = None
+    check_numerics: str = "sampled"
+    flight_recorder: int = 64
+    capsules: bool = True
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_rates()
+        self._check_patterns()
+        self._check_choices()
+        self._refuse_what_is_missing()
+
+    @property
+    def period(self) -> int | None:
+        """Every so many steps a full sample; None lets the governor decide."""
+        return None if self.every == "auto" else int(self.every)
+
+    def wants(self, name: str) -> bool:
+        """Whether a layer or parameter of this name is to be looked at."""
+        if self.include is not None and not re.search(self.include, name):
+            return False
+        return self.exclude is None or not re.search(self.exclude, name)
+
+    def _check_rates(self) -> None:
+        if isinstance(self.every, bool) or (self.every != "auto" and not isinstance(self.every, int)):
+            raise TypeError(f'every must be "auto" or a number of steps, not {self.every!r}')
+        if isinstance(self.every, int) and self.every < 1:
+            raise ValueError(f"every={self.every}: a full sample every how many steps? The least is 1")
+        if not 0 < self.overhead < 1:
+            raise ValueError(
+                f"overhead={self.overhead} is a share of the step time between 0 and 1; 0.02 means 2 %"
+            )
+        if self.flight_recorder < 0:
+            raise ValueError(f"flight_recorder={self.flight_recorder}: how many steps to keep? 0 keeps none")
+
+    def _check_patterns(self) -> None:
+        for name, pattern in (("include", self.include), ("exclude", self.exclude)):
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise ValueError(f"{name}={pattern!r} is not a regular expression: {error}") from None
+
+    def _check_choices(self) -> None:
+        if not callable(self.on_finding) and self.on_finding not in ON_FINDING:
+            raise ValueError(f"on_finding={self.on_finding!r} must be a callable or one of {ON_FINDING}")
+        if self.check_numerics not in CHECK_NUMERICS:
+            raise ValueError(f"check_numerics={self.check_numerics!r} must be one of {CHECK_NUMERICS}")
+        if self.run is not None and (self.run in ("", ".", "..") or Path(self.run).is_absolute()):
+            raise ValueError(f"run={self.run!r} must be the name of a folder below logdir")
+
+    def _refuse_what_is_missing(self) -> None:
+        """Better no training than one that is believed to be debugged."""
+        missing = [
+            name
+            for name, is_asked in (
+                ("debugger=", bool(self.debugger)),
+                ("remote=", self.remote is not None),
+                (f"check_numerics={self.check_numerics!r}", self.check_numerics != "sampled"),
+                ("on_finding='pause'", self.on_finding == "pause"),
+            )
+            if is_asked
+        ]
+        if missing:
+            raise ValueError(f"{' and '.join(missing)}: not in this version of NetDebug yet; leave it out")

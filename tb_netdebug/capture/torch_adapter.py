@@ -1,0 +1,211 @@
+"""PyTorch behind the seam: hooks on modules and optimizers, and what is known at the end of a step."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.torch_activations import ActivationHooks
+from tb_netdebug.capture.torch_arrivals import Arrivals
+from tb_netdebug.capture.torch_graph import GraphTracer
+from tb_netdebug.capture.torch_memory import torch_allocator
+from tb_netdebug.capture.torch_optimizers import OptimizerHooks, copies_limit
+from tb_netdebug.capture.torch_parameters import Parameters
+from tb_netdebug.capture.torch_phases import PhaseHooks
+from tb_netdebug.capture.torch_reader import TensorReader, active_units, host_item
+from tb_netdebug.capture.torch_weights import Weights
+from tb_netdebug.records.step import Sample, Units
+from tb_netdebug.stats import kernel
+
+Late = list[tuple[int, dict[str, float], list[Sample]]]
+
+
+class TorchAdapter:
+    """Fills the collector from the hooks of torch (see `adapter.Adapter`)."""
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        optimizers: Sequence[Optimizer],
+        collector: Collector,
+        guard: Guard,
+        settings: Settings,
+    ) -> None:
+        self._models = dict(models)
+        self._collector = collector
+        self._guard = guard
+        self._settings = settings
+        self._not_watched: dict[str, str] = {}
+        kernel.borrow_threads()
+        self._parameters = Parameters(models, settings.wants)
+        self._reader = TensorReader(collector, self._refuse)
+        self._arrivals = Arrivals(self._reader)
+        self._weights = self._make_weights()
+        self._optimizers = OptimizerHooks(
+            optimizers,
+            self._parameters,
+            collector,
+            self._reader,
+            guard,
+            weights=self._weights,
+            gradients=settings.gradients,
+        )
+        self._graph = GraphTracer(self._models, guard)
+        self._phases = PhaseHooks(models, collector, guard)
+        self._activations = ActivationHooks(models, collector, self._reader, guard, settings.wants)
+        self._generation = -1
+        self._follow_growth()
+        self._explain_compiled()
+
+    # ---- the seam ----------------------------------------------------------------------------------------
+
+    def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
+        self._look_without_optimizer()
+        self._optimizers.end_step()
+        if self._collector.sampling and self._weights is not None:
+            self._weights.look_at_rest(list(self._parameters.current().values()))
+        self._phases.saw_backward = False
+        if loss is not None:
+            self._put_scalar("loss", loss)
+        for name, value in scalars.items():
+            self._put_scalar(f"scalar/{name}", value)
+        for number, group in enumerate(self._groups()):
+            self._collector.scalars[f"lr/{number}"] = float(group["lr"])
+        self._follow_growth()
+        return self._arrivals.end_step(self._collector.step)
+
+    def late(self, *, wait: bool) -> Late:
+        return self._arrivals.take(wait=wait)
+
+    def prepare(self) -> None:
+        if self._weights is not None and not self._optimizers.known():
+            self._weights.keep(list(self._parameters.current().values()))
+
+    def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
+        tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
+        readable = self._reader.readable("the tensor", tensor)
+        if readable is None:
+            return None
+        if not self._reader.is_on_host(readable):
+            readable = readable.cpu()  # the user asked for this tensor now
+        (summary,) = kernel.summarize([host_item(readable)], torch.get_num_threads())
+        return summary, active_units(nn.Identity(), readable)
+
+    def pixels_of(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            value = value.detach().cpu()
+            return (value.float() if value.is_floating_point() else value).numpy()
+        return np.asarray(value)
+
+    def memory(self) -> dict[str, float]:
+        return torch_allocator(torch)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "framework": f"torch {torch.__version__}",
+            "python": platform.python_version(),
+            "models": {name: type(model).__name__ for name, model in self._models.items()},
+            "optimizers": [type(optimizer).__name__ for optimizer in self._optimizers.known()],
+            "parameters": len(self._parameters),
+            "layers": len(self._activations),
+            "threads": torch.get_num_threads(),
+            "not_watched": [f"{name} is not watched: {reason}" for name, reason in self._not_watched.items()],
+        }
+
+    def graph(self) -> bytes | None:
+        return self._graph.take()
+
+    def close(self) -> None:
+        for part in (self._optimizers, self._phases, self._activations, self._graph, self._parameters):
+            part.close()
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _make_weights(self) -> Weights | None:
+        if not (self._settings.weights or self._settings.updates):
+            return None
+        return Weights(
+            self._collector,
+            self._reader,
+            self._refuse,
+            weights=self._settings.weights,
+            updates=self._settings.updates,
+            most_bytes=copies_limit(),
+        )
+
+    def _look_without_optimizer(self) -> None:
+        """A step in which no optimizer of torch has stepped: its own kind of update, a skipped one (GradScaler
+        found an overflow), or accumulation. The gradients, where there are any, are still to be looked at."""
+        if self._optimizers.stepped or not self._phases.saw_backward:
+            return
+        watched = list(self._parameters.current().values())
+        if not self._optimizers.known():
+            self._optimizers.stepped = True
+            if self._settings.gradients:
+                self._optimizers.look_at_gradients(0, watched)
+            if self._weights is not None:
+                self._weights.count_step()
+                if self._collector.sampling:
+                    self._weights.look(watched)
+            return
+        gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
+        if gradients and self._settings.gradients:
+            squares = self._reader.squares(gradients)
+            if squares is not None:
+                self._collector.scalars["nonfinite_gradients"] = float(squares[1])
+
+    def _put_scalar(self, name: str, value: Any) -> None:
+        """A number, or a tensor with one; of a bigger tensor the mean. Never waits for a device."""
+        if isinstance(value, torch.Tensor):
+            value = value.detach()
+            if value.numel() != 1:
+                value = value.float().mean()
+            value = self._reader.readable(name, value)
+            if value is None:
+                return
+            if not self._reader.is_on_host(value):
+                self._reader.uses_device = True
+                self._reader.device.scalar(value, (self._collector.step, name))
+                return
+        self._collector.scalars[name] = float(value)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [
+            group
+            for optimizer in self._optimizers.known()
+            for group in optimizer.param_groups
+            if "lr" in group and not (isinstance(group["lr"], torch.Tensor) and not group["lr"].is_cpu)
+        ]
+
+    def _follow_growth(self) -> None:
+        """Hooks on layers that were added since the last step."""
+        self._parameters.current()
+        if self._settings.activations and self._generation != self._parameters.changes:
+            self._generation = self._parameters.changes
+            self._activations.install()
+
+    def _refuse(self, name: str, reason: str) -> None:
+        """Says once for each kind of reason what is not watched; the rest is in the run's description."""
+        if name in self._not_watched or len(self._not_watched) > 1000:
+            return
+        is_news = reason not in self._not_watched.values()
+        self._not_watched[name] = reason
+        if is_news:
+            self._guard.say(f"NetDebug: {name} is not watched: {reason}.")
+
+    def _explain_compiled(self) -> None:
+        for name, model in self._models.items():
+            if isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
+                self._refuse(
+                    f"activations of the compiled model {name}".rstrip(),
+                    "hooks on its layers would split the compiled graph; weights, gradients, updates and loss are",
+                )

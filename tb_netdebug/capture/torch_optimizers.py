@@ -1,0 +1,151 @@
+"""Hooks on optimizers: gradients before their step, weights and what the step has changed after it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.torch_parameters import Parameters, Watched
+from tb_netdebug.capture.torch_reader import TensorReader, squares_of
+from tb_netdebug.capture.torch_weights import Weights
+
+# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
+COPIES_SHARE = 0.1
+
+
+class OptimizerHooks:
+    """Looks at the parameters of each optimizer around its `step`.
+
+    Without optimizers given, those that move a watched parameter are found when they step.
+    """
+
+    def __init__(
+        self,
+        optimizers: Sequence[Optimizer],
+        parameters: Parameters,
+        collector: Collector,
+        reader: TensorReader,
+        guard: Guard,
+        *,
+        weights: Weights | None,
+        gradients: bool,
+    ) -> None:
+        self._parameters = parameters
+        self._collector = collector
+        self._reader = reader
+        self._guard = guard
+        self._weights = weights
+        self._gradients = gradients
+        self._watched: weakref.WeakKeyDictionary[Optimizer, tuple[tuple[int, int], list[Watched]]]
+        self._watched = weakref.WeakKeyDictionary()
+        self._squares: dict[int, tuple[float, int] | None] = {}
+        self.stepped = False
+        self._hooks = list(self._install(optimizers))
+
+    def _install(self, optimizers: Sequence[Optimizer]) -> list[Any]:
+        if not optimizers:
+            return [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
+        hooks = []
+        for optimizer in optimizers:
+            self._parameters_of(optimizer)
+            hooks.append(optimizer.register_step_pre_hook(self._before))
+            hooks.append(optimizer.register_step_post_hook(self._after))
+        return hooks
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def known(self) -> list[Optimizer]:
+        """The optimizers that move watched parameters, in the order in which they were seen."""
+        return [optimizer for optimizer, (_, watched) in self._watched.items() if watched]
+
+    def end_step(self) -> None:
+        """Writes the step's gradient norm: over all optimizers that stepped, each counted once."""
+        if not self.stepped:
+            return
+        sums = [squares for squares in self._squares.values() if squares is not None]
+        if sums and len(sums) == len(self._squares):
+            self._collector.scalars["gradient_norm"] = sum(total for total, _ in sums) ** 0.5
+            self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, others in sums))
+        self._squares = {}
+        self.stepped = False
+
+    def look_at_gradients(self, key: int, watched: Sequence[Watched]) -> None:
+        """Samples of the gradients in a sampled step; their norm in every step."""
+        pairs = [(each.gradient, each.tensor.grad) for each in watched if each.tensor.grad is not None]
+        if self._collector.sampling:
+            summaries = self._reader.sample(pairs)
+            if len(summaries) == len(pairs):
+                self._squares[key] = squares_of(summaries)
+                return
+        self._squares[key] = self._reader.squares([gradient for _, gradient in pairs])
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._guarded("looking at gradients", self._look_before, optimizer, args, kwargs)
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._guarded("looking at updates", self._look_after, optimizer, args, kwargs)
+
+    def _guarded(self, doing: str, look: Callable[..., None], *arguments: Any) -> None:
+        if self._guard.is_off():
+            return
+        started = now()
+        try:
+            look(*arguments)
+        except Exception as error:
+            self._guard.fault(doing, error)
+        self._collector.charge(started)
+
+    def _look_before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        watched = self._parameters_of(optimizer)
+        if not watched:
+            return
+        self.stepped = True
+        if self._gradients and not has_closure(args, kwargs):
+            self.look_at_gradients(id(optimizer), watched)
+        if self._weights is not None and self._collector.sampling:
+            self._weights.keep(watched)
+        self._collector.clock.start("optimizer")
+
+    def _look_after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._collector.clock.stop("optimizer")
+        watched = self._parameters_of(optimizer)
+        if not watched:
+            return
+        # An optimizer with a closure (LBFGS) computes gradients while it steps: those of its last look count.
+        if self._gradients and has_closure(args, kwargs):
+            self.look_at_gradients(id(optimizer), watched)
+        if self._weights is not None:
+            self._weights.count_step()
+            if self._collector.sampling:
+                self._weights.look(watched)
+
+    def _parameters_of(self, optimizer: Optimizer) -> list[Watched]:
+        held = sum(len(group["params"]) for group in optimizer.param_groups)
+        self._parameters.current()
+        version = (self._parameters.changes, held)
+        cached = self._watched.get(optimizer)
+        if cached is None or cached[0] != version:
+            cached = self._watched[optimizer] = (version, self._parameters.of(optimizer))
+        return cached[1]
+
+
+def has_closure(args: Any, kwargs: Any) -> bool:
+    # the hook of a single optimizer is given the optimizer among the arguments, the global one is not
+    given = [value for value in args if not isinstance(value, Optimizer)]
+    return bool(given and given[0] is not None) or kwargs.get("closure") is not None
+
+
+def copies_limit() -> int:
+    """How many bytes the copies of weights may take."""
+    return int(psutil.virtual_memory().available * COPIES_SHARE)

@@ -1,0 +1,147 @@
+"""Reads tensors for the recorder, with the kernel where they are in host memory and on their device elsewhere."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tb_netdebug.capture import torch_units
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.torch_device import DeviceSummaries
+from tb_netdebug.capture.torch_device_units import UnitRange
+from tb_netdebug.capture.torch_values import CODES, UnreadableError, is_dense, is_direct, plain
+from tb_netdebug.records.step import Series, Units
+from tb_netdebug.stats import kernel
+
+Item = tuple[int, int, int]
+
+_HEADER = struct.Struct("<6Q4d")
+
+
+def host_item(tensor: torch.Tensor) -> Item:
+    """For tensors that `is_direct` or that are dense."""
+    return tensor.data_ptr(), tensor.numel(), CODES[tensor.dtype]
+
+
+class TensorReader:
+    """Turns tensors into samples of the collector; what it cannot read it says once, through `refuse`.
+
+    Tensors elsewhere than in host memory go to `device`, under keys that begin with the number of the step;
+    their samples come steps later.
+    """
+
+    def __init__(self, collector: Collector, refuse: Callable[[str, str], None]) -> None:
+        self._collector = collector
+        self._refuse = refuse
+        self.device = DeviceSummaries()
+        self.uses_device = False
+        self.host_kinds = {"cpu"}
+        self.unit_counts: dict[object, int] = {}
+
+    def sample(self, named: Sequence[tuple[Series, torch.Tensor]]) -> list[bytes]:
+        """Samples of many tensors in one call of the kernel; the summaries of those in host memory."""
+        items: list[Item] = []
+        series: list[Series] = []
+        elsewhere: list[tuple[Series, torch.Tensor]] = []
+        kept: list[torch.Tensor] = []  # copies must live until the kernel has read them
+        for which, given in named:
+            tensor = self.readable(which.name, given)
+            if tensor is None:
+                continue
+            if not self.is_on_host(tensor):
+                elsewhere.append((which, tensor))
+                continue
+            items.append(host_item(tensor))
+            series.append(which)
+            kept.append(tensor)
+        summaries = kernel.summarize(items, torch.get_num_threads())
+        for which, summary in zip(series, summaries, strict=True):
+            self._collector.sample(which, summary)
+        if elsewhere:
+            self._send(elsewhere)
+        return summaries
+
+    def activation(self, series: Series, output: torch.Tensor, module: torch.nn.Module) -> None:
+        """One output of a module, with the activity of its units."""
+        tensor = self.readable(series.name, output)
+        if tensor is None:
+            return
+        if not self.is_on_host(tensor):
+            self._send([(series, tensor)], [self._unit_range(series, tensor, module)])
+            return
+        (summary,) = kernel.summarize([host_item(tensor)], torch.get_num_threads())
+        self._collector.sample(series, summary, active_units(module, tensor))
+
+    def squares(self, tensors: Sequence[torch.Tensor]) -> tuple[float, int] | None:
+        """Sum of squares of all finite values, and how many values are not finite; None: it comes later."""
+        items: list[Item] = []
+        elsewhere: list[torch.Tensor] = []
+        kept: list[torch.Tensor] = []
+        for given in tensors:
+            tensor = self.readable("a gradient", given)
+            if tensor is None:
+                continue
+            if self.is_on_host(tensor):
+                items.append(host_item(tensor))
+                kept.append(tensor)
+            else:
+                elsewhere.append(tensor)
+        if not elsewhere:
+            return kernel.sum_squares(items, torch.get_num_threads())
+        self.uses_device = True
+        self.device.sum_squares(elsewhere, (self._collector.step, "gradients"))
+        return None
+
+    def readable(self, name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The tensor, or an ordinary dense one with its values; None when it cannot be watched."""
+        if is_direct(tensor):
+            return tensor
+        try:
+            values = plain(tensor)
+            return values if is_dense(values) else values.contiguous()
+        except UnreadableError as error:
+            self._refuse(name, str(error))
+            return None
+
+    def is_on_host(self, tensor: torch.Tensor) -> bool:
+        return tensor.device.type in self.host_kinds
+
+    def _unit_range(self, series: Series, tensor: torch.Tensor, module: torch.nn.Module) -> UnitRange | None:
+        dim = torch_units.unit_dim(module, tensor)
+        if dim is None:
+            return None
+        self.unit_counts[self._collector.step, series] = tensor.shape[dim]
+        return UnitRange(dim, *torch_units.band(module))
+
+    def _send(
+        self, named: Sequence[tuple[Series, torch.Tensor]], units: list[UnitRange | None] | None = None
+    ) -> None:
+        self.uses_device = True
+        keys = [(self._collector.step, series) for series, _ in named]
+        for refusal in self.device.summarize([tensor for _, tensor in named], keys, units=units):
+            self._refuse(named[refusal.number][0].name, f"it {refusal.reason}")
+
+
+def active_units(module: torch.nn.Module, tensor: torch.Tensor) -> Units | None:
+    dim = torch_units.unit_dim(module, tensor)
+    if dim is None or tensor.numel() == 0:
+        return None
+    shape = torch_units.blocks(tensor, dim)
+    if shape is None:
+        return None
+    outer, units, inner = shape
+    low, high = torch_units.band(module)
+    address, _, code = host_item(tensor)
+    return Units(units, kernel.active_units(address, code, outer, units, inner, low, high))
+
+
+def squares_of(summaries: Sequence[bytes]) -> tuple[float, int]:
+    """What `TensorReader.squares` gives, read off summaries that are there already."""
+    total, others = 0.0, 0
+    for summary in summaries:
+        _, nan, pos_inf, neg_inf, _, _, _, _, _, squares = _HEADER.unpack_from(summary)
+        total += squares
+        others += nan + pos_inf + neg_inf
+    return total, others

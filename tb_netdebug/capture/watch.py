@@ -1,0 +1,114 @@
+"""`nd.watch`: finds out which framework a model belongs to, and starts the recording."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tb_netdebug.capture.monitor import MakeAdapter, Monitor
+from tb_netdebug.capture.run_folder import rank, run_folder
+from tb_netdebug.capture.settings import Settings
+
+
+def watch(
+    model: Any,
+    optimizer: Any = None,
+    *,
+    logdir: str | Path | None = None,
+    run: str | None = None,
+    every: int | str = "auto",
+    overhead: float = 0.02,
+    include: str | None = None,
+    exclude: str | None = None,
+    weights: bool = True,
+    gradients: bool = True,
+    updates: bool = True,
+    activations: bool = True,
+    memory: bool = True,
+    batches: bool = True,
+    num_classes: int | None = None,
+    console: bool = False,
+    on_finding: str | Callable[[Any], object] = "print",
+    debugger: bool | str | None = None,
+    remote: str | None = None,
+    check_numerics: str = "sampled",
+    flight_recorder: int = 64,
+    capsules: bool = True,
+    strict: bool = False,
+) -> Monitor:
+    """Record the training of a model; call `step` of what is returned at the end of each batch.
+
+    `model` is a module, or several by name such as `{"G": generator, "D": discriminator}`. Without
+    `optimizer`, those that move its parameters are found when they step.
+
+    The records go to `logdir/run`, by default `runs/<date-time>`. `every="auto"` takes full statistics as
+    often as `overhead` allows (0.02: 2 % of the step time), `every=n` in every n-th step. `include` and
+    `exclude` are regular expressions over names of layers and parameters. `console` prints a line a batch.
+
+    The training never fails or changes because of it: what goes wrong in the recording is said once and
+    counted; `strict=True` raises instead.
+    """
+    settings = Settings(
+        logdir=logdir,
+        run=run,
+        every=every,
+        overhead=overhead,
+        include=include,
+        exclude=exclude,
+        weights=weights,
+        gradients=gradients,
+        updates=updates,
+        activations=activations,
+        memory=memory,
+        batches=batches,
+        num_classes=num_classes,
+        console=console,
+        on_finding=on_finding,
+        debugger=debugger,
+        remote=remote,
+        check_numerics=check_numerics,
+        flight_recorder=flight_recorder,
+        capsules=capsules,
+        strict=strict,
+    )
+    return Monitor(
+        adapter_for(model, optimizer),
+        settings,
+        run_dir=run_folder(logdir, run, os.environ),
+        rank=rank(os.environ),
+    )
+
+
+def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
+    """Raises TypeError when this is no model that NetDebug knows."""
+    models = dict(model) if isinstance(model, Mapping) else {"": model}
+    torch = sys.modules.get("torch")  # somebody who has a torch module has imported torch
+    if torch is not None and models and all(isinstance(each, torch.nn.Module) for each in models.values()):
+        return torch_adapter(models, optimizer)
+    kinds = ", ".join(sorted({type(each).__name__ for each in models.values()})) or "nothing"
+    raise TypeError(
+        f"watch() got {kinds}; it takes a torch.nn.Module, or several by name: watch({{'G': g, 'D': d}}, …)"
+    )
+
+
+def torch_adapter(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
+    from torch.optim import Optimizer
+
+    from tb_netdebug.capture.torch_adapter import TorchAdapter
+
+    if optimizer is None:
+        optimizers = []
+    elif isinstance(optimizer, Mapping):
+        optimizers = list(optimizer.values())
+    else:
+        optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+    for each in optimizers:
+        if not isinstance(each, Optimizer):
+            raise TypeError(
+                f"optimizer is a {type(each).__name__}, not a torch.optim.Optimizer; leave it out, and "
+                "gradients and updates are taken at the end of each step"
+            )
+    return lambda collector, guard, settings: TorchAdapter(models, optimizers, collector, guard, settings)
