@@ -145,15 +145,19 @@ class Backlog:
         """The items of a batch are written, or given up."""
         self._released_bytes += size
 
+    def count_dropped(self, batch: Batch) -> None:
+        """Give up a batch that was taken."""
+        for item in batch.items:
+            if isinstance(item, StepRecord):
+                self.dropped.add(item, record_bytes(item))
+            else:
+                self._drop_extra(item)
+        self.release(batch.size)
+
     def give_up(self, batch: Batch) -> None:
-        """Count a batch that was taken, and everything behind it, as dropped."""
+        """The same, with everything behind it."""
         while batch.items:
-            for item in batch.items:
-                if isinstance(item, StepRecord):
-                    self.dropped.add(item, record_bytes(item))
-                else:
-                    self._drop_extra(item)
-            self.release(batch.size)
+            self.count_dropped(batch)
             batch = self.take(1 << 20)
 
     def _drop_extra(self, extra: Extra) -> None:

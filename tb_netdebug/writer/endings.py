@@ -21,16 +21,18 @@ class Closable(Protocol):
 
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
-_hooked_pid: int | None = None
+_is_hooked = False
 
 
 def watch(writer: Closable) -> None:
-    """Close `writer` when the program ends, by SIGTERM too; both hooks are set when the first one comes."""
-    global _hooked_pid
+    """Close `writer` when the program ends, by SIGTERM too. The hooks are set when the first one comes."""
+    global _is_hooked
     _open.add(writer)
-    if _hooked_pid is None:
+    if not _is_hooked:
+        _is_hooked = True
         atexit.register(_close_all)
-        _hooked_pid = os.getpid()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forget_parent)
     if threading.current_thread() is threading.main_thread():
         _take_sigterm()
 
@@ -42,6 +44,14 @@ def forget(writer: Closable) -> None:
 def _close_all() -> None:
     for writer in list(_open):
         writer.close()
+
+
+def _forget_parent() -> None:
+    """A forked child has nothing to save; workers of data loaders are expected to die of SIGTERM at once."""
+    _open.clear()
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, _OnSigterm):
+        signal.signal(signal.SIGTERM, handler.previous)
 
 
 def _take_sigterm() -> None:
@@ -56,14 +66,14 @@ class _OnSigterm:
     """Saves the records, then does what the process would have done without us."""
 
     def __init__(self, previous: signal._HANDLER) -> None:
-        self._previous = previous
+        self.previous = previous
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        if callable(self._previous):
+        if callable(self.previous):
             # The user's handler may let the training go on, so nothing is closed yet.
             for writer in list(_open):
                 writer.flush(timeout_secs=_SIGTERM_SECS)
-            self._previous(signum, frame)
+            self.previous(signum, frame)
             return
         _close_all()
         signal.signal(signum, signal.SIG_DFL)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from tb_netdebug.records.block import encode_block
 from tb_netdebug.records.detail import DetailBlocks
@@ -16,6 +17,14 @@ from tb_netdebug.writer.backlog import Dropped, Extra, Payload, Picture, record_
 from tb_netdebug.writer.mirror import Mirror, MirrorOptions
 from tb_netdebug.writer.run_log import RunLog
 from tb_netdebug.writer.values import Value
+
+
+class Packed(NamedTuple):
+    """The values of one batch, and how many steps and samples are in them."""
+
+    values: list[Value]
+    steps: int
+    samples: int
 
 
 class Packer:
@@ -31,8 +40,9 @@ class Packer:
         self._told = (0, 0)
         self._errors: list[Exception] = []
 
-    def values(self, items: Sequence[StepRecord | Extra], *, dropped: Dropped, log: RunLog) -> list[Value]:
+    def pack(self, items: Sequence[StepRecord | Extra], *, dropped: Dropped, log: RunLog) -> Packed:
         """What one batch puts into the file; payloads to be kept go to the front of `log`'s files."""
+        refused = replace(self.dropped)
         records = [self._with_sane_time(item) for item in items if isinstance(item, StepRecord)]
         if records:
             records[-1] = self._with_counts(records[-1], dropped)
@@ -40,7 +50,11 @@ class Packer:
         for item in items:
             if isinstance(item, Extra):
                 packed += self._guarded(self._extra, item.content, log)
-        return packed
+        return Packed(
+            packed,
+            steps=len(records) - (self.dropped.steps - refused.steps),
+            samples=sum(len(record.samples) for record in records) - (self.dropped.samples - refused.samples),
+        )
 
     def rest(self, *, dropped: Dropped) -> list[Value]:
         """What only the end of the run completes: counts not told yet, and the open levels of detail."""

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from queue import Empty, SimpleQueue
 
-from tb_netdebug.records.step import StepRecord
 from tb_netdebug.writer.backlog import Backlog, Batch
-from tb_netdebug.writer.packing import Packer
+from tb_netdebug.writer.packing import Packed, Packer
 from tb_netdebug.writer.run_log import RunLog
-from tb_netdebug.writer.values import Value
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_RETRY_SECS = 0.25
@@ -69,7 +67,7 @@ class Worker:
         self._retry_secs = 0.0
         self._work_since = 0.0
         self._batch = Batch([], 0)
-        self._values: list[Value] | None = None
+        self._packed: Packed | None = None
 
     def wake(self) -> bool:
         """Something was put into the backlog. Whether this started the thread."""
@@ -146,29 +144,31 @@ class Worker:
     def _work(self) -> None:
         self._work_since = time.monotonic()
         try:
-            while self._values is not None or self._backlog.waiting:
+            while self._packed is not None or self._backlog.waiting:
                 self._write_block()
             self.error = None
             self._retry_secs = 0.0
         except OSError as error:
             self._fail(error)
+        except Exception as error:  # of our own making, so this batch would never succeed
+            self._backlog.count_dropped(self._batch)
+            self._packed, self._batch = None, Batch([], 0)
+            self._fail(error)
         self._cut_at_bytes = self._backlog.held_bytes + _BLOCK_BYTES
         self.cost_secs = time.thread_time()
 
     def _write_block(self) -> None:
-        if self._values is None:
+        if self._packed is None:
             self._batch = self._backlog.take(_BLOCK_BYTES)
-            self._values = self._pack(self._batch)
-        self._log.write(self._values)
-        self._values = None
+            self._packed = self._pack(self._batch)
+        self._log.write(self._packed.values)
+        self.written_steps += self._packed.steps
+        self.written_samples += self._packed.samples
         self._backlog.release(self._batch.size)
-        records = [item for item in self._batch.items if isinstance(item, StepRecord)]
-        self.written_steps += len(records)
-        self.written_samples += sum(len(record.samples) for record in records)
-        self._batch = Batch([], 0)
+        self._packed, self._batch = None, Batch([], 0)
 
-    def _pack(self, batch: Batch) -> list[Value]:
-        packed = self._packer.values(batch.items, dropped=self._backlog.dropped, log=self._log)
+    def _pack(self, batch: Batch) -> Packed:
+        packed = self._packer.pack(batch.items, dropped=self._backlog.dropped, log=self._log)
         for error in self._packer.take_errors():
             self.failures += 1
             self._report(error)
@@ -199,7 +199,7 @@ class Worker:
         try:
             if self.error is None:
                 self._log.write(self._packer.rest(dropped=self._backlog.dropped))
-        except OSError as error:
+        except Exception as error:
             self._fail(error)
         self._log.close()
         if self.error is not None:

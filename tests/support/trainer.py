@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event, Timer
 from types import TracebackType
 from typing import Any
 
@@ -75,17 +76,23 @@ class Trainer:
 
     def do(self, name: str, *arguments: object) -> Any:
         """Run one of the commands below and return its result."""
+        self.send(name, *arguments)
+        return self.hear()
+
+    def send(self, name: str, *arguments: object) -> None:
+        """The same without waiting for it."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps([name, *arguments]) + "\n")
         self.process.stdin.flush()
+
+    def hear(self) -> Any:
+        """What the process says next."""
+        assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
     def leave(self, how: str) -> int:
         """End the program in the given way (see `_Program.leave`); the exit code."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(["leave", how]) + "\n")
-        self.process.stdin.flush()
+        self.send("leave", how)
         self.process.communicate()
         return self.process.returncode
 
@@ -123,6 +130,13 @@ class _Program:
         self.writer.put(broken)
         self.next_step += 1
 
+    def put_at(self, wall_time: str) -> None:
+        """A step at a time such as "nan"."""
+        strange = record(self.next_step)
+        strange.wall_time = float(wall_time)
+        self.writer.put(strange)
+        self.next_step += 1
+
     def try_put(self) -> str:
         """The error that one more `put` raises."""
         try:
@@ -136,6 +150,14 @@ class _Program:
 
     def flush(self) -> bool:
         return self.writer.flush()
+
+    def wait_until_written(self) -> None:
+        while self.writer.counters.written_steps < self.next_step:
+            Event().wait(0.005)
+
+    def wait_for_some_written(self) -> None:
+        while not self.writer.counters.written_steps:
+            Event().wait(0.005)
 
     def close(self) -> None:
         self.writer.close()
@@ -173,9 +195,13 @@ class _Program:
 
     def fork_and_terminate(self) -> int:
         """A child that gets SIGTERM, as the workers of a data loader do."""
+        ready, tell_ready = os.pipe()  # Python forgets signals that come in the middle of a fork
         pid = os.fork()
         if pid == 0:
+            os.write(tell_ready, b".")
+            signal.alarm(20)
             signal.pause()
+        os.read(ready, 1)
         os.kill(pid, signal.SIGTERM)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -186,10 +212,8 @@ class _Program:
 
     def terminate_while_putting(self) -> None:
         """SIGTERM to ourselves, from a thread, in the middle of a storm of steps."""
-        import threading
-
         self.put(100, 2)
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
         while True:
             self.put(1, 2)
 
