@@ -159,6 +159,9 @@ HOSTILE = {
     "names that are no text": block_of(
         pb.StepColumns(scalars=pb.ScalarColumns(names=pb.NameTable(lengths=b"\1", text=b"\xff")))
     ),
+    "a series without samples": block_of(
+        pb.StepColumns(samples=pb.SampleColumns(names=put_names(["a"]), kinds=b"\1", series_names=b"\0"))
+    ),
     "an unknown kind": block_of(
         pb.StepColumns(samples=pb.SampleColumns(names=put_names(["a"]), kinds=b"\x63", series_names=b"\0"))
     ),

@@ -143,6 +143,8 @@ def decode_samples(columns: pb.SampleColumns, sketches: bytes, *, rows: int, cou
     gaps = unzigzag(get_varints(columns.order, count, limit=2 * MOST_SAMPLES))
     index = np.cumsum(gaps + 1) - 1
     require(((index >= 0) & (index < len(series))).all(), "a sample belongs to no series")
+    sizes_of_series = np.bincount(index, minlength=len(series))
+    require(sizes_of_series.all(), "a series has no samples")
     order = np.argsort(index, kind="stable")
     sketch_ends = np.cumsum(get_varints(columns.sketch_lengths, count, limit=len(sketches)))
     require(_last(sketch_ends) == len(sketches), "the sketches have the wrong length")
@@ -151,7 +153,7 @@ def decode_samples(columns: pb.SampleColumns, sketches: bytes, *, rows: int, cou
     require(_last(unit_ends) == len(columns.units), "the bitmaps of the units have the wrong length")
     return SampleTable(
         series=series,
-        starts=np.concatenate([[0], np.cumsum(np.bincount(index, minlength=len(series)))]),
+        starts=np.concatenate([[0], np.cumsum(sizes_of_series)]),
         row_index=np.repeat(np.arange(rows), sizes)[order],
         headers=_get_headers(columns.headers, count),
         order=_inverse(order),
