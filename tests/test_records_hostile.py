@@ -56,9 +56,12 @@ def payload_of(kind: str) -> bytes:
 @functools.cache
 def unpacked(kind: str) -> bytes:
     """What stands compressed inside the sound one."""
-    outside = {"block": pb.StepBlock, "detail": pb.DetailBlock, "graph": pb.GraphBlock}[kind]
-    message = outside.FromString(payload_of(kind))
-    return zstandard.decompress(message.graph if isinstance(message, pb.GraphBlock) else message.columns)
+    payload = payload_of(kind)
+    if kind == "graph":
+        return zstandard.decompress(pb.GraphBlock.FromString(payload).graph)
+    if kind == "block":
+        return zstandard.decompress(pb.StepBlock.FromString(payload).columns)
+    return zstandard.decompress(pb.DetailBlock.FromString(payload).columns)
 
 
 def repacked(kind: str, inside: bytes) -> bytes:
@@ -66,7 +69,8 @@ def repacked(kind: str, inside: bytes) -> bytes:
     frame = zstandard.compress(inside)
     if kind == "graph":
         return pb.GraphBlock(version=1, graph=frame).SerializeToString()
-    message = (pb.StepBlock if kind == "block" else pb.DetailBlock).FromString(payload_of(kind))
+    message = pb.StepBlock() if kind == "block" else pb.DetailBlock()
+    message.ParseFromString(payload_of(kind))
     message.columns = frame
     return message.SerializeToString()
 
@@ -120,9 +124,9 @@ def test_every_cut(kind: str) -> None:
             READERS[kind](payload[:size])
 
 
-def block_of(columns: pb.StepColumns, **sizes: int) -> bytes:
+def block_of(columns: pb.StepColumns, *, steps: int = 0, samples: int = 0) -> bytes:
     frame = zstandard.compress(columns.SerializeToString())
-    return pb.StepBlock(version=1, columns=frame, **sizes).SerializeToString()
+    return pb.StepBlock(version=1, columns=frame, steps=steps, samples=samples).SerializeToString()
 
 
 def zeros(count: int) -> bytes:

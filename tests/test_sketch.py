@@ -110,9 +110,8 @@ def test_quantiles_of_a_normal_distribution() -> None:
 def test_quantiles_beyond_float32() -> None:
     """Values that only a double can hold are clamped in the bins, but not at the ends."""
     header = HEADER.pack(2, 0, 0, 0, 0, 2, -1.5e308, 1.5e308, 0.0, math.inf)
-    summary = Summary(
-        *HEADER.unpack(header), bins=np.array([0x7F7, 0xFF7], np.uint16), counts=np.ones(2, np.uint64)
-    )
+    fields = (*HEADER.unpack(header), np.array([0x7F7, 0xFF7], np.uint16), np.ones(2, np.uint64))
+    summary = Summary(*fields)
     assert [-1.5e308, 1.5e308] == quantiles(summary, [0, 1]).tolist()
     made = histogram(summary)
     assert made is not None

@@ -37,7 +37,8 @@ def summary(rng: random.Random) -> bytes:
     bits = rng.choice([1, 3, 12, 40, 64])
     counts = np.array([rng.getrandbits(bits) or 1 for _ in bins], np.uint64)
     header = HEADER.unpack(rng.randbytes(HEADER.size) if rng.random() < 0.5 else bytes(HEADER.size))
-    return Summary(*header, bins, counts).pack()
+    fields = (*header, bins, counts)
+    return Summary(*fields).pack()
 
 
 def read(codec: ModuleType, *arguments: object) -> bool:

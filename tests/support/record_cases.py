@@ -43,7 +43,8 @@ def packed_summaries(draw: st.DrawFn) -> bytes:
         struct.pack("<6Q", *(draw(WORDS) for _ in range(6)))
         + struct.pack("<4d", *(draw(DOUBLES) for _ in range(4)))
     )
-    return Summary(*header, np.array(bins, np.uint16), np.array(counts, np.uint64)).pack()
+    fields = (*header, np.array(bins, np.uint16), np.array(counts, np.uint64))
+    return Summary(*fields).pack()
 
 
 SERIES = st.builds(Series, st.sampled_from(Kind), NAMES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ from tb_netdebug.records.graph import decode_graph, encode_graph
 from tb_netdebug.records.step import Kind, Sample, Series, StepRecord, Units
 from tb_netdebug.stats.packed import Summary
 from tests.support.graph_cases import SMALL_GRAPH
-from tests.support.record_cases import packed_of
+from tests.support.record_cases import Tensor, packed_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-READERS = {
+READERS: dict[str, Callable[[bytes], object]] = {
     "steps": lambda payload: [told_step(record) for record in decode_block(payload).records()],
     "detail": lambda payload: [told_detail(record) for record in decode_detail(payload).records()],
     "graph": lambda payload: repr(decode_graph(payload)),
@@ -86,13 +87,15 @@ def bits(value: float) -> str:
     return struct.pack(">d", value).hex()
 
 
-def pseudo_normal(size: int, *, seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+def pseudo_normal(size: int, *, seed: int) -> Tensor:
     """Numbers around 0 from integer arithmetic alone: the same on every machine."""
     words = (np.arange(1, 4 * size + 1, dtype=np.uint64) * np.uint64(2654435761 + 2 * seed)) % np.uint64(
         2**32
     )
     mixed = (words ^ (words >> np.uint64(15))) * np.uint64(2246822519) % np.uint64(2**32)
-    return ((mixed.reshape(4, -1).sum(axis=0).astype(np.float64) / 2**33) - 1).astype(np.float32)
+    sums = mixed.reshape(4, -1).sum(axis=0).astype(np.float64) / 2**33 - 1
+    singles: Tensor = sums.astype(np.float32)
+    return singles
 
 
 def records() -> list[StepRecord]:
