@@ -191,7 +191,9 @@ def test_a_stuck_disk_costs_the_newest_samples_and_then_steps(logdir: Path, disk
     sampled = {step for tensor in columns.tensors.values() for step in columns.steps[tensor.rows].tolist()}
     assert 2 + len(sampled) == max(sampled) + 1
     assert 0 < len(sampled) < len(columns.steps)
-    told = {name: columns.scalars[f"writer/{name}"].values[-1] for name in ("dropped_steps", "dropped_samples")}
+    told = {
+        name: columns.scalars[f"writer/{name}"].values[-1] for name in ("dropped_steps", "dropped_samples")
+    }
     assert told == {name: counters[name] for name in told}
     assert counters["dropped_steps"] > 0
 

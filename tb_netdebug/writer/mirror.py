@@ -66,6 +66,8 @@ class Mirror:
             newest.update(dict.fromkeys(record.scalars, position))
             early.update((position, name) for name in record.scalars.keys() - self._past_start)
         for position, name in sorted(early | {(position, name) for name, position in newest.items()}):
+            if position != newest[name] and name in self._past_start:
+                continue
             record = records[position]
             if self._admits(name) and self.rises(name, record.step):
                 yield values.scalar(name, record.step, record.wall_time, record.scalars[name])
@@ -75,13 +77,13 @@ class Mirror:
         for record, sample in self._due(records):
             if self._histogram_bytes >= self._budget(log_bytes):
                 return
+            self._histogram_secs[sample.series] = self._clock()  # also of one that has nothing to show
             summary = Summary.unpack(sample.summary)
             tag = f"{Kind(sample.series.kind).name.lower()}/{sample.series.name}"
             if not summary.finite or not self.rises(tag, record.step):
                 continue
             buckets = rows_of(summary, self._options.buckets)
             self._histogram_bytes += len(buckets) * _BYTES_PER_BUCKET + _BYTES_PER_EVENT
-            self._histogram_secs[sample.series] = self._clock()
             yield values.histogram(tag, record.step, record.wall_time, buckets)
 
     def _due(self, records: Sequence[StepRecord]) -> list[tuple[StepRecord, Sample]]:
