@@ -99,7 +99,7 @@ def _zeros(rng: np.random.Generator, size: int) -> Bits:
 
 
 def _signed_zeros(rng: np.random.Generator, size: int) -> Bits:
-    return np.where(rng.random(size) < 0.5, np.uint32(0), np.uint32(SIGN))
+    return rng.choice(np.array([0, SIGN], np.uint32), size)
 
 
 def _constant(rng: np.random.Generator, size: int) -> Bits:

@@ -55,7 +55,7 @@ size_t pack(Folded *folded, double sum, double squares, uint8_t *out) {
                      .min = none ? (double)NAN : folded->min + 0.0,
                      .max = none ? (double)NAN : folded->max + 0.0,
                      .sum = isnan(sum) ? (double)NAN : sum, /* of infinite sums: its sign differs by processor */
-                     .squares = squares};
+                     .squares = isnan(squares) ? (double)NAN : squares};
     for (uint32_t sign = 0; sign < BINS; sign += BINS / 2) {
         put_bins(counts, sign, sign + 1, &header, &writer);
         put_bins(counts, sign + lowest, sign + folded->highest + 1, &header, &writer);
@@ -71,8 +71,8 @@ static int get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
             return 0;
         uint8_t byte = *(*at)++;
         *value |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80)
-            return 1;
+        if (byte < 0x80) /* refused: more than 64 bits, or not in the shortest form */
+            return (shift < 63 || byte < 2) && (shift == 0 || byte != 0);
     }
     return 0;
 }
@@ -81,6 +81,8 @@ static int add_bins(const uint8_t *at, const uint8_t *end, uint64_t counts[BINS]
     uint64_t bin = 0, gap, count;
     while (at < end) {
         if (!get_varint(&at, end, &gap) || !get_varint(&at, end, &count) || gap >= BINS || bin + gap >= BINS)
+            return 0;
+        if (count == 0)
             return 0;
         bin += gap;
         counts[bin++] += count;
