@@ -180,14 +180,29 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"usage: netdebug {name}" in capsys.readouterr().out
 
 
-def run_cli(*arguments: object) -> subprocess.Popen[bytes]:
+def run_cli(*arguments: object, errors: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return subprocess.Popen(
         [sys.executable, "-m", "tb_netdebug", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=errors,
     )
+
+
+def test_progress_is_shown_on_a_terminal_only(logdir: Path, tmp_path: Path) -> None:
+    """A line that is rewritten, and gone at the end."""
+    write(logdir, steps=10_000)
+    terminal, its_end = os.openpty()
+    child = run_cli("export", logdir, "--csv", "-o", tmp_path, "--table", "scalars", errors=its_end)
+    os.close(its_end)
+    child.communicate()
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert 0 == child.returncode
+    assert ["", ". scalars: 5000 rows", ". scalars: 10000 rows", "", ""] == [
+        part.strip() for part in shown.split("\r")
+    ]
 
 
 def test_a_closed_pipe_is_no_error(logdir: Path) -> None:

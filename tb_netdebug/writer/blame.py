@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -33,11 +35,12 @@ class UserLine:
         return cls(frame.f_code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__", "")))
 
     def warn(self, message: str) -> None:
-        """Show the message once, at this line; never raises, not even under `python -W error`."""
+        """Show the message at this line; never raises, not even under `python -W error`."""
         try:
             warnings.warn_explicit(message, WriterWarning, self.filename, self.lineno, self.module)
-        except WriterWarning:
-            print(f"{self.filename}:{self.lineno}: {message}", file=sys.stderr)  # noqa: T201
+        except Exception:  # by a filter, or by a hook of the user's that does not expect another thread
+            with contextlib.suppress(OSError):
+                os.write(2, f"{self.filename}:{self.lineno}: {message}\n".encode("utf-8", "replace"))
 
 
 def _is_ours(frame: FrameType) -> bool:

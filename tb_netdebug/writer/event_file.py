@@ -13,7 +13,7 @@ from pathlib import Path
 
 SUFFIX = ".netdebug"
 SIDE_FOLDER = Path("plugins", "netdebug")
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 _counter = itertools.count()
 _latest_secs = 0

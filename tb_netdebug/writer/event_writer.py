@@ -65,7 +65,7 @@ class EventWriter:
     ) -> None:
         self._backlog = Backlog(queue_bytes)
         self._packer = Packer(rank=rank, mirror=mirror if rank == 0 else None)
-        self._log = RunLog(Path(run_dir), rank=rank)
+        self._log = RunLog(Path(run_dir).absolute(), rank=rank)  # whatever folder the program changes to
         self._worker = Worker(
             self._backlog, self._packer, self._log, flush_secs=flush_secs, report=self._on_failure
         )
