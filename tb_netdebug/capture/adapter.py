@@ -20,8 +20,8 @@ class Adapter(Protocol):
     def late(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Any]]]:
         """What has arrived since: (step, scalars, samples) of steps that were ended before."""
 
-    def prepare(self) -> None:
-        """The next step will be sampled: keep what must be kept for it."""
+    def prepare(self, *, sampling: bool) -> None:
+        """Whether the next step will be sampled: keep what must be kept for it, put hooks on or take them off."""
 
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
         """A packed summary of a tensor that the user hands in; None when it cannot be read now."""

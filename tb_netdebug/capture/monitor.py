@@ -165,8 +165,7 @@ class Monitor:
         if self._memory is not None:
             self._memory.start()
         self._describe()
-        if self._collector.sampling:
-            self._adapter.prepare()
+        self._adapter.prepare(sampling=self._collector.sampling)
 
     def _is_open(self) -> bool:
         return not self._is_closed and self._pid == os.getpid()
@@ -242,8 +241,17 @@ class Monitor:
         self._collector.sampling = self._governor.next(sampled=sampled, user_secs=user, spent_secs=spent)
         self._collector.spent_secs = 0.0
         self._step_began = moment
-        if self._collector.sampling:
-            self._adapter.prepare()
+        if sampled or self._collector.sampling:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """For the next step; charged to it."""
+        started = now()
+        try:
+            self._adapter.prepare(sampling=self._collector.sampling)
+        except Exception as error:
+            self._guard.fault("preparing the next step", error)
+        self._collector.charge(started)
 
     def _describe(self) -> None:
         description = {**self._adapter.describe(), "settings": self._settings, "pid": self._pid}

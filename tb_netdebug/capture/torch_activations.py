@@ -69,26 +69,36 @@ class ActivationHooks:
         self._reader = reader
         self._guard = guard
         self._wants = wants
-        self._hooks: dict[int, Any] = {}
-        self._layers = 0
+        self._layers: dict[int, tuple[nn.Module, Callable[[nn.Module, Any, Any], None]]] = {}
+        self._hooks: list[Any] = []
 
-    def install(self) -> None:
-        """On every layer that has no hook yet; call it again when the model has grown."""
+    def find(self) -> None:
+        """Finds layers that are not known yet; call it again when the model has grown."""
         for prefix, model in self._models.items():
             wrappers = wrappers_of(model)
             for name, module in model.named_modules():
                 full = clean(name, wrappers) or type(module).__name__
                 full = f"{prefix}/{full}" if prefix else full
-                if id(module) not in self._hooks and is_layer(module) and self._wants(full):
-                    self._hooks[id(module)] = module.register_forward_hook(self._hook_of(Layer(full)))
+                if id(module) not in self._layers and is_layer(module) and self._wants(full):
+                    self._layers[id(module)] = (module, self._hook_of(Layer(full)))
+        if self._hooks:
+            self.arm(False)
+            self.arm(True)
 
-    def close(self) -> None:
-        for hook in self._hooks.values():
-            hook.remove()
-        self._hooks.clear()
+    def arm(self, is_armed: bool) -> None:
+        """Hooks are there in sampled steps only: even an idle one costs each call of its module 2 µs."""
+        if is_armed and not self._hooks:
+            self._hooks = [module.register_forward_hook(hook) for module, hook in self._layers.values()]
+        elif not is_armed and self._hooks:
+            for handle in self._hooks:
+                handle.remove()
+            self._hooks = []
 
     def __len__(self) -> int:
-        return len(self._hooks)
+        return len(self._layers)
+
+    def close(self) -> None:
+        self.arm(False)
 
     def _hook_of(self, layer: Layer) -> Callable[[nn.Module, Any, Any], None]:
         collector, guard, look = self._collector, self._guard, self._look

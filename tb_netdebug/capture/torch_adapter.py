@@ -78,15 +78,17 @@ class TorchAdapter:
             self._put_scalar("loss", loss)
         for name, value in scalars.items():
             self._put_scalar(f"scalar/{name}", value)
-        for number, group in enumerate(self._groups()):
-            self._collector.scalars[f"lr/{number}"] = float(group["lr"])
+        self._put_rates()
         self._follow_growth()
         return self._arrivals.end_step(self._collector.step)
 
     def late(self, *, wait: bool) -> Late:
         return self._arrivals.take(wait=wait)
 
-    def prepare(self) -> None:
+    def prepare(self, *, sampling: bool) -> None:
+        self._activations.arm(sampling)
+        if not sampling:
+            return
         if self._weights is not None and not self._optimizers.known():
             self._weights.keep(list(self._parameters.current().values()))
 
@@ -166,6 +168,9 @@ class TorchAdapter:
     def _put_scalar(self, name: str, value: Any) -> None:
         """A number, or a tensor with one; of a bigger tensor the mean. Never waits for a device."""
         if isinstance(value, torch.Tensor):
+            if value.numel() == 1 and type(value) is torch.Tensor and value.is_cpu and self._reader.reads_host:
+                self._collector.scalars[name] = value.item()
+                return
             value = value.detach()
             if value.numel() != 1:
                 value = value.float().mean()
@@ -178,20 +183,24 @@ class TorchAdapter:
                 return
         self._collector.scalars[name] = float(value)
 
-    def _groups(self) -> list[dict[str, Any]]:
-        return [
-            group
-            for optimizer in self._optimizers.known()
-            for group in optimizer.param_groups
-            if "lr" in group and not (isinstance(group["lr"], torch.Tensor) and not group["lr"].is_cpu)
-        ]
+    def _put_rates(self) -> None:
+        """The learning rate of each group; one that lies on a device is not waited for."""
+        number = 0
+        for optimizer in self._optimizers.known():
+            for group in optimizer.param_groups:
+                rate = group.get("lr")
+                if isinstance(rate, torch.Tensor):
+                    rate = rate.item() if rate.is_cpu else None
+                if rate is not None:
+                    self._collector.scalars[f"lr/{number}"] = rate
+                number += 1
 
     def _follow_growth(self) -> None:
         """Hooks on layers that were added since the last step."""
         self._parameters.current()
         if self._settings.activations and self._generation != self._parameters.changes:
             self._generation = self._parameters.changes
-            self._activations.install()
+            self._activations.find()
 
     def _refuse(self, name: str, reason: str) -> None:
         """Says once for each kind of reason what is not watched; the rest is in the run's description."""

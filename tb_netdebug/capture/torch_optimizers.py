@@ -82,13 +82,19 @@ class OptimizerHooks:
 
     def look_at_gradients(self, key: int, watched: Sequence[Watched]) -> None:
         """Samples of the gradients in a sampled step; their norm in every step."""
+        if self._collector.sampling and self._sample_gradients(key, watched):
+            return
+        gradients = [gradient for each in watched if (gradient := each.tensor.grad) is not None]
+        self._squares[key] = self._reader.squares(gradients)
+
+    def _sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
+        """True when the norm could be read off the summaries, too."""
         pairs = [(each.gradient, each.tensor.grad) for each in watched if each.tensor.grad is not None]
-        if self._collector.sampling:
-            summaries = self._reader.sample(pairs)
-            if len(summaries) == len(pairs):
-                self._squares[key] = squares_of(summaries)
-                return
-        self._squares[key] = self._reader.squares([gradient for _, gradient in pairs])
+        summaries = self._reader.sample(pairs)
+        if len(summaries) < len(pairs):
+            return False
+        self._squares[key] = squares_of(summaries)
+        return True
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._guarded("looking at gradients", self._look_before, optimizer, args, kwargs)

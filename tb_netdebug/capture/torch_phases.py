@@ -70,6 +70,9 @@ class PhaseHooks:
         self._collector.charge(started)
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:
+        if args and isinstance(args[0], torch.Tensor) and args[0].dim():
+            self._collector.add("batch_size", float(args[0].shape[0]))
+            return
         for source in (args, kwargs):
             for _, tensor in tensors_in(source):
                 if tensor.dim():
@@ -77,7 +80,8 @@ class PhaseHooks:
                     return
 
     def _await_backward(self, output: Any) -> None:
-        for _, tensor in tensors_in(output):
+        tensors = [("", output)] if isinstance(output, torch.Tensor) else tensors_in(output)
+        for _, tensor in tensors:
             if tensor.requires_grad and tensor.grad_fn is not None:
                 tensor.register_hook(self._on_gradient)
                 return

@@ -38,6 +38,7 @@ class TensorReader:
         self.device = DeviceSummaries()
         self.uses_device = False
         self.host_kinds = {"cpu"}
+        """Where the kernel reads; without "cpu", even host memory goes the way of a device (for tests)."""
         self.unit_counts: dict[object, int] = {}
 
     def sample(self, named: Sequence[tuple[Series, torch.Tensor]]) -> list[bytes]:
@@ -47,6 +48,10 @@ class TensorReader:
         elsewhere: list[tuple[Series, torch.Tensor]] = []
         kept: list[torch.Tensor] = []  # copies must live until the kernel has read them
         for which, given in named:
+            if self.reads_host and is_direct(given):
+                items.append(host_item(given))
+                series.append(which)
+                continue
             tensor = self.readable(which.name, given)
             if tensor is None:
                 continue
@@ -80,6 +85,9 @@ class TensorReader:
         elsewhere: list[torch.Tensor] = []
         kept: list[torch.Tensor] = []
         for given in tensors:
+            if self.reads_host and is_direct(given):
+                items.append((given.data_ptr(), given.numel(), CODES[given.dtype]))
+                continue
             tensor = self.readable("a gradient", given)
             if tensor is None:
                 continue
@@ -104,6 +112,10 @@ class TensorReader:
         except UnreadableError as error:
             self._refuse(name, str(error))
             return None
+
+    @property
+    def reads_host(self) -> bool:
+        return "cpu" in self.host_kinds
 
     def is_on_host(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type in self.host_kinds

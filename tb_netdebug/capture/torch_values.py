@@ -46,6 +46,7 @@ def is_direct(tensor: torch.Tensor) -> bool:
         and tensor.is_contiguous()
         and tensor.dtype in CODES
         and not tensor.is_neg()
+        and bool(tensor.data_ptr() or not tensor.numel())
     )
 
 
@@ -65,6 +66,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         tensor = stored_values(tensor)
     if tensor.is_quantized:
         tensor = tensor.dequantize()
+    if tensor.numel() and tensor.untyped_storage().size() == 0:
+        raise UnreadableError("its memory has been given back (a sharded parameter between two uses)")
     if tensor.dtype not in CODES:
         tensor = as_float(tensor)
     return tensor.resolve_neg()
