@@ -160,6 +160,7 @@ def test_runs_are_listed_by_their_place(logdir: Path) -> None:
     (logdir / "link").symlink_to(logdir / "a")
     assert ["a", "a/eval", "b/deep"] == list(list_runs(logdir))
     assert [] == list(list_runs(logdir / "other"))
+    assert ["."] == list(list_runs(logdir / "a" / "plugins" / "netdebug"))
 
 
 def test_a_linked_file_is_not_read(logdir: Path, tmp_path: Path) -> None:

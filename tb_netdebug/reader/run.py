@@ -93,7 +93,7 @@ def list_runs(logdir: Path) -> dict[str, Path]:
     for folder, folders, files in os.walk(logdir):
         folders.sort()
         path = Path(folder)
-        if path.parts[-2:] == SIDE_FOLDER.parts:
+        if path.parts[-2:] == SIDE_FOLDER.parts and path.parents[1].is_relative_to(logdir):
             path = path.parents[1]
         if any(name.endswith(SUFFIX) for name in files):
             found[path.relative_to(logdir).as_posix()] = path
