@@ -18,7 +18,7 @@ from tests.support.kernel_cases import STYLES, Array, item, packed_of, tensors, 
 SUPPORTED = cast("list[str]", _kernel.description()["supported"])
 Tensor = tuple[Array, DType]
 Merge = Callable[[list[bytes]], bytes]
-FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+LARGE_TYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64, DType.COMPLEX64)
 # Several strips, which threads share; the C kernel counts pairs of values here, in a window of exponents.
 LARGE = 262_144
 
@@ -39,16 +39,16 @@ def test_summaries(native: ModuleType, tensor: Tensor) -> None:
     assert packed_of(twin, *tensor) == packed_of(native, *tensor)
 
 
-@settings(max_examples=60)
+@settings(max_examples=80)
 @given(tensors(largest=140_000), st.integers(1, 4))
 def test_summaries_of_several_strips(native: ModuleType, tensor: Tensor, threads: int) -> None:
     """Tensors around the sizes where blocks, strips and the way of counting change."""
     assert packed_of(twin, *tensor) == packed_of(native, *tensor, threads=threads)
 
 
-@settings(max_examples=60)
+@settings(max_examples=80)
 @given(
-    st.sampled_from(FLOATS),
+    st.sampled_from(LARGE_TYPES),
     st.sampled_from(
         ["window", "moving window", "patchy", "restless", "spoilt", "relu", "signed zeros", "constant"]
     ),
