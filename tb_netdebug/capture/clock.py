@@ -8,40 +8,36 @@ now = time.perf_counter
 
 
 class StepClock:
-    """Adds up the phases of one step from the moments at which they begin and end.
+    """Divides the time of one step into phases.
 
+    `time/data` runs from the end of the last step to the first forward pass, `time/forward` while a model is
+    called, `time/backward` from there to whatever comes next (the loss and backward itself), `time/optimizer`
+    while an optimizer steps. Hooks on the backward pass would be more exact, but cost more than all the rest.
     Work that an accelerator does asynchronously counts where the host waits for it.
     """
 
-    __slots__ = ("_began", "_first_forward", "_started", "spent")
+    __slots__ = ("_began", "_phase", "_since", "_times")
 
     def __init__(self) -> None:
-        self._began = now()
-        self._first_forward: float | None = None
-        self._started: dict[str, float] = {}
-        self.spent: dict[str, float] = {}
+        self._began = self._since = now()
+        self._phase: str | None = "time/data"
+        self._times: dict[str, float] = {}
 
-    def start(self, phase: str) -> None:
+    def enter(self, phase: str | None) -> None:
+        """Ends the phase before; None stands for time that belongs to no phase."""
         moment = now()
-        if phase == "forward" and self._first_forward is None:
-            self._first_forward = moment
-        self._started[phase] = moment
-
-    def stop(self, phase: str) -> None:
-        """Without a start, or after an exception in between, nothing is added."""
-        started = self._started.pop(phase, None)
-        if started is not None:
-            self.spent[phase] = self.spent.get(phase, 0.0) + now() - started
+        before = self._phase
+        if before is not None:
+            self._times[before] = self._times.get(before, 0.0) + moment - self._since
+        self._phase = phase
+        self._since = moment
 
     def finish(self) -> dict[str, float]:
         """The step's times in seconds, and a fresh start for the next one."""
-        moment = now()
-        times = {f"time/{phase}": secs for phase, secs in self.spent.items()}
-        if self._first_forward is not None:
-            times["time/data"] = self._first_forward - self._began
-        times["time/step"] = moment - self._began
-        self._began = moment
-        self._first_forward = None
-        self._started.clear()
-        self.spent = {}
+        self.enter("time/data")
+        times, self._times = self._times, {}
+        if len(times) == 1:
+            times = {}  # nothing was seen of the model: all of it would be called data
+        times["time/step"] = self._since - self._began
+        self._began = self._since
         return times

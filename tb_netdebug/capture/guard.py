@@ -28,21 +28,20 @@ class Guard:
         self._pid = os.getpid()
         self._said: set[str] = set()
         self.faults = 0
+        self.is_off = False
         self._pending: Exception | None = None
         forget = weakref.WeakMethod(self._forget)
         os.register_at_fork(after_in_child=lambda: (forget() or _nothing)())
 
-    def is_off(self) -> bool:
-        return self.faults >= MOST_FAULTS
-
     def fault(self, doing: str, error: Exception) -> None:
         self.faults += 1
+        self.is_off = self.faults >= MOST_FAULTS
         text = f"NetDebug failed while {doing}: {type(error).__name__}: {error}."
         if self._strict:
             self._pending = self._pending or MonitorError(text)
         elif self.faults == 1:
             self._line.warn(f"{text} The training goes on; this part is not recorded.")
-        elif self.is_off():
+        elif self.is_off:
             self._line.warn(f"{text} That is the {self.faults}th time: NetDebug looks at tensors no more.")
 
     def say(self, sentence: str) -> None:
@@ -57,7 +56,7 @@ class Guard:
             raise error
 
     def _forget(self) -> None:
-        self.faults = MOST_FAULTS
+        self.is_off = True
         self._strict = False
 
 

@@ -107,7 +107,7 @@ class ActivationHooks:
             # The compiler sees the first line as a constant and leaves the rest out of its graph.
             if is_compiling() or not collector.sampling or not is_grad_enabled():
                 return
-            if guard.is_off():
+            if guard.is_off:
                 return
             started = now()
             try:

@@ -60,7 +60,7 @@ class TorchAdapter:
             gradients=settings.gradients,
         )
         self._graph = GraphTracer(self._models, guard)
-        self._phases = PhaseHooks(models, collector, guard)
+        self._phases = PhaseHooks(models, collector, guard, batches=settings.batches)
         self._activations = ActivationHooks(models, collector, self._reader, guard, settings.wants)
         self._generation = -1
         self._follow_growth()
@@ -73,7 +73,7 @@ class TorchAdapter:
         self._optimizers.end_step()
         if self._collector.sampling and self._weights is not None:
             self._weights.look_at_rest(list(self._parameters.current().values()))
-        self._phases.saw_backward = False
+        self._phases.saw_forward = False
         if loss is not None:
             self._put_scalar("loss", loss)
         for name, value in scalars.items():
@@ -147,7 +147,7 @@ class TorchAdapter:
     def _look_without_optimizer(self) -> None:
         """A step in which no optimizer of torch has stepped: its own kind of update, a skipped one (GradScaler
         found an overflow), or accumulation. The gradients, where there are any, are still to be looked at."""
-        if self._optimizers.stepped or not self._phases.saw_backward:
+        if self._optimizers.stepped or not self._phases.saw_forward:
             return
         watched = list(self._parameters.current().values())
         if not self._optimizers.known():
@@ -166,22 +166,32 @@ class TorchAdapter:
                 self._collector.scalars["nonfinite_gradients"] = float(squares[1])
 
     def _put_scalar(self, name: str, value: Any) -> None:
-        """A number, or a tensor with one; of a bigger tensor the mean. Never waits for a device."""
-        if isinstance(value, torch.Tensor):
-            if value.numel() == 1 and type(value) is torch.Tensor and value.is_cpu and self._reader.reads_host:
-                self._collector.scalars[name] = value.item()
-                return
-            value = value.detach()
-            if value.numel() != 1:
-                value = value.float().mean()
-            value = self._reader.readable(name, value)
-            if value is None:
-                return
-            if not self._reader.is_on_host(value):
-                self._reader.uses_device = True
-                self._reader.device.scalar(value, (self._collector.step, name))
-                return
-        self._collector.scalars[name] = float(value)
+        """A number, or a tensor with one; of several values the mean. Never waits for a device."""
+        if value is None:
+            return
+        try:
+            if isinstance(value, torch.Tensor):
+                self._put_tensor(name, value)
+            else:
+                self._collector.scalars[name] = float(value if np.ndim(value) == 0 else np.mean(value))
+        except (TypeError, ValueError, RuntimeError) as error:
+            self._refuse(name, f"a {type(value).__name__} is no number ({error})")
+
+    def _put_tensor(self, name: str, given: torch.Tensor) -> None:
+        if type(given) is torch.Tensor and given.is_cpu and given.numel() == 1 and self._reader.reads_host:
+            self._collector.scalars[name] = float(given.item())
+            return
+        given = given.detach()
+        value = self._reader.readable(name, given if given.numel() == 1 else given.float().mean())
+        if value is None:
+            return
+        if self._reader.is_on_host(value):
+            self._collector.scalars[name] = float(value)
+            return
+        self._reader.uses_device = True
+        refusal = self._reader.device.scalar(value, (self._collector.step, name))
+        if refusal is not None:
+            self._refuse(name, f"it {refusal.reason}")
 
     def _put_rates(self) -> None:
         """The learning rate of each group; one that lies on a device is not waited for."""

@@ -103,14 +103,14 @@ class OptimizerHooks:
         self._guarded("looking at updates", self._look_after, optimizer, args, kwargs)
 
     def _guarded(self, doing: str, look: Callable[..., None], *arguments: Any) -> None:
-        if self._guard.is_off():
+        if self._guard.is_off:
             return
         started = now()
         try:
             look(*arguments)
         except Exception as error:
             self._guard.fault(doing, error)
-        self._collector.charge(started)
+        self._collector.spent_secs += now() - started
 
     def _look_before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         watched = self._parameters_of(optimizer)
@@ -121,10 +121,10 @@ class OptimizerHooks:
             self.look_at_gradients(id(optimizer), watched)
         if self._weights is not None and self._collector.sampling:
             self._weights.keep(watched)
-        self._collector.clock.start("optimizer")
+        self._collector.clock.enter("time/optimizer")
 
     def _look_after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._collector.clock.stop("optimizer")
+        self._collector.clock.enter(None)
         watched = self._parameters_of(optimizer)
         if not watched:
             return
@@ -137,7 +137,9 @@ class OptimizerHooks:
                 self._weights.look(watched)
 
     def _parameters_of(self, optimizer: Optimizer) -> list[Watched]:
-        held = sum(len(group["params"]) for group in optimizer.param_groups)
+        held = 0
+        for group in optimizer.param_groups:
+            held += len(group["params"])
         self._parameters.current()
         version = (self._parameters.changes, held)
         cached = self._watched.get(optimizer)
