@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Units
 
 
@@ -40,3 +44,6 @@ class Adapter(Protocol):
 
     def close(self) -> None:
         """Takes all hooks away."""
+
+
+MakeAdapter = Callable[[Collector, Guard, Settings], Adapter]

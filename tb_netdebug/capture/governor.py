@@ -11,6 +11,9 @@ STEPS_AROUND_TROUBLE = 16
 STEPS_BETWEEN_ALERTS = 1000
 # Savings beyond this many samples are forfeited: a long pause must not buy a burst later.
 MOST_SAVED_SAMPLES = 2.0
+# Of what a step earns, this share goes to samples even where ordinary steps alone cost more than the budget:
+# very short steps would otherwise never be looked at.
+SHARE_OF_SAMPLES = 0.1
 # Estimates follow the last 1 / SMOOTHING observations.
 SMOOTHING = 0.1
 
@@ -86,5 +89,6 @@ class Governor:
             return  # sampled on credit
         # A step that waited (for data, for a debugger) earns no more than an ordinary one.
         earned = self._overhead * min(user_secs, 2.0 * self._user_secs.value)
-        most = MOST_SAVED_SAMPLES * self._sample_secs.value
-        self._savings_secs = min(self._savings_secs + earned - spent_secs, most)
+        ordinary = min(spent_secs, self._plain_secs.value) if sampled else spent_secs
+        saved = max(earned - ordinary, SHARE_OF_SAMPLES * earned) - (spent_secs - ordinary)
+        self._savings_secs = min(self._savings_secs + saved, MOST_SAVED_SAMPLES * self._sample_secs.value)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tb_netdebug.capture.adapter import Adapter
+from tb_netdebug.capture.adapter import MakeAdapter
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.console import ConsoleLine
@@ -23,8 +23,6 @@ from tb_netdebug.capture.trouble import Trouble
 from tb_netdebug.records.run_info import encode_run_info
 from tb_netdebug.records.step import Kind, Series, StepRecord
 from tb_netdebug.writer.event_writer import EventWriter
-
-MakeAdapter = Callable[[Collector, Guard, Settings], Adapter]
 
 # Without every=…, samples go to the log at this rate on the average: 230 MB an hour at the very most.
 LOG_BYTES_PER_SEC = 64 << 10

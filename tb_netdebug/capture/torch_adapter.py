@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from tb_netdebug.capture.adapter import MakeAdapter
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.settings import Settings
@@ -164,6 +165,8 @@ class TorchAdapter:
             squares = self._reader.squares(gradients)
             if squares is not None:
                 self._collector.scalars["nonfinite_gradients"] = float(squares[1])
+                if squares[1] and self._collector.sampling:
+                    self._optimizers.sample_gradients(0, watched)  # they tell where
 
     def _put_scalar(self, name: str, value: Any) -> None:
         """A number, or a tensor with one; of several values the mean. Never waits for a device."""
@@ -228,3 +231,20 @@ class TorchAdapter:
                     f"activations of the compiled model {name}".rstrip(),
                     "hooks on its layers would split the compiled graph; weights, gradients, updates and loss are",
                 )
+
+
+def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
+    """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
+    if optimizer is None:
+        optimizers = []
+    elif isinstance(optimizer, Mapping):
+        optimizers = list(optimizer.values())
+    else:
+        optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+    for each in optimizers:
+        if not isinstance(each, Optimizer):
+            raise TypeError(
+                f"optimizer is a {type(each).__name__}, not a torch.optim.Optimizer; leave it out, and "
+                "gradients and updates are taken at the end of each step"
+            )
+    return lambda collector, guard, settings: TorchAdapter(models, optimizers, collector, guard, settings)

@@ -38,7 +38,7 @@ class Arrivals:
             for key, active in collected.units:
                 self._add_units(key, active)
             for key, value in collected.scalars:
-                self._of_step(key)[key[1]] = value
+                self._add_scalar(key, value)
             for sums in collected.sums:
                 self._add_norm(sums.key, sums.total, sums.nonfinite)
         steps = sorted({*self._scalars, *self._samples})
@@ -51,6 +51,9 @@ class Arrivals:
 
     def _of_step(self, key: Key) -> dict[str, float]:
         return self._scalars.setdefault(key[0], {})
+
+    def _add_scalar(self, key: Key, value: float) -> None:
+        self._of_step(key)[key[1]] = value
 
     def _add_summary(self, key: Key, summary: bytes) -> None:
         step, series = key

@@ -49,11 +49,15 @@ class OptimizerHooks:
         self._watched = weakref.WeakKeyDictionary()
         self._squares: dict[int, tuple[float, int] | None] = {}
         self.stepped = False
+        self._is_owed = False
         self._hooks = list(self._install(optimizers))
 
     def _install(self, optimizers: Sequence[Optimizer]) -> list[Any]:
         if not optimizers:
-            return [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
+            return [
+                register_optimizer_step_pre_hook(self._before),
+                register_optimizer_step_post_hook(self._after),
+            ]
         hooks = []
         for optimizer in optimizers:
             self._parameters_of(optimizer)
@@ -72,22 +76,30 @@ class OptimizerHooks:
     def end_step(self) -> None:
         """Writes the step's gradient norm: over all optimizers that stepped, each counted once."""
         if not self.stepped:
+            # Batches are accumulated. Without this, every=4 and an optimizer that steps in every fourth batch
+            # could miss each other for ever.
+            self._is_owed = self._is_sampling
             return
+        self._is_owed = False
         sums = [squares for squares in self._squares.values() if squares is not None]
         if sums and len(sums) == len(self._squares):
             self._collector.scalars["gradient_norm"] = sum(total for total, _ in sums) ** 0.5
             self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, others in sums))
-        self._squares = {}
+        self._squares.clear()
         self.stepped = False
 
     def look_at_gradients(self, key: int, watched: Sequence[Watched]) -> None:
         """Samples of the gradients in a sampled step; their norm in every step."""
-        if self._collector.sampling and self._sample_gradients(key, watched):
+        if self._is_sampling and self.sample_gradients(key, watched):
             return
         gradients = [gradient for each in watched if (gradient := each.tensor.grad) is not None]
         self._squares[key] = self._reader.squares(gradients)
 
-    def _sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
+    @property
+    def _is_sampling(self) -> bool:
+        return self._collector.sampling or self._is_owed
+
+    def sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
         """True when the norm could be read off the summaries, too."""
         pairs = [(each.gradient, each.tensor.grad) for each in watched if each.tensor.grad is not None]
         summaries = self._reader.sample(pairs)
@@ -119,7 +131,7 @@ class OptimizerHooks:
         self.stepped = True
         if self._gradients and not has_closure(args, kwargs):
             self.look_at_gradients(id(optimizer), watched)
-        if self._weights is not None and self._collector.sampling:
+        if self._weights is not None and self._is_sampling:
             self._weights.keep(watched)
         self._collector.clock.enter("time/optimizer")
 
@@ -133,7 +145,7 @@ class OptimizerHooks:
             self.look_at_gradients(id(optimizer), watched)
         if self._weights is not None:
             self._weights.count_step()
-            if self._collector.sampling:
+            if self._is_sampling:
                 self._weights.look(watched)
 
     def _parameters_of(self, optimizer: Optimizer) -> list[Watched]:

@@ -58,7 +58,10 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise UnreadableError("inside a torch.func transform its values cannot be read")
-    if type(tensor) not in PLAIN_TYPES and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    if (
+        type(tensor) not in PLAIN_TYPES
+        and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    ):
         raise UnreadableError(f"a {type(tensor).__name__} does not let its values be read")
     if tensor.is_meta:
         raise UnreadableError("it is on the meta device and has no values")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.capture.monitor import MakeAdapter, Monitor
+from tb_netdebug.capture.adapter import MakeAdapter
+from tb_netdebug.capture.monitor import Monitor
 from tb_netdebug.capture.run_folder import rank, run_folder
 from tb_netdebug.capture.settings import Settings
 
@@ -87,28 +88,10 @@ def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     torch = sys.modules.get("torch")  # somebody who has a torch module has imported torch
     if torch is not None and models and all(isinstance(each, torch.nn.Module) for each in models.values()):
-        return torch_adapter(models, optimizer)
+        from tb_netdebug.capture.torch_adapter import adapter_of
+
+        return adapter_of(models, optimizer)
     kinds = ", ".join(sorted({type(each).__name__ for each in models.values()})) or "nothing"
     raise TypeError(
         f"watch() got {kinds}; it takes a torch.nn.Module, or several by name: watch({{'G': g, 'D': d}}, …)"
     )
-
-
-def torch_adapter(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
-    from torch.optim import Optimizer
-
-    from tb_netdebug.capture.torch_adapter import TorchAdapter
-
-    if optimizer is None:
-        optimizers = []
-    elif isinstance(optimizer, Mapping):
-        optimizers = list(optimizer.values())
-    else:
-        optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
-    for each in optimizers:
-        if not isinstance(each, Optimizer):
-            raise TypeError(
-                f"optimizer is a {type(each).__name__}, not a torch.optim.Optimizer; leave it out, and "
-                "gradients and updates are taken at the end of each step"
-            )
-    return lambda collector, guard, settings: TorchAdapter(models, optimizers, collector, guard, settings)
