@@ -51,7 +51,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """What one rank recorded, in the order of writing: the steps of a resumed training may go back."""
+    """What one rank recorded, in the order of writing: the steps of a resumed training may go back, and so may
+    the rows of a tensor whose samples the flight recorder gave out late."""
 
     steps: Rows
     wall_times: Doubles
@@ -110,12 +111,12 @@ def run_files(path: Path) -> list[Path]:
     ]
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path | str) -> Run:
     """All that can be read; what cannot is in `losses`.
 
     Raises OSError, and UnsupportedVersion for what a newer NetDebug wrote.
     """
-    return _Collector(path).run()
+    return _Collector(Path(path)).run()
 
 
 @dataclass(slots=True)
@@ -155,21 +156,48 @@ class _Collector:
 def join(blocks: list[StepBlock]) -> Columns:
     """The columns of several blocks, one after the other."""
     starts = np.cumsum([0, *(len(block.steps) for block in blocks)]).tolist()
+    steps = np.concatenate([np.empty(0, np.int64), *(block.steps for block in blocks)])
     scalars: dict[str, list[tuple[Rows, Doubles]]] = {}
-    tensors: dict[Series, list[tuple[Rows, SampleTable, int]]] = {}
+    measured = np.zeros(len(steps), bool)
     for start, block in zip(starts, blocks, strict=False):
         for name, column in block.scalars.items():
             present = np.flatnonzero(column.present)
             scalars.setdefault(name, []).append((present + start, column.values[present]))
+            measured[present + start] = True
+    homes, kept = rows_of_steps(steps, measured)
+    tensors: dict[Series, list[tuple[Rows, SampleTable, int]]] = {}
+    for start, block in zip(starts, blocks, strict=False):
         for index, series in enumerate(block.samples.series):
-            rows = block.samples.row_index[block.samples.rows_of(index)] + start
+            rows = homes[block.samples.row_index[block.samples.rows_of(index)] + start]
             tensors.setdefault(series, []).append((rows, block.samples, index))
     return Columns(
-        steps=np.concatenate([np.empty(0, np.int64), *(block.steps for block in blocks)]),
-        wall_times=np.concatenate([np.empty(0), *(block.wall_times for block in blocks)]),
-        scalars={name: _scalar(parts) for name, parts in scalars.items()},
+        steps=steps[kept],
+        wall_times=np.concatenate([np.empty(0), *(block.wall_times for block in blocks)])[kept],
+        scalars={
+            name: _scalar([(homes[rows], values) for rows, values in parts])
+            for name, parts in scalars.items()
+        },
         tensors={series: _tensor(parts) for series, parts in tensors.items()},
     )
+
+
+def rows_of_steps(steps: Rows, measured: NDArray[np.bool_]) -> tuple[Rows, NDArray[np.bool_]]:
+    """Where each stored row ends up, and which of them stay.
+
+    The flight recorder writes samples of a step whose scalars are in the file already: such a row, without
+    any scalar, belongs to the latest one before it of the same step.
+    """
+    kept = np.ones(len(steps), bool)
+    homes = np.arange(len(steps))
+    latest: dict[int, int] = {}
+    for row, step in enumerate(steps.tolist()):
+        if measured[row] or step not in latest:
+            latest[step] = row
+        else:
+            kept[row] = False
+            homes[row] = latest[step]
+    places = np.cumsum(kept) - 1
+    return places[homes], kept
 
 
 def _scalar(parts: list[tuple[Rows, Doubles]]) -> Scalar:
