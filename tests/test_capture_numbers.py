@@ -55,7 +55,9 @@ class Truth:
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         before = self.weights()
-        gradients = {name: each.grad.clone() for name, each in self.model.named_parameters() if each.grad is not None}
+        gradients = {
+            name: each.grad.clone() for name, each in self.model.named_parameters() if each.grad is not None
+        }
         squares = [gradient.double().square().sum().item() for gradient in gradients.values()]
         self.norms.append(math.sqrt(math.fsum(squares)))
         optimizer.step()
@@ -83,7 +85,9 @@ def test_all_statistics_of_a_small_model(every: int, logdir: Path) -> None:
     """Weights, gradients, updates and activations of every sampled step: all numbers, and no step more."""
     truth = Truth(mlp())
     optimizer = torch.optim.SGD(truth.model.parameters(), lr=0.1, momentum=0.9)
-    found = recorded(logdir, truth.model, optimizer, lambda monitor: train(truth, optimizer, monitor, 7), every=every)
+    found = recorded(
+        logdir, truth.model, optimizer, lambda monitor: train(truth, optimizer, monitor, 7), every=every
+    )
     sampled = list(range(0, 7, every))
     for kind in (*OF_PARAMETERS, Kind.ACTIVATION):
         assert truth.tensors[kind][0].keys() == found.names(kind)
@@ -99,7 +103,9 @@ def test_scalars_of_every_step(every: int, logdir: Path) -> None:
     """Loss, gradient norm, learning rate and batch size are there for every step, sampled or not."""
     truth = Truth(mlp())
     optimizer = torch.optim.Adam(truth.model.parameters(), lr=0.01)
-    found = recorded(logdir, truth.model, optimizer, lambda monitor: train(truth, optimizer, monitor, 6), every=every)
+    found = recorded(
+        logdir, truth.model, optimizer, lambda monitor: train(truth, optimizer, monitor, 6), every=every
+    )
     assert list(range(6)) == found.steps
     assert truth.losses == found.series("loss")
     assert truth.norms == pytest.approx(found.series("gradient_norm"), rel=RELATIVE, abs=0.0)
@@ -153,7 +159,9 @@ def test_a_scalar_that_is_no_number_costs_nothing_else(logdir: Path) -> None:
 def test_learning_rates_of_all_groups_and_optimizers(logdir: Path) -> None:
     """Each group of each optimizer has its own, and a scheduler's changes are seen."""
     model = mlp()
-    first = torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.5}, {"params": model[2].parameters()}], lr=0.1)
+    first = torch.optim.SGD(
+        [{"params": model[0].parameters(), "lr": 0.5}, {"params": model[2].parameters()}], lr=0.1
+    )
     second = torch.optim.AdamW(model[4].parameters(), lr=torch.tensor(0.25))
     schedule = torch.optim.lr_scheduler.ExponentialLR(first, 0.5)
 
@@ -220,7 +228,9 @@ def test_times_add_up(logdir: Path) -> None:
     """A step's parts have their names, and are together no longer than the step."""
     model = cnn()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    found = recorded(logdir, model, optimizer, lambda monitor: fit(model, optimizer, pictures, monitor=monitor))
+    found = recorded(
+        logdir, model, optimizer, lambda monitor: fit(model, optimizer, pictures, monitor=monitor)
+    )
     parts = ("time/data", "time/forward", "time/backward", "time/optimizer")
     for step in found.steps:
         times = [found.scalars[part][step] for part in parts]
@@ -338,7 +348,9 @@ def test_include_and_exclude(
     """Only what the patterns ask for is looked at."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    found = recorded(logdir, model, optimizer, lambda monitor: fit(model, optimizer, monitor=monitor), **options)
+    found = recorded(
+        logdir, model, optimizer, lambda monitor: fit(model, optimizer, monitor=monitor), **options
+    )
     assert layers == found.names(Kind.ACTIVATION)
     for kind in OF_PARAMETERS:
         assert parameters == found.names(kind)

@@ -53,7 +53,11 @@ def test_deterministic_algorithms_stay_so(kind: str, logdir: Path) -> None:
     assert_equal(trained(kind, None), trained(kind, logdir, every=1))
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop])
+@pytest.mark.parametrize(
+    "optimizer", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop]
+)
 def test_every_optimizer_moves_the_same_way(optimizer: Any, logdir: Path) -> None:
     """Looking at an optimizer's gradients and updates leaves its steps as they are."""
-    assert_equal(trained("mlp", None, optimizer=optimizer), trained("mlp", logdir, optimizer=optimizer, every=1))
+    assert_equal(
+        trained("mlp", None, optimizer=optimizer), trained("mlp", logdir, optimizer=optimizer, every=1)
+    )

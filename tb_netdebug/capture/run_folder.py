@@ -29,9 +29,17 @@ def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[
 
 
 def unused(folder: Path, name: str) -> Path:
-    """Two runs that begin in the same second are still two runs."""
-    candidates = (folder / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
-    return next(candidate for candidate in candidates if not candidate.exists())
+    """Two runs that begin in the same second are still two runs: the folder is made at once, and is ours."""
+    for number in itertools.count(1):
+        candidate = folder / (name if number == 1 else f"{name}-{number}")
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break  # the writer will say why nothing can be written there
+        return candidate
+    return folder / name
 
 
 def is_distributed(environment: Mapping[str, str]) -> bool:

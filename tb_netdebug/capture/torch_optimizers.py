@@ -79,6 +79,7 @@ class OptimizerHooks:
             # Batches are accumulated. Without this, every=4 and an optimizer that steps in every fourth batch
             # could miss each other for ever.
             self._is_owed = self._is_sampling
+            self._squares.clear()
             return
         self._is_owed = False
         sums = [squares for squares in self._squares.values() if squares is not None]

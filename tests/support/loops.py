@@ -256,10 +256,7 @@ def state_of(model: nn.Module, losses: list[float]) -> Trained:
     return Trained(
         losses,
         {name: value.detach().clone() for name, value in model.state_dict().items()},
-        {
-            name: None if each.grad is None else each.grad.clone()
-            for name, each in model.named_parameters()
-        },
+        {name: None if each.grad is None else each.grad.clone() for name, each in model.named_parameters()},
         torch.get_rng_state(),
     )
 
@@ -278,7 +275,8 @@ def assert_equal(expected: Trained, actual: Trained) -> None:
 
 def hooks_of(*models: nn.Module) -> list[int]:
     """How many hooks each module has, in the order of the modules, and then torch's own registries."""
-    registries = torch.nn.modules.module
+    registries = sys.modules["torch.nn.modules.module"]
+    optimizers = sys.modules["torch.optim.optimizer"]  # not torch.optim.optimizer: torch hides the module
     of_modules = [
         len(registry)
         for model in models
@@ -306,13 +304,15 @@ def hooks_of(*models: nn.Module) -> list[int]:
             registries._global_module_registration_hooks,
             registries._global_parameter_registration_hooks,
             registries._global_buffer_registration_hooks,
-            torch.optim.optimizer._global_optimizer_pre_hooks,
-            torch.optim.optimizer._global_optimizer_post_hooks,
+            optimizers._global_optimizer_pre_hooks,
+            optimizers._global_optimizer_post_hooks,
         )
     ]
 
 
-def run_script(script: Path, *arguments: str, timeout_secs: float = 120.0) -> subprocess.CompletedProcess[str]:
+def run_script(
+    script: Path, *arguments: str, timeout_secs: float = 120.0
+) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own, with one thread; fails the test when the program fails."""
     path = "" if sys.flags.isolated else str(ROOT)
     ran = subprocess.run(
