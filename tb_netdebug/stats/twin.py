@@ -1,8 +1,8 @@
 """The statistics kernel in NumPy: the specification of the C kernel, and its stand-in without a compiler.
 
-Both give the same bytes. So the order of every addition is part of the contract: see `_total`; and which bin a
-value falls in: see `twin_values`. Addresses are plain integers, of memory that the caller keeps alive; items of a
-batch are looked at before anything is read or written. `threads` is for the C kernel: it changes no result.
+Both give the same bytes. So the order of every addition is part of the contract (see `_total`), and the bin of
+each value (see `twin_values`). Addresses are plain integers, of memory that the caller keeps alive; the items of
+a batch are checked before anything is read or written. `threads` is for the C kernel: it changes no result.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ def _squares(exact: Doubles, finite: Mask) -> Doubles:
 def _total(values: Doubles) -> float:
     """The sum in the order that every machine and thread count keeps.
 
-    In a block of 1024, value i is added to lane i % 16. The blocks' lanes are added up over a strip, block after
-    block; then the strip's lanes are folded in halves, and at last the strips' sums are added in their order. A
-    strip has 65536 values; or more, in steps of a block, where there would be over 64 strips.
+    In a block of 1024, value i is added to lane i % 16. The blocks' lanes are added up over a strip, block by
+    block; then the strip's lanes are folded in halves, and at last the strips' sums are added in their order.
+    A strip has 65536 values; or more, in steps of a block, where there would be over 64 strips.
     """
     size = values.size
     blocks = np.zeros(-(-size // BLOCK) * BLOCK)
