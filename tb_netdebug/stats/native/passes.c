@@ -142,56 +142,6 @@ typedef struct {
     uint32_t any;
 } Look;
 
-#ifdef __AVX512F__
-/* Sixteen staged values to eight indices: bits 20-26 and the sign of each of two neighbours. */
-static inline __m128i pair_codes(__m512i staged) {
-    const __m512i magnitude = _mm512_set1_epi32(0x07F00000);
-    __m512i code = _mm512_ternarylogic_epi32(magnitude, staged, _mm512_srli_epi32(staged, 4), 0xCA);
-    code = _mm512_and_epi32(_mm512_srli_epi32(code, 20), _mm512_set1_epi32(0xFF));
-    return _mm512_cvtepi64_epi16(_mm512_or_epi64(code, _mm512_srli_epi64(code, 24)));
-}
-
-/* Stages a block. The histogram's scalar stores and the vector arithmetic use different parts of the core: so the
-   pairs of the block before are counted in the same loop. */
-static inline __attribute__((always_inline)) void scan(Tally *tally, const float *values, int with_pending, Look *look) {
-    __m512d sum0 = _mm512_setzero_pd(), sum1 = sum0, squares0 = sum0, squares1 = sum0;
-    __m512 low = _mm512_set1_ps(INFINITY), high = _mm512_set1_ps(-INFINITY);
-    const __m512i base = _mm512_set1_epi32((int)(tally->base << 20)), outside = _mm512_set1_epi32(OUTSIDE);
-    const __m512i one = _mm512_set1_epi32(1 << 20), magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    uint32_t any = 0, *pairs = tally->pairs;
-    uint16_t *codes = tally->staged;
-    for (size_t i = 0; i < BLOCK; i += LANES) {
-        __m512 value = _mm512_loadu_ps(values + i);
-        __builtin_prefetch(values + i + 2 * BLOCK);
-        __m512i bits = _mm512_castps_si512(value);
-        __mmask16 nonzero = _mm512_test_epi32_mask(bits, magnitude);
-        __m512i staged = _mm512_mask_sub_epi32(bits, nonzero, bits, base);
-        /* below the window, or in its first bin (whose code means zero), one of the two has wrapped around */
-        __m512i either = _mm512_or_si512(staged, _mm512_sub_epi32(staged, one));
-        uint32_t mask = _mm512_mask_test_epi32_mask(nonzero, either, outside);
-        look->outside[i / LANES] = (uint16_t)mask;
-        any |= mask;
-        __m512d first = _mm512_cvtps_pd(_mm512_castps512_ps256(value));
-        __m512d second = _mm512_cvtps_pd(_mm512_extractf32x8_ps(value, 1));
-        sum0 = _mm512_add_pd(sum0, first);
-        sum1 = _mm512_add_pd(sum1, second);
-        squares0 = _mm512_fmadd_pd(first, first, squares0); /* the product is exact: fusing changes nothing */
-        squares1 = _mm512_fmadd_pd(second, second, squares1);
-        low = _mm512_min_ps(value, low);
-        high = _mm512_max_ps(value, high);
-        if (with_pending)
-            count_pairs(pairs, codes + i / 2);
-        _mm_storeu_si128((__m128i *)(void *)(codes + i / 2), pair_codes(staged));
-    }
-    look->any = any;
-    _mm512_storeu_pd(look->sum, sum0);
-    _mm512_storeu_pd(look->sum + 8, sum1);
-    _mm512_storeu_pd(look->squares, squares0);
-    _mm512_storeu_pd(look->squares + 8, squares1);
-    _mm512_storeu_ps(look->low, low);
-    _mm512_storeu_ps(look->high, high);
-}
-#else
 static inline uint32_t bits_at(const float *values, int i) {
     uint32_t bits;
     memcpy(&bits, values + i, sizeof bits);
@@ -217,6 +167,72 @@ static void mark_outside(const float *values, uint32_t base, Look *look) {
     }
 }
 
+#ifdef __AVX512F__
+/* Sixteen staged values to eight indices: bits 20-26 and the sign of each of two neighbours. */
+static inline __m128i pair_codes(__m512i staged) {
+    const __m512i magnitude = _mm512_set1_epi32(0x07F00000);
+    __m512i code = _mm512_ternarylogic_epi32(magnitude, staged, _mm512_srli_epi32(staged, 4), 0xCA);
+    code = _mm512_and_epi32(_mm512_srli_epi32(code, 20), _mm512_set1_epi32(0xFF));
+    return _mm512_cvtepi64_epi16(_mm512_or_epi64(code, _mm512_srli_epi64(code, 24)));
+}
+
+/* What the lanes have seen of a block so far. */
+typedef struct {
+    __m512d sum0, sum1, squares0, squares1;
+    __m512 low, high;
+    __m512i either;
+} Lanes;
+
+/* Stages sixteen values: their pair codes. */
+static inline __attribute__((always_inline)) __m128i stage_lanes(Lanes *lanes, const float *values, __m512i base) {
+    const __m512i one = _mm512_set1_epi32(1 << 20), magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    __m512 value = _mm512_loadu_ps(values);
+    __builtin_prefetch(values + 2 * BLOCK);
+    __m512i bits = _mm512_castps_si512(value);
+    __mmask16 nonzero = _mm512_test_epi32_mask(bits, magnitude);
+    __m512i staged = _mm512_mask_sub_epi32(bits, nonzero, bits, base);
+    /* below the window, or in its first bin (whose code means zero), one of the two has wrapped around */
+    __m512i below = _mm512_sub_epi32(staged, one);
+    lanes->either = _mm512_mask_ternarylogic_epi32(lanes->either, nonzero, staged, below, 0xFE);
+    __m512d first = _mm512_cvtps_pd(_mm512_castps512_ps256(value));
+    __m512d second = _mm512_cvtps_pd(_mm512_extractf32x8_ps(value, 1));
+    lanes->sum0 = _mm512_add_pd(lanes->sum0, first);
+    lanes->sum1 = _mm512_add_pd(lanes->sum1, second);
+    lanes->squares0 = _mm512_fmadd_pd(first, first, lanes->squares0); /* the product is exact: */
+    lanes->squares1 = _mm512_fmadd_pd(second, second, lanes->squares1); /* fusing changes nothing */
+    lanes->low = _mm512_min_ps(value, lanes->low);
+    lanes->high = _mm512_max_ps(value, lanes->high);
+    return pair_codes(staged);
+}
+
+/* Stages a block. The histogram's scalar stores and the vector arithmetic use different parts of the core: so the
+   pairs of the block before are counted in the same loop. Stores are what limits it, so there are no others. */
+static inline __attribute__((always_inline)) void scan(Tally *tally, const float *values, int with_pending, Look *look) {
+    const __m512d zero = _mm512_setzero_pd();
+    Lanes lanes = {zero, zero, zero, zero, _mm512_set1_ps(INFINITY), _mm512_set1_ps(-INFINITY), _mm512_setzero_si512()};
+    const __m512i base = _mm512_set1_epi32((int)(tally->base << 20));
+    uint32_t *pairs = tally->pairs;
+    uint16_t *codes = tally->staged;
+    for (size_t i = 0; i < BLOCK; i += 2 * LANES, codes += LANES) {
+        __m128i first = stage_lanes(&lanes, values + i, base);
+        if (with_pending)
+            count_pairs(pairs, codes);
+        __m128i second = stage_lanes(&lanes, values + i + LANES, base);
+        if (with_pending)
+            count_pairs(pairs, codes + LANES / 2);
+        _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_set_m128i(second, first));
+    }
+    look->any = (uint32_t)_mm512_reduce_or_epi32(lanes.either) & OUTSIDE;
+    if (look->any)
+        mark_outside(values, tally->base << 20, look);
+    _mm512_storeu_pd(look->sum, lanes.sum0);
+    _mm512_storeu_pd(look->sum + 8, lanes.sum1);
+    _mm512_storeu_pd(look->squares, lanes.squares0);
+    _mm512_storeu_pd(look->squares + 8, lanes.squares1);
+    _mm512_storeu_ps(look->low, lanes.low);
+    _mm512_storeu_ps(look->high, lanes.high);
+}
+#else
 static void stage(Tally *tally, const float *values, Look *look) {
     const uint32_t base = tally->base << 20;
     uint32_t codes[BLOCK], any = 0;
