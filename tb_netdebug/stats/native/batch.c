@@ -10,10 +10,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
+#include "float_mode.h"
 #include "packed.h"
 #include "team.h"
 
@@ -214,25 +212,6 @@ static void enter(Worker *worker, const Item *item) {
         tally_start(&worker->tally[1], item->view.count);
 }
 
-/* Subnormals are values like others, whatever mode the framework has set for its own arithmetic. */
-static unsigned keep_subnormals(void) {
-#if defined(__x86_64__)
-    unsigned before = _mm_getcsr();
-    _mm_setcsr(before & ~0x8040u);
-    return before;
-#else
-    return 0;
-#endif
-}
-
-static void restore_mode(unsigned before) {
-#if defined(__x86_64__)
-    _mm_setcsr(before);
-#else
-    (void)before;
-#endif
-}
-
 static void summarize_worker(void *unused) {
     (void)unused;
     int number = atomic_fetch_add(&batch.next_worker, 1);
@@ -259,7 +238,7 @@ static void summarize_worker(void *unused) {
     }
     if (drawn && !leave(worker, index, drawn, number))
         atomic_store(&batch.failed, 1);
-    restore_mode(mode);
+    restore_float_mode(mode);
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
@@ -316,7 +295,7 @@ static void squares_worker(void *unused) {
                                                       &plan->sums[number][0][0]);
         plan->sums[number][0][1] = others; /* a strip has far fewer than 2^53 values */
     }
-    restore_mode(mode);
+    restore_float_mode(mode);
 }
 
 int batch_squares(const Passes *passes, Item *items, size_t count, int threads) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "batch.h"
+#include "float_mode.h"
 #include "packed.h"
 #include "team.h"
 #include "values.h"
@@ -304,7 +305,9 @@ static PyObject *active_units(PyObject *self, PyObject *arguments) {
         return PyErr_NoMemory();
     if (count) {
         Py_BEGIN_ALLOW_THREADS
+        unsigned mode = keep_subnormals();
         passes->units(&view, (size_t)units, (size_t)inner, low, high, marks);
+        restore_float_mode(mode);
         Py_END_ALLOW_THREADS
     }
     PyObject *result = bitmap(marks, units);
