@@ -1,9 +1,9 @@
 """The statistics kernel in NumPy: the specification of the C kernel, and its stand-in without a compiler.
 
-Both give the same bytes. So the order of every addition is part of the contract (see `_total`), and so is the
-bin of each value (see `twin_values`). Addresses are plain integers, of memory that the caller keeps alive; the
-items of a batch are checked before anything is read or written. `threads` is for the C kernel and changes no
-result.
+Both give the same bytes. So the order of every addition is part of the contract (see `_total`), and so is
+the bin of each value (see `twin_values`). Addresses are plain integers of memory that the caller keeps alive.
+The items of a batch are checked before anything is read or written. `threads` is for the C kernel and changes
+no result.
 """
 
 from __future__ import annotations
