@@ -115,7 +115,7 @@ def test_scalars_of_every_step(every: int, logdir: Path) -> None:
 
 
 def test_scalars_of_every_shape(logdir: Path) -> None:
-    """Numbers, tensors and arrays are taken as they come, of several values the mean; log() adds to the step."""
+    """Numbers, tensors and arrays are taken as they come, of several values the mean; log() adds some."""
     model = mlp()
     given: dict[str, Any] = {
         "number": 3, "single": torch.tensor([[0.25]], dtype=torch.float64), "flag": True,
@@ -260,11 +260,11 @@ def test_times_of_nested_phases_are_counted_once(logdir: Path) -> None:
         assert sum(found.scalars[part][step] for part in parts) <= found.scalars["time/step"][step]
 
 
-# ---- units ---------------------------------------------------------------------------------------------------
+# ---- units --------------------------------------------------------------------------------
 
 
 def test_a_dead_unit_and_a_saturated_one_are_inactive(logdir: Path) -> None:
-    """A ReLU unit that gives only zeros and a tanh unit that gives only ones are not active, the others are."""
+    """A ReLU unit that gives only zeros and a tanh unit that gives only ones are not active."""
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3), nn.Tanh())
     with torch.no_grad():
         model[0].weight.zero_()
@@ -314,7 +314,7 @@ def test_units_are_joined_over_the_calls_of_a_step(logdir: Path) -> None:
     assert 6 == found.samples(Kind.ACTIVATION, "1")[0].count
 
 
-# ---- what is wanted --------------------------------------------------------------------------------------------
+# ---- what is wanted --------------------------------------------------------------------------------
 
 
 def test_names_of_series(logdir: Path) -> None:
@@ -392,9 +392,14 @@ def test_memory_of_the_process_is_read(logdir: Path) -> None:
     """The resident memory is among the scalars."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    found = recorded(
-        logdir, model, optimizer, lambda monitor: fit(model, optimizer, monitor=monitor), memory=True
-    )
+
+    def steps(monitor: nd.Monitor) -> None:
+        assert monitor._memory is not None
+        while not monitor._memory.cost_secs:  # read by a thread of its own
+            fit(model, optimizer, steps=1, monitor=monitor)
+        fit(model, optimizer, steps=1, monitor=monitor)
+
+    found = recorded(logdir, model, optimizer, steps, memory=True)
     assert 1 << 20 < found.series("memory/rss")[0] < 1 << 40
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +287,7 @@ def test_a_hand_written_optimizer(every: int, logdir: Path) -> None:
 
 
 def test_an_old_optimizer_that_writes_through_data(logdir: Path) -> None:
-    """A subclass of torch's Optimizer whose writes torch does not count: its updates are right in every step."""
+    """A subclass of torch's Optimizer whose writes torch does not count: its updates are right."""
 
     class Plain(torch.optim.Optimizer):
         def __init__(self, parameters: Any) -> None:
@@ -439,7 +438,7 @@ def test_an_exception_in_a_module_goes_on_up(logdir: Path) -> None:
         for batch, fails in enumerate(("", "forward", "", "backward", "")):
             model.fails = fails
             if fails:
-                with pytest.raises(ValueError, match="forward|on purpose"):
+                with pytest.raises(ValueError, match=r"forward|on purpose"):
                     fit(model, optimizer, steps=1)
             else:
                 fit(model, optimizer, steps=1)
@@ -447,6 +446,11 @@ def test_an_exception_in_a_module_goes_on_up(logdir: Path) -> None:
 
     found = recorded(logdir, model, optimizer, steps)
     assert [0.0, 2.0, 4.0] == found.series("loss")
+
+
+def interrupted(model: nn.Module, optimizer: torch.optim.Optimizer, monitor: nd.Monitor) -> None:
+    fit(model, optimizer, steps=3, monitor=monitor)
+    raise KeyboardInterrupt
 
 
 def test_an_interrupted_program_is_closed(logdir: Path) -> None:
@@ -459,8 +463,7 @@ def test_an_interrupted_program_is_closed(logdir: Path) -> None:
         no_warnings(),
         nd.watch(model, optimizer, logdir=logdir, run="run", every=1) as monitor,
     ):
-        fit(model, optimizer, steps=3, monitor=monitor)
-        raise KeyboardInterrupt
+        interrupted(model, optimizer, monitor)
     assert [0, 1, 2] == Recorded(logdir / "run").steps
     assert before == hooks_of(model)
 

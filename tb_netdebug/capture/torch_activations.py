@@ -125,5 +125,5 @@ class ActivationHooks:
         elif layer.seen_in_step == step:
             return  # computed again for backward
         for place, tensor in tensors_in(output):
-            if tensor.is_floating_point() or tensor.is_complex():
+            if tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized:
                 self._reader.activation(layer.series_of(place), tensor, module)

@@ -19,10 +19,11 @@ from tb_netdebug.capture.torch_activations import ActivationHooks
 from tb_netdebug.capture.torch_arrivals import Arrivals
 from tb_netdebug.capture.torch_graph import GraphTracer
 from tb_netdebug.capture.torch_memory import torch_allocator
-from tb_netdebug.capture.torch_optimizers import OptimizerHooks, copies_limit
+from tb_netdebug.capture.torch_optimizers import NO_OPTIMIZER, OptimizerHooks, copies_limit
 from tb_netdebug.capture.torch_parameters import Parameters
 from tb_netdebug.capture.torch_phases import PhaseHooks
 from tb_netdebug.capture.torch_reader import TensorReader, active_units, host_item
+from tb_netdebug.capture.torch_values import is_functorch_wrapped
 from tb_netdebug.capture.torch_weights import Weights
 from tb_netdebug.records.step import Sample, Units
 from tb_netdebug.stats import kernel
@@ -94,8 +95,8 @@ class TorchAdapter:
             self._weights.keep(list(self._parameters.current().values()))
 
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
-        tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
-        readable = self._reader.readable("the tensor", tensor)
+        tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value), device="cpu")
+        readable = None if is_functorch_wrapped(tensor) else self._reader.readable("a tensor", tensor)
         if readable is None:
             return None
         if not self._reader.is_on_host(readable):
@@ -154,7 +155,7 @@ class TorchAdapter:
         if not self._optimizers.known():
             self._optimizers.stepped = True
             if self._settings.gradients:
-                self._optimizers.look_at_gradients(0, watched)
+                self._optimizers.look_at_gradients(NO_OPTIMIZER, watched)
             if self._weights is not None:
                 self._weights.count_step()
                 if self._collector.sampling:
@@ -166,7 +167,7 @@ class TorchAdapter:
             if squares is not None:
                 self._collector.scalars["nonfinite_gradients"] = float(squares[1])
                 if squares[1] and self._collector.sampling:
-                    self._optimizers.sample_gradients(0, watched)  # they tell where
+                    self._optimizers.sample_gradients(NO_OPTIMIZER, watched)  # they tell where
 
     def _put_scalar(self, name: str, value: Any) -> None:
         """A number, or a tensor with one; of several values the mean. Never waits for a device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.torch_parameters import clean, wrappers_of
@@ -35,23 +37,24 @@ class Trace:
 
 @dataclass(slots=True)
 class Flow:
-    """Where the tensors of a forward pass come from. Kept for this pass only: it holds on to them."""
+    """Where the tensors of a forward pass come from; kept for this pass only.
 
-    by_tensor: dict[int, tuple[str, int]] = field(default_factory=dict)
+    No tensor is kept alive: it may be one that checkpointing gives up because there is no room for it.
+    """
+
+    by_tensor: dict[int, tuple[weakref.ref[torch.Tensor], tuple[str, int]]] = field(default_factory=dict)
     by_operation: dict[Any, tuple[str, int]] = field(default_factory=dict)
-    alive: list[torch.Tensor] = field(default_factory=list)
 
     def produced(self, name: str, output: int, tensor: torch.Tensor) -> None:
-        self.alive.append(tensor)
-        self.by_tensor[id(tensor)] = (name, output)
+        self.by_tensor[id(tensor)] = (weakref.ref(tensor), (name, output))
         if tensor.grad_fn is not None:
             self.by_operation[tensor.grad_fn] = (name, output)
 
     def sources(self, tensor: torch.Tensor) -> list[tuple[str, int]]:
         """The module outputs that the tensor was computed from, by operations outside of modules if need be."""
         direct = self.by_tensor.get(id(tensor))
-        if direct is not None:
-            return [direct]
+        if direct is not None and direct[0]() is tensor:
+            return [direct[1]]
         found: list[tuple[str, int]] = []
         waiting: deque[Any] = deque([tensor.grad_fn])
         seen: set[Any] = set()
@@ -146,6 +149,8 @@ class GraphTracer:
             for place, tensor in enumerate(outputs):
                 self._flow.produced(trace.name, place, tensor)
         self._pending.discard(id(module))
+        if not self._pending and self._flow is not None:
+            self._flow = Flow()  # lets go of the operations
 
     def _nodes(self) -> list[Node]:
         nodes: dict[str, Node] = {}
@@ -173,12 +178,14 @@ def is_end(module: nn.Module) -> bool:
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:
+    if tensor.is_nested:
+        tensor = tensor.detach().values()
     return TensorType(tuple(int(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
 def node_of(name: str, parent: str | None, module: nn.Module, trace: Trace) -> Node:
     file, line = source_of(module)
-    parameters = list(module.parameters())
+    parameters = [each for each in module.parameters() if not is_lazy(each)]
     return Node(
         name=name,
         class_name=type(module).__name__,
@@ -188,6 +195,7 @@ def node_of(name: str, parent: str | None, module: nn.Module, trace: Trace) -> N
         own_parameters=tuple(
             Parameter(own, type_of(tensor), tensor.requires_grad)
             for own, tensor in module.named_parameters(recurse=False)
+            if not is_lazy(tensor)
         ),
         source_file=file,
         source_line=line,

@@ -21,6 +21,9 @@ from tb_netdebug.capture.torch_weights import Weights
 # Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
 COPIES_SHARE = 0.1
 
+# Stands for the optimizer where there is none of torch's.
+NO_OPTIMIZER = 0
+
 
 class OptimizerHooks:
     """Looks at the parameters of each optimizer around its `step`.
@@ -91,9 +94,11 @@ class OptimizerHooks:
 
     def look_at_gradients(self, key: int, watched: Sequence[Watched]) -> None:
         """Samples of the gradients in a sampled step; their norm in every step."""
+        gradients = [gradient for each in watched if (gradient := each.tensor.grad) is not None]
+        if not gradients and key == NO_OPTIMIZER:
+            return  # they may just be gone already
         if self._is_sampling and self.sample_gradients(key, watched):
             return
-        gradients = [gradient for each in watched if (gradient := each.tensor.grad) is not None]
         self._squares[key] = self._reader.squares(gradients)
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
+from torch.nn.parameter import is_lazy
 
 from tb_netdebug.records.step import Kind, Series
 
@@ -90,6 +91,8 @@ class Parameters:
             wrappers = wrappers_of(model)
             for name, tensor in model.named_parameters():
                 full = f"{prefix}/{clean(name, wrappers)}" if prefix else clean(name, wrappers)
-                if id(tensor) not in found and self._wants(full):
+                if is_lazy(tensor):
+                    self._is_stale = True  # it gets its values without any sign, so look again
+                elif id(tensor) not in found and self._wants(full):
                     found[id(tensor)] = self._by_id.get(id(tensor)) or Watched(full, tensor)
         return {key: value for key, value in found.items() if value.tensor is not None}

@@ -63,10 +63,10 @@ class PhaseHooks:
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:
         if args and isinstance(args[0], torch.Tensor) and args[0].dim():
-            self._collector.add("batch_size", float(len(args[0])))
+            self._collector.add("batch_size", float(args[0].size(0)))
             return
         for source in (args, kwargs):
             for _, tensor in tensors_in(source):
                 if tensor.dim():
-                    self._collector.add("batch_size", float(tensor.shape[0]))
+                    self._collector.add("batch_size", float(tensor.size(0)))
                     return

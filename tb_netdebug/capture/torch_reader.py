@@ -12,7 +12,15 @@ from tb_netdebug.capture import torch_units
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.torch_device import DeviceSummaries
 from tb_netdebug.capture.torch_device_units import UnitRange
-from tb_netdebug.capture.torch_values import CODES, UnreadableError, is_dense, is_direct, plain, strided
+from tb_netdebug.capture.torch_values import (
+    CODES,
+    UnreadableError,
+    is_dense,
+    is_direct,
+    is_functorch_wrapped,
+    plain,
+    strided,
+)
 from tb_netdebug.records.step import Series, Units
 from tb_netdebug.stats import kernel
 
@@ -71,6 +79,11 @@ class TensorReader:
 
     def activation(self, series: Series, output: torch.Tensor, module: torch.nn.Module) -> None:
         """One output of a module, with the activity of its units."""
+        if is_functorch_wrapped(output):
+            self._refuse(series.name, "inside a torch.func transform its values cannot be read")
+            return
+        if output.is_nested:
+            output = output.detach().values()
         tensor = self.readable(series.name, output)
         if tensor is None:
             return
@@ -145,10 +158,7 @@ def active_units(module: torch.nn.Module, tensor: torch.Tensor) -> Units | None:
     dim = torch_units.unit_dim(module, tensor)
     if dim is None or tensor.numel() == 0:
         return None
-    shape = torch_units.blocks(tensor, dim)
-    if shape is None:
-        return None
-    outer, units, inner = shape
+    outer, units, inner = torch_units.blocks(tensor, dim)
     low, high = torch_units.band(module)
     address, _, code = host_item(tensor)
     return Units(units, kernel.active_units(address, code, outer, units, inner, low, high))

@@ -56,11 +56,8 @@ def unit_dim(module: nn.Module, output: torch.Tensor) -> int | None:
     return dim if 0 < output.shape[dim] <= MOST_UNITS else None
 
 
-def blocks(output: torch.Tensor, dim: int) -> tuple[int, int, int] | None:
-    """The memory as [outer][units][inner]; None when it is not laid out so."""
-    shape = output.shape
-    if output.is_contiguous():
-        return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
-    if dim == 1 and output.dim() == 4 and output.is_contiguous(memory_format=torch.channels_last):
-        return shape[0] * shape[2] * shape[3], shape[1], 1
-    return None
+def blocks(output: torch.Tensor, dim: int) -> tuple[int, int, int]:
+    """The memory of a dense tensor as [outer][units][inner], in whatever order its dimensions lie there."""
+    units = output.shape[dim]
+    inner = output.stride(dim) if units > 1 else 1
+    return output.numel() // (units * inner), units, inner

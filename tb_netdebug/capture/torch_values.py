@@ -25,6 +25,8 @@ CODES: dict[torch.dtype, int] = {
     torch.complex128: DType.COMPLEX128,
 }
 
+is_functorch_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 strided = torch.strided
 
@@ -56,8 +58,6 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        raise UnreadableError("inside a torch.func transform its values cannot be read")
     if (
         type(tensor) not in PLAIN_TYPES
         and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__

@@ -92,7 +92,7 @@ class Recorded:
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Neither the recorder nor what it makes torch do may warn; also warnings that are usually hidden count."""
+    """Neither the recorder nor what it makes torch do may warn; usually hidden warnings count, too."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -124,7 +124,7 @@ def recorded(
     return Recorded(logdir / options["run"])
 
 
-# ---- models ------------------------------------------------------------------------------------------------
+# ---- models --------------------------------------------------------------------------------
 
 
 def mlp() -> nn.Module:
@@ -198,7 +198,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batch]]] = {
 }
 
 
-# ---- loops -------------------------------------------------------------------------------------------------
+# ---- loops --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
