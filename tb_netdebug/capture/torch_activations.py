@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.torch_hooks import Hook
 from tb_netdebug.capture.torch_parameters import clean, wrappers_of
 from tb_netdebug.capture.torch_reader import TensorReader
 from tb_netdebug.capture.torch_values import tensors_in
@@ -20,8 +21,8 @@ is_compiling = torch.compiler.is_compiling
 is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
-# Their output is their input.
-SKIPPED = (nn.Identity, nn.Flatten, nn.Unflatten)
+# Their output is their input, or they are never called.
+SKIPPED = (nn.Identity, nn.Flatten, nn.Unflatten, nn.ParameterList, nn.ParameterDict)
 
 
 def is_layer(module: nn.Module) -> bool:
@@ -35,10 +36,13 @@ def is_layer(module: nn.Module) -> bool:
 class Layer:
     """What is known of a watched module from call to call."""
 
-    __slots__ = ("name", "seen_in_step", "series")
+    __slots__ = ("handle", "module", "name", "seen_in_step", "series", "was_called")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, module: nn.Module) -> None:
         self.name = name
+        self.module = module
+        self.handle: Any = None
+        self.was_called = False
         self.series: dict[str, Series] = {}
         self.seen_in_step = -1
 
@@ -69,8 +73,8 @@ class ActivationHooks:
         self._reader = reader
         self._guard = guard
         self._wants = wants
-        self._layers: dict[int, tuple[nn.Module, Callable[[nn.Module, Any, Any], None]]] = {}
-        self._hooks: list[Any] = []
+        self._layers: dict[int, Layer] = {}
+        self._is_armed = False
 
     def find(self) -> None:
         """Finds layers that are not known yet; call it again when the model has grown."""
@@ -80,25 +84,46 @@ class ActivationHooks:
                 full = clean(name, wrappers) or type(module).__name__
                 full = f"{prefix}/{full}" if prefix else full
                 if id(module) not in self._layers and is_layer(module) and self._wants(full):
-                    self._layers[id(module)] = (module, self._hook_of(Layer(full)))
-        if self._hooks:
-            self.arm(False)
-            self.arm(True)
+                    self._layers[id(module)] = Layer(full, module)
+        if self._is_armed:
+            self._put_on()
 
     def arm(self, is_armed: bool) -> None:
-        """Hooks are there in sampled steps only: even an idle one costs each call of its module 2 µs."""
-        if is_armed and not self._hooks:
-            self._hooks = [module.register_forward_hook(hook) for module, hook in self._layers.values()]
-        elif not is_armed and self._hooks:
-            for handle in self._hooks:
-                handle.remove()
-            self._hooks = []
+        """Hooks are there in sampled steps only: even an idle one costs each call of its module 2 µs.
+
+        Where no call is seen, none is spared: such a hook stays. It may have gone into a compiled graph, which
+        would be compiled again without it.
+        """
+        if is_armed == self._is_armed:
+            return
+        self._is_armed = is_armed
+        if is_armed:
+            self._put_on()
+        else:
+            self._take_off([layer for layer in self._layers.values() if layer.was_called])
 
     def __len__(self) -> int:
         return len(self._layers)
 
+    @property
+    def were_called(self) -> bool:
+        """Any of them, while they were watched."""
+        return any(layer.was_called for layer in self._layers.values())
+
     def close(self) -> None:
-        self.arm(False)
+        self._take_off(list(self._layers.values()))
+
+    def _put_on(self) -> None:
+        for layer in self._layers.values():
+            layer.was_called = False
+            if layer.handle is None:
+                layer.handle = layer.module.register_forward_hook(Hook(self._hook_of(layer)))
+
+    def _take_off(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            if layer.handle is not None:
+                layer.handle.remove()
+                layer.handle = None
 
     def _hook_of(self, layer: Layer) -> Callable[[nn.Module, Any, Any], None]:
         collector, guard, look = self._collector, self._guard, self._look
@@ -107,6 +132,7 @@ class ActivationHooks:
             # The compiler sees the first line as a constant and leaves the rest out of its graph.
             if is_compiling() or not collector.sampling or not is_grad_enabled():
                 return
+            layer.was_called = True
             if guard.is_off:
                 return
             started = now()

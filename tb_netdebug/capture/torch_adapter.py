@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim import Optimizer
 
 from tb_netdebug.capture.adapter import MakeAdapter
@@ -20,13 +21,19 @@ from tb_netdebug.capture.torch_arrivals import Arrivals
 from tb_netdebug.capture.torch_graph import GraphTracer
 from tb_netdebug.capture.torch_memory import torch_allocator
 from tb_netdebug.capture.torch_optimizers import NO_OPTIMIZER, OptimizerHooks, copies_limit
-from tb_netdebug.capture.torch_parameters import Parameters
+from tb_netdebug.capture.torch_parameters import WRAPPERS, Parameters, Watched, clean
 from tb_netdebug.capture.torch_phases import PhaseHooks
 from tb_netdebug.capture.torch_reader import TensorReader, active_units, host_item
 from tb_netdebug.capture.torch_values import is_functorch_wrapped
 from tb_netdebug.capture.torch_weights import Weights
 from tb_netdebug.records.step import Sample, Units
 from tb_netdebug.stats import kernel
+
+COMPILED = (
+    "torch.compile leaves no place for hooks in its graphs; weights, gradients, updates and the loss are recorded"
+)
+
+UNSEEN = f"no call of a layer was seen, as when {COMPILED}"
 
 Late = list[tuple[int, dict[str, float], list[Sample]]]
 
@@ -72,6 +79,7 @@ class TorchAdapter:
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         self._look_without_optimizer()
+        self._explain_compiled()
         self._optimizers.end_step()
         if self._collector.sampling and self._weights is not None:
             self._weights.look_at_rest(list(self._parameters.current().values()))
@@ -149,9 +157,9 @@ class TorchAdapter:
     def _look_without_optimizer(self) -> None:
         """A step in which no optimizer of torch has stepped: its own kind of update, a skipped one (GradScaler
         found an overflow), or accumulation. The gradients, where there are any, are still to be looked at."""
-        if self._optimizers.stepped or not self._phases.saw_forward:
-            return
         watched = list(self._parameters.current().values())
+        if self._optimizers.stepped or not self._has_trained(watched):
+            return
         if not self._optimizers.known():
             self._optimizers.stepped = True
             if self._settings.gradients:
@@ -168,6 +176,12 @@ class TorchAdapter:
                 self._collector.scalars["nonfinite_gradients"] = float(squares[1])
                 if squares[1] and self._collector.sampling:
                     self._optimizers.sample_gradients(NO_OPTIMIZER, watched)  # they tell where
+
+    def _has_trained(self, watched: Sequence[Watched]) -> bool:
+        """The calls of a compiled model cannot be seen, its gradients can."""
+        if self._phases.sees_calls:
+            return self._phases.saw_forward
+        return any(each.tensor.grad is not None for each in watched)
 
     def _put_scalar(self, name: str, value: Any) -> None:
         """A number, or a tensor with one; of several values the mean. Never waits for a device."""
@@ -226,12 +240,16 @@ class TorchAdapter:
             self._guard.say(f"NetDebug: {name} is not watched: {reason}.")
 
     def _explain_compiled(self) -> None:
-        for name, model in self._models.items():
-            if isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
-                self._refuse(
-                    f"activations of the compiled model {name}".rstrip(),
-                    "hooks on its layers would split the compiled graph; weights, gradients, updates and loss are",
-                )
+        """What is compiled in place or after the watching has begun is known at the end of the first step."""
+        if self._collector.step > 0 or not self._settings.activations:
+            return
+        for prefix, model in self._models.items():
+            for name, module in model.named_modules():
+                if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
+                    full = "/".join(part for part in (prefix, clean(name, WRAPPERS)) if part) or "the model"
+                    self._refuse(f"the inside of {full}", COMPILED)
+        if self._optimizers.stepped and len(self._activations) and not self._activations.were_called:
+            self._refuse("the inside of the model", UNSEEN)
 
 
 def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.torch_hooks import Hook
 from tb_netdebug.capture.torch_parameters import clean, wrappers_of
 from tb_netdebug.capture.torch_values import tensors_in
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
@@ -83,7 +84,7 @@ class GraphTracer:
         self._calls = 0
         self._waited = 0
         self._pending = {id(model) for model in models.values()}
-        self._hooks: list[Any] = []
+        self._hooks: list[tuple[Trace, Any]] = []
         for prefix, model in models.items():
             self._install(prefix, model)
 
@@ -94,23 +95,27 @@ class GraphTracer:
         self._waited += 1
         if self._pending and self._waited < PATIENCE_STEPS:
             return None
-        graph = Graph(tuple(self._nodes()), tuple(self._edges))
-        self.close()
-        return encode_graph(graph)
+        self._flow = None
+        # The others may have gone into a compiled graph, which would be compiled again without them.
+        self._take_off([hook for trace, hook in self._hooks if trace.calls])
+        self._hooks = [(trace, hook) for trace, hook in self._hooks if not trace.calls]
+        return encode_graph(Graph(tuple(self._nodes()), tuple(self._edges)))
 
     def close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
         self._flow = None
+        self._take_off([hook for _, hook in self._hooks])
+
+    def _take_off(self, hooks: Sequence[Any]) -> None:
+        for hook in hooks:
+            hook.remove()
 
     def _install(self, prefix: str, model: nn.Module) -> None:
         wrappers = wrappers_of(model)
         for name, module in model.named_modules():
             full = "/".join(part for part in (prefix, clean(name, wrappers)) if part) or type(model).__name__
-            self._traces[id(module)] = Trace(full)
-            self._hooks.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
-            self._hooks.append(module.register_forward_hook(self._after))
+            trace = self._traces[id(module)] = Trace(full)
+            before = module.register_forward_pre_hook(Hook(self._before), with_kwargs=True)
+            self._hooks += [(trace, before), (trace, module.register_forward_hook(Hook(self._after)))]
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling() or not self._is_tracing(module):

@@ -11,6 +11,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.torch_hooks import Hook
 from tb_netdebug.capture.torch_values import tensors_in
 
 is_compiling = torch.compiler.is_compiling
@@ -26,14 +27,15 @@ class PhaseHooks:
         self._batches = batches
         self._collector = collector
         self._guard = guard
-        self.saw_forward = False
+        self.saw_forward = False  # in this step
+        self.sees_calls = False  # ever
         self._first = next(iter(models.values()), None)
         self._hooks = [
             hook
             for model in models.values()
             for hook in (
-                model.register_forward_pre_hook(self._before, with_kwargs=True),
-                model.register_forward_hook(self._after),
+                model.register_forward_pre_hook(Hook(self._before), with_kwargs=True),
+                model.register_forward_hook(Hook(self._after)),
             )
         ]
 
@@ -58,7 +60,7 @@ class PhaseHooks:
             return
         started = now()
         self._collector.clock.enter("time/backward")
-        self.saw_forward = True
+        self.saw_forward = self.sees_calls = True
         self._collector.spent_secs += now() - started
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:

@@ -1,0 +1,33 @@
+"""Hooks that stay with the module they were put on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+
+class Hook:
+    """Calls `look`. Copies of the module, and what torch.save writes of it, are not watched.
+
+    A hook cannot be left out of either. So a copy gets one that does nothing, and a file one that does nothing
+    and that a program without NetDebug can load.
+    """
+
+    __slots__ = ("_look",)
+
+    def __init__(self, look: Callable[..., None]) -> None:
+        self._look = look
+
+    def __call__(self, *arguments: Any) -> None:
+        self._look(*arguments)
+
+    def __deepcopy__(self, _: object) -> Callable[..., None]:
+        return nothing
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return getattr, (nullcontext(), "__exit__")  # takes any arguments and does nothing
+
+
+def nothing(*_: object) -> None:
+    """The hook of a copy."""
