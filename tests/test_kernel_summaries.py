@@ -24,7 +24,7 @@ BIN_OF_BITS = {
 def summed_by_the_book(array: Array) -> float:
     """The order of summation as the contract states it, value by value."""
     size, doubles = len(array), array.astype(float).tolist()
-    strip = max(65536, math.ceil(math.ceil(size / 64) / 1024) * 1024)
+    strip = max(16384, math.ceil(math.ceil(size / 64) / 1024) * 1024)
     total = 0.0
     for start in range(0, size, strip):
         lanes = [0.0] * 16

@@ -20,7 +20,7 @@ from tb_netdebug.stats.twin_values import BINS, Doubles, Mask, Values
 
 LANES = 16
 BLOCK = 1024
-SMALLEST_STRIP = 64 * BLOCK
+SMALLEST_STRIP = 16 * BLOCK
 MOST_STRIPS = 64
 
 
@@ -149,7 +149,7 @@ def _total(values: Doubles) -> float:
 
     In a block of 1024, value i is added to lane i % 16. The blocks' lanes are added up over a strip, block by
     block; then the strip's lanes are folded in halves, and at last the strips' sums are added in their order.
-    A strip has 65536 values; or more, in steps of a block, where there would be over 64 strips.
+    A strip has 16384 values; or more, in steps of a block, where there would be over 64 strips.
     """
     size = values.size
     blocks = np.zeros(-(-size // BLOCK) * BLOCK)

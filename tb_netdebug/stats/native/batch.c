@@ -16,7 +16,7 @@
 #include "team.h"
 
 enum {
-    STRIP = 65536,
+    STRIP = 16384,
     MOST_STRIPS = 64, /* of one tensor */
     MOST_WORKERS = 64,
     ONE_THREAD = 32768, /* fewer values than this are not worth waking anybody */
@@ -207,9 +207,9 @@ static void do_strip(Worker *worker, const Item *item, const Plan *plan, size_t 
 }
 
 static void enter(Worker *worker, const Item *item) {
-    tally_start(&worker->tally[0], item->view.count);
+    tally_start(&worker->tally[0], item->view.count, batch.passes->fold_pairs);
     if (item->view.previous)
-        tally_start(&worker->tally[1], item->view.count);
+        tally_start(&worker->tally[1], item->view.count, batch.passes->fold_pairs);
 }
 
 static void summarize_worker(void *unused) {

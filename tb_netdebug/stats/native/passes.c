@@ -300,6 +300,35 @@ static int replace_outside(Tally *tally, const float *values, const Look *look) 
     return 1;
 }
 
+static uint32_t bin_of_code(uint32_t code, uint32_t base) {
+    uint32_t magnitude = code & 0x7F, sign = code >> 7;
+    return magnitude ? (sign << 11) | (base + magnitude) : sign << 11;
+}
+
+/* 32 bits are enough: the tally is folded long before they overflow. */
+static void fold_pairs(Tally *tally) {
+    uint32_t codes[256] = {0};
+    for (int row = 0; row < 256; row++) {
+        uint32_t *cells = tally->pairs + 256 * row, total = 0;
+        for (int i = 0; i < 256; i++)
+            total += cells[i];
+        if (total == 0)
+            continue;
+        codes[row] += total;
+        for (int i = 0; i < 256; i++) {
+            codes[i] += cells[i];
+            cells[i] = 0;
+        }
+    }
+    codes[0] -= (uint32_t)tally->stand_ins;
+    tally->stand_ins = 0;
+    for (uint32_t code = 0; code < 256; code++)
+        if (codes[code])
+            tally->folded.counts[bin_of_code(code, tally->base)] += codes[code];
+    folded_cover(&tally->folded, tally->base, tally->base + 127);
+    tally->pairs_used = 0;
+}
+
 /* Puts the window where the block's largest values are, with one and a half octaves of room above. */
 static void place_window(Tally *tally, const float *values) {
     uint32_t largest = 0;
@@ -687,4 +716,4 @@ static void units(const View *view, size_t count, size_t inner, double low, doub
     }
 }
 
-const Passes NAMED(passes_, VARIANT) = {QUOTED(VARIANT), strip, squares, units};
+const Passes NAMED(passes_, VARIANT) = {QUOTED(VARIANT), strip, fold_pairs, squares, units};

@@ -19,6 +19,7 @@ typedef struct {
     const char *name;
     /* Counts values [from, to) of the view; `update` counts current - previous and may be null. */
     void (*strip)(Tally *tally, Tally *update, const View *view, size_t from, size_t to);
+    void (*fold_pairs)(Tally *tally);
     /* Sum of squares of the finite values of a strip; returns the number of the others. */
     uint64_t (*squares)(const View *view, size_t from, size_t to, double *sum);
     /* Marks in `active` (a byte a unit) the units with a value inside (low, high) that is not zero. */

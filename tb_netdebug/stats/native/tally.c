@@ -43,7 +43,8 @@ void folded_move(Folded *to, Folded *from) {
     to->overflow += from->overflow;
 }
 
-void tally_start(Tally *tally, size_t count) {
+void tally_start(Tally *tally, size_t count, void (*fold_pairs)(Tally *)) {
+    tally->fold_pairs = fold_pairs;
     tally->use_pairs = count >= PAIRS_PAY_OFF;
     tally->base = 0;
     tally->placements = 0;
@@ -74,34 +75,6 @@ void tally_start_strip(Tally *tally) {
     memset(tally->squares, 0, sizeof tally->squares);
 }
 
-static uint32_t bin_of_code(uint32_t code, uint32_t base) {
-    uint32_t magnitude = code & 0x7F, sign = code >> 7;
-    return magnitude ? (sign << 11) | (base + magnitude) : sign << 11;
-}
-
-static void fold_pairs(Tally *tally) {
-    uint64_t codes[256] = {0};
-    for (int row = 0; row < 256; row++) {
-        uint32_t *cells = tally->pairs + 256 * row;
-        uint64_t total = 0;
-        for (int i = 0; i < 256; i++)
-            total += cells[i];
-        if (total == 0)
-            continue;
-        codes[row] += total;
-        for (int i = 0; i < 256; i++)
-            codes[i] += cells[i];
-        memset(cells, 0, 256 * sizeof *cells);
-    }
-    codes[0] -= tally->stand_ins;
-    tally->stand_ins = 0;
-    for (uint32_t code = 0; code < 256; code++)
-        if (codes[code])
-            tally->folded.counts[bin_of_code(code, tally->base)] += codes[code];
-    folded_cover(&tally->folded, tally->base, tally->base + 127);
-    tally->pairs_used = 0;
-}
-
 static void fold_range(Tally *tally, uint32_t from, uint32_t to) {
     for (int copy = 0; copy < tally->singles_used; copy++) {
         uint32_t *singles = tally->singles[copy];
@@ -122,7 +95,7 @@ static void fold_singles(Tally *tally) {
 
 void tally_fold(Tally *tally) {
     if (tally->pairs_used)
-        fold_pairs(tally);
+        tally->fold_pairs(tally);
     if (tally->singles_used)
         fold_singles(tally);
     tally->unfolded = 0;

@@ -26,7 +26,8 @@ typedef struct {
    bits relative to a window of 16 octaves; two codes together index `pairs`. Code 0 of either sign is zero.
    The few values outside the window are staged as zero, counted in `singles`, and set right when folding; a block
    with many of them is counted value by value. */
-typedef struct {
+typedef struct Tally Tally;
+struct Tally {
     uint32_t pairs[PAIRS];
     uint32_t singles[COPIES][BINS];
     uint16_t staged[BLOCK / 2]; /* the pending block: codes of two values each */
@@ -38,7 +39,8 @@ typedef struct {
     uint64_t unfolded;      /* values counted in 32-bit counters since the last fold */
     int use_pairs, pending, pairs_used, singles_used;
     double sum[LANES], squares[LANES]; /* of the current strip */
-} Tally;
+    void (*fold_pairs)(Tally *);
+};
 
 /* Makes it stand for no values; `counts` must be zero. */
 void folded_start(Folded *folded);
@@ -47,7 +49,8 @@ void folded_cover(Folded *folded, uint32_t lowest, uint32_t highest);
 /* Moves what `from` holds into `to`. */
 void folded_move(Folded *to, Folded *from);
 
-void tally_start(Tally *tally, size_t count);
+/* `fold_pairs` empties the pair table into `folded`, at the speed of the instruction set in use. */
+void tally_start(Tally *tally, size_t count, void (*fold_pairs)(Tally *));
 void tally_start_strip(Tally *tally);
 void tally_fold(Tally *tally);
 /* The strip's sum and sum of squares, lanes folded in the fixed order. */
