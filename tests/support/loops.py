@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -310,19 +310,19 @@ def hooks_of(*models: nn.Module) -> list[int]:
     ]
 
 
-def run_script(
-    script: Path, *arguments: str, timeout_secs: float = 120.0
-) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, with one thread; fails the test when the program fails."""
-    path = "" if sys.flags.isolated else str(ROOT)
+def run_script(script: Path, *python: str, after: Sequence[str] = ()) -> None:
+    """A program in a process of its own, with one thread; fails the test when the program fails.
+
+    `python` goes before the name of the script, `after` behind it.
+    """
+    path = "" if sys.flags.isolated else str(ROOT)  # in an isolated run the installed wheel is tested
     ran = subprocess.run(
-        [sys.executable, *arguments, str(script)] if arguments else [sys.executable, str(script)],
+        [sys.executable, *python, str(script), *after],
         cwd=script.parent,
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=timeout_secs,
+        timeout=120,
         check=False,
     )
     assert 0 == ran.returncode, ran.stderr
-    return ran
