@@ -23,14 +23,16 @@ class Collector:
     spent_secs: float = 0.0
     clock: StepClock = field(default_factory=StepClock)
     scalars: dict[str, float] = field(default_factory=dict)
-    samples: dict[Series, Sample] = field(default_factory=dict)
+    # by id of the series, which its owner keeps: hashing names would cost more than all the rest here
+    samples: dict[int, Sample] = field(default_factory=dict)
     later: dict[str, Any] = field(default_factory=dict)
 
     def sample(self, series: Series, summary: bytes, units: Units | None = None) -> None:
-        """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample."""
-        known = self.samples.get(series)
+        """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample; it must
+        come with the same Series object."""
+        known = self.samples.get(id(series))
         if known is None:
-            self.samples[series] = Sample(series, summary, units)
+            self.samples[id(series)] = Sample(series, summary, units)
         else:
             known.summary = kernel.merge([known.summary, summary])
             known.units = joined(known.units, units)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,6 +55,7 @@ class Monitor:
         self._trouble = Trouble()
         self._memory = MemorySampler() if settings.memory else None
         self._console = ConsoleLine() if settings.console and rank == 0 else None
+        self._series: dict[str, Series] = {}
         self._in_flight: deque[StepRecord] = deque()
         self._step_began = now()
         self._background_secs = 0.0
@@ -70,10 +73,13 @@ class Monitor:
         if not self._is_open():
             return
         started = now()
+        number = self._collector.step
         try:
             self._end_step(loss, scalars)
         except Exception as error:
             self._guard.fault("ending the step", error)
+            if self._collector.step == number:
+                self._collector.finish(time.time())
         self._govern(started)
         if self._settings.strict:
             self._guard.raise_pending()
@@ -92,7 +98,8 @@ class Monitor:
         try:
             taken = self._adapter.summary_of(value)
             if taken is not None:
-                self._collector.sample(Series(Kind.TENSOR, name), *taken)
+                series = self._series.setdefault(name, Series(Kind.TENSOR, name))
+                self._collector.sample(series, *taken)
         except Exception as error:
             self._guard.fault(f"reading the tensor {name}", error)
         self._collector.charge(started)
@@ -163,7 +170,8 @@ class Monitor:
         if self._memory is not None:
             self._memory.start()
         self._describe()
-        self._adapter.prepare(sampling=self._collector.sampling)
+        close_at_exit(self)  # after the writer's own: what is registered last runs first
+        self._prepare()
 
     def _is_open(self) -> bool:
         return not self._is_closed and self._pid == os.getpid()
@@ -256,3 +264,15 @@ class Monitor:
         if self._memory is not None:
             description["memory"] = self._memory.describe()
         self._writer.run_info(encode_run_info(description))
+
+
+def close_at_exit(monitor: Monitor) -> None:
+    """What a device still owes is waited for; does not keep the monitor alive."""
+    reference = weakref.ref(monitor)
+
+    def close() -> None:
+        still = reference()
+        if still is not None:
+            still.close()
+
+    atexit.register(close)

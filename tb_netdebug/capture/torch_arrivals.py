@@ -57,6 +57,8 @@ class Arrivals:
 
     def _add_summary(self, key: Key, summary: bytes) -> None:
         step, series = key
+        if series is None:  # travelled along, but nobody asked for it
+            return
         samples = self._samples.setdefault(step, {})
         known = samples.get(series)
         if known is None:

@@ -14,6 +14,8 @@ from tb_netdebug.stats import kernel
 
 def version_of(tensor: torch.Tensor) -> int:
     """Rises with every change in place that torch knows of; a distributed parameter changes its local part."""
+    if type(tensor) is torch.nn.Parameter:
+        return tensor._version
     return int(getattr(tensor, "_local_tensor", tensor)._version)
 
 
@@ -24,11 +26,22 @@ class Copy:
     through `.data`, which does not count as a version.
     """
 
-    __slots__ = ("state", "tensor")
+    __slots__ = ("address", "count", "dtype", "source", "state", "tensor")
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, *, source: int) -> None:
         self.tensor = tensor
         self.state: tuple[int, int] | None = None
+        self.address, self.count, self.dtype = host_item(tensor)
+        self.source = source
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """In host memory and where it was when it was found to fit: the usual case, told cheaply."""
+        return (
+            self.source != 0
+            and tensor.data_ptr() == self.source
+            and tensor.numel() == self.count
+            and tensor.dtype is self.tensor.dtype
+        )
 
     def fits(self, tensor: torch.Tensor) -> bool:
         return (
@@ -77,13 +90,13 @@ class Weights:
         if not self._updates:
             return
         for each in watched:
-            tensor = self._reader.readable(each.name, each.tensor)
-            if tensor is None:
-                continue
             copy = self._copies.get(id(each.tensor))
-            if copy is None or not copy.fits(tensor):
-                copy = self._new_copy(each, tensor)
-            if copy is not None and copy.state != self._state(each):
+            tensor: torch.Tensor | None = each.tensor
+            if copy is None or not copy.is_of(each.tensor):
+                tensor = self._reader.readable(each.name, each.tensor)
+                if tensor is not None and (copy is None or not copy.fits(tensor)):
+                    copy = self._new_copy(each, tensor)
+            if tensor is not None and copy is not None and copy.state != self._state(each):
                 with torch.no_grad():
                     copy.tensor.copy_(tensor)
 
@@ -95,9 +108,13 @@ class Weights:
         alone: list[Watched] = []
         kept: list[torch.Tensor] = []
         for each in watched:
-            tensor = self._reader.readable(each.name, each.tensor)
             copy = self._copies.get(id(each.tensor))
             self._looked[id(each.tensor)] = version_of(each.tensor)
+            if copy is not None and copy.is_of(each.tensor):
+                items.append((copy.source, copy.address, copy.count, copy.dtype))
+                pairs.append((each, copy))
+                continue
+            tensor = self._reader.readable(each.name, each.tensor)
             if tensor is None:
                 continue
             if copy is None or not copy.fits(tensor):
@@ -139,7 +156,8 @@ class Weights:
                 f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of the memory",
             )
             return None
-        copy = self._copies[id(each.tensor)] = Copy(torch.empty_like(tensor, requires_grad=False))
+        source = tensor.data_ptr() if tensor is each.tensor and self._reader.is_on_host(tensor) else 0
+        copy = self._copies[id(each.tensor)] = Copy(torch.empty_like(tensor, requires_grad=False), source=source)
         self._bytes += tensor.nbytes
         return copy
 
@@ -156,7 +174,7 @@ class Weights:
         refusals = self._reader.device.summarize_updates(
             [tensor for _, tensor, _ in device],
             [copy.tensor for _, _, copy in device],
-            [((step, each.weight), (step, each.update)) for each, _, _ in device],
+            [((step, each.weight if self._weights else None), (step, each.update)) for each, _, _ in device],
         )
         for each, _, copy in device:
             copy.state = self._state(each)
