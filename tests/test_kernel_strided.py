@@ -91,3 +91,13 @@ def test_many_dimensions(kernel: ModuleType) -> None:
     """Seventeen dimensions of two, in reverse."""
     view = grid(DType.FLOAT32, *[2] * 17).transpose(range(16, -1, -1))[::-1]
     assert packed_of(kernel, in_storage_order(view), DType.FLOAT32) == strided(kernel, view, DType.FLOAT32)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (3, -3), (-2, 2, 2), (1, 0, 1)])
+def test_equal_strides(kernel: ModuleType, strides: tuple[int, ...]) -> None:
+    """Dimensions of a windowed view with the same stride stay in the order in which they are given."""
+    array = values(DType.FLOAT32, "wide", 400, 1)[150:]
+    view = np.lib.stride_tricks.as_strided(
+        array, (9, 5, 3)[: len(strides)], [4 * stride for stride in strides]
+    )
+    assert packed_of(kernel, in_storage_order(view), DType.FLOAT32) == strided(kernel, view, DType.FLOAT32)

@@ -93,8 +93,10 @@ def test_fork_during_a_call() -> None:
     thread = threading.Thread(target=long_call, name="netdebug-long-call")
     thread.start()
     starting.wait()
-    assert 0 == answer_of_a_child(array, expected)
+    # Several, as the first may be forked just before the kernel is entered, the last ones in the midst of it.
+    answers = [answer_of_a_child(array, expected) for _ in range(5)]
     thread.join()
+    assert [0] * 5 == answers
 
 
 @pytest.mark.parametrize("dtype", SUBNORMAL_BITS)

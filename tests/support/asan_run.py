@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from tb_netdebug.stats.dtypes import DType
 from tests.support.kernel_cases import Array, values
 
-SIZES = (0, 1, 2, 7, 15, 16, 17, 31, 33, 1023, 1024, 1025, 2047, 33_001, 70_003)
+SIZES = (0, 1, 2, 7, 15, 16, 17, 31, 33, 1023, 1024, 1025, 2047, 16_385, 33_001, 70_003)
 STYLES = ("any bits", "spoilt", "window", "patchy")
 LIBC = ctypes.CDLL(None)
 LIBC.malloc.restype = ctypes.c_void_p

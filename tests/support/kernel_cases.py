@@ -41,25 +41,8 @@ NUMPY_TYPES: dict[DType, np.dtype[Any]] = {
 PARTS = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
 # Around the lanes, the blocks, the smallest strip and the sizes from which the C kernel changes its way.
 EDGES = (
-    0,
-    1,
-    2,
-    15,
-    16,
-    17,
-    31,
-    1023,
-    1024,
-    1025,
-    2049,
-    32767,
-    32768,
-    32769,
-    65535,
-    65536,
-    65537,
-    99327,
-    131073,
+    *(0, 1, 2, 15, 16, 17, 31, 1023, 1024, 1025, 2049, 16383, 16384, 16385),
+    *(32767, 32768, 32769, 65535, 65536, 65537, 99327, 131073),
 )
 SIGN, INFINITY = 0x80000000, 0x7F800000
 ODD_FLOATS = (
@@ -178,8 +161,9 @@ def _patchy(rng: np.random.Generator, size: int) -> Bits:
 
 
 def _restless(rng: np.random.Generator, size: int) -> Bits:
-    """A new window for each strip, more often than a kernel would follow."""
-    parts = [_window(rng, min(60_000, size - start)) for start in range(0, size, 60_000)]
+    """A new window every few blocks or strips, more often than a kernel would follow."""
+    step = int(rng.choice([9_000, 60_000]))
+    parts = [_window(rng, min(step, size - start)) for start in range(0, size, step)]
     return np.concatenate([*parts, np.empty(0, np.uint32)])
 
 
