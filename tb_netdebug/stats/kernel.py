@@ -39,7 +39,10 @@ def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
     try:
         from tb_netdebug.stats import _kernel
     except ImportError as error:
-        return twin, f"the C kernel is missing ({error}); it is built when a C compiler is there at install time"
+        return (
+            twin,
+            f"the C kernel is missing ({error}); it is built when a C compiler is there at install time",
+        )
     if not wanted:
         return _kernel, "the best instruction set of this machine"
     try:
