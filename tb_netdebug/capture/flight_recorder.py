@@ -28,16 +28,21 @@ class FlightRecorder:
         self._most_bytes = most_bytes
         self._kept: deque[StepRecord] = deque()
         self._kept_bytes = 0
+        self._open_until = 0
 
     def admit(self, record: StepRecord) -> None:
         """Takes the samples out of a record that the log has no room for."""
-        if not record.samples or self._is_affordable(record):
+        if not record.samples or record.step < self._open_until or self._is_affordable(record):
             return
         self._keep(StepRecord(record.step, record.wall_time, {}, record.samples))
         record.samples = []
 
-    def release(self, step: int) -> list[StepRecord]:
-        """The samples held back in the last steps up to this one, oldest first, to be written after all."""
+    def release(self, step: int, *, then: int = 0) -> list[StepRecord]:
+        """The samples held back in the last steps up to this one, oldest first, to be written after all.
+
+        Those of so many steps after it are not held back.
+        """
+        self._open_until = step + 1 + then
         released = [record for record in self._kept if record.step > step - self._steps]
         self._kept.clear()
         self._kept_bytes = 0

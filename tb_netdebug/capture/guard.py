@@ -41,7 +41,7 @@ class Guard:
             self._pending = self._pending or MonitorError(text)
         elif self.faults == 1:
             self._line.warn(f"{text} The training goes on; this part is not recorded.")
-        elif self.is_off:
+        elif self.faults == MOST_FAULTS:
             self._line.warn(f"{text} That is the {self.faults}th time: NetDebug looks at tensors no more.")
 
     def say(self, sentence: str) -> None:

@@ -17,7 +17,7 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.console import ConsoleLine
 from tb_netdebug.capture.flight_recorder import FlightRecorder
-from tb_netdebug.capture.governor import Governor
+from tb_netdebug.capture.governor import STEPS_AROUND_TROUBLE, Governor
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.memory import MemorySampler
 from tb_netdebug.capture.settings import Settings
@@ -227,7 +227,7 @@ class Monitor:
     def _put(self, record: StepRecord) -> None:
         """A complete step: to the log, to the console, and to whoever looks for trouble."""
         if self._trouble.seen(record.scalars) is not None and self._governor.alert():
-            for earlier in self._flight.release(record.step):
+            for earlier in self._flight.release(record.step, then=STEPS_AROUND_TROUBLE):
                 self._writer.put(earlier)
         else:
             self._flight.admit(record)

@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
+from types import NoneType
 from typing import Any
+
+Kinds = tuple[type, ...]
+
+SWITCH: Kinds = (bool,)
+NUMBER: Kinds = (Integral,)
+MAYBE_NUMBER: Kinds = (Integral, NoneType)
+SHARE: Kinds = (Real,)
+RATE: Kinds = (Integral, str)
+PATTERN: Kinds = (str, re.Pattern, NoneType)
+NAME: Kinds = (str, NoneType)
+FOLDER: Kinds = (str, os.PathLike, NoneType)
+MEANT = {
+    SWITCH: "True or False",
+    NUMBER: "a whole number",
+    MAYBE_NUMBER: "a whole number, or None",
+    SHARE: "a number",
+    RATE: '"auto" or a number of steps',
+    PATTERN: "a regular expression, or None",
+    NAME: "a name, or None",
+    FOLDER: "a folder, or None",
+}
+TYPES: dict[str, Kinds] = {
+    **dict.fromkeys(("weights", "gradients", "updates", "activations", "memory", "batches"), SWITCH),
+    **dict.fromkeys(("console", "capsules", "strict"), SWITCH),
+    "logdir": FOLDER,
+    "run": NAME,
+    "every": RATE,
+    "overhead": SHARE,
+    "include": PATTERN,
+    "exclude": PATTERN,
+    "num_classes": MAYBE_NUMBER,
+    "flight_recorder": NUMBER,
+}
 
 ON_FINDING = ("print", "raise", "pause", "ignore")
 CHECK_NUMERICS = ("sampled", "layers", "ops")
@@ -39,6 +75,7 @@ class Settings:
     strict: bool = False
 
     def __post_init__(self) -> None:
+        self._check_types()
         self._check_rates()
         self._check_patterns()
         self._check_choices()
@@ -55,10 +92,17 @@ class Settings:
             return False
         return self.exclude is None or not re.search(self.exclude, name)
 
+    def _check_types(self) -> None:
+        for name, kinds in TYPES.items():
+            value = getattr(self, name)
+            is_switch = bool in kinds
+            if isinstance(value, bool) != is_switch or not isinstance(value, kinds):
+                raise TypeError(f"{name}={value!r} must be {MEANT[kinds]}")
+
     def _check_rates(self) -> None:
-        if isinstance(self.every, bool) or (self.every != "auto" and not isinstance(self.every, int)):
-            raise TypeError(f'every must be "auto" or a number of steps, not {self.every!r}')
-        if isinstance(self.every, int) and self.every < 1:
+        if isinstance(self.every, str) and self.every != "auto":
+            raise ValueError(f'every={self.every!r} must be "auto" or a number of steps')
+        if not isinstance(self.every, str) and self.every < 1:
             raise ValueError(f"every={self.every}: a full sample every how many steps? The least is 1")
         if not 0 < self.overhead < 1:
             raise ValueError(
@@ -66,6 +110,8 @@ class Settings:
             )
         if self.flight_recorder < 0:
             raise ValueError(f"flight_recorder={self.flight_recorder}: how many steps to keep? 0 keeps none")
+        if self.num_classes is not None and self.num_classes < 1:
+            raise ValueError(f"num_classes={self.num_classes}: how many classes are there? Leave it out if none")
 
     def _check_patterns(self) -> None:
         for name, pattern in (("include", self.include), ("exclude", self.exclude)):
@@ -79,7 +125,7 @@ class Settings:
             raise ValueError(f"on_finding={self.on_finding!r} must be a callable or one of {ON_FINDING}")
         if self.check_numerics not in CHECK_NUMERICS:
             raise ValueError(f"check_numerics={self.check_numerics!r} must be one of {CHECK_NUMERICS}")
-        if self.run is not None and (self.run in ("", ".", "..") or Path(self.run).is_absolute()):
+        if self.run is not None and not is_below(self.run):
             raise ValueError(f"run={self.run!r} must be the name of a folder below logdir")
 
     def _refuse_what_is_missing(self) -> None:
@@ -96,3 +142,9 @@ class Settings:
         ]
         if missing:
             raise ValueError(f"{' and '.join(missing)}: not in this version of NetDebug yet; leave it out")
+
+
+def is_below(run: str) -> bool:
+    """Whether this names a folder inside another one, whatever that is."""
+    parts = Path(run).parts
+    return bool(parts) and not Path(run).is_absolute() and ".." not in parts

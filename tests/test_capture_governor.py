@@ -1,0 +1,239 @@
+"""How often is looked, what is held back, and what counts as trouble: on made-up costs, without a clock."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tb_netdebug.capture.flight_recorder import FlightRecorder, size_of
+from tb_netdebug.capture.governor import (
+    FIRST_STEPS,
+    STEPS_AROUND_TROUBLE,
+    STEPS_BETWEEN_ALERTS,
+    Governor,
+)
+from tb_netdebug.capture.trouble import WARM_UP_STEPS, Trouble
+from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
+
+
+class Simulation:
+    """A training whose steps cost what it is told."""
+
+    def __init__(self, governor: Governor, sample_secs: float, plain_secs: float = 0.0) -> None:
+        self.governor = governor
+        self.sample_secs = sample_secs
+        self.plain_secs = plain_secs
+        self.sampled: list[bool] = [governor.first()]
+        self.user_secs = 0.0
+        self.spent_secs = 0.0
+
+    def run(self, steps: int, user_secs: Callable[[int], float] = lambda _: 0.01) -> list[bool]:
+        """Which of these steps were sampled."""
+        start = len(self.sampled) - 1
+        for step in range(start, start + steps):
+            sampled = self.sampled[-1]
+            user, spent = user_secs(step), self.sample_secs if sampled else self.plain_secs
+            self.user_secs += user
+            self.spent_secs += spent
+            self.sampled.append(self.governor.next(sampled=sampled, user_secs=user, spent_secs=spent))
+        return self.sampled[start : start + steps]
+
+    @property
+    def share(self) -> float:
+        return self.spent_secs / self.user_secs
+
+
+@pytest.mark.parametrize("overhead", [0.005, 0.02, 0.1])
+@pytest.mark.parametrize("sample_secs", [0.00001, 0.0002, 0.001, 0.01, 0.2])
+@pytest.mark.parametrize("plain_share", [0.0, 0.2])
+def test_the_mean_cost_keeps_to_the_budget(overhead: float, sample_secs: float, plain_share: float) -> None:
+    """Whatever a sample costs, all steps together stay within the overhead, and use most of it."""
+    plain_secs = min(plain_share * overhead * 0.01, sample_secs)
+    simulation = Simulation(Governor(period=None, overhead=overhead), sample_secs, plain_secs)
+    simulation.run(FIRST_STEPS)
+    simulation.user_secs = simulation.spent_secs = 0.0  # these are on credit
+    sampled = simulation.run(40_000)
+    assert simulation.share <= overhead * 1.001
+    assert all(sampled[10:]) or simulation.share >= overhead * 0.9
+
+
+def test_ordinary_steps_that_cost_more_than_the_budget() -> None:
+    """Even then there is a sample now and then."""
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.002, plain_secs=0.0005)
+    sampled = simulation.run(10_000)
+    assert 50 <= sum(sampled) <= 200
+
+
+def test_the_first_steps_are_all_sampled() -> None:
+    """They show most mistakes, and cost what they cost."""
+    sampled = Simulation(Governor(period=None, overhead=0.02), sample_secs=1.0).run(100)
+    assert [True] * FIRST_STEPS + [False] * (100 - FIRST_STEPS) == sampled
+
+
+@pytest.mark.parametrize("period", [1, 2, 7])
+def test_a_period_is_exact(period: int) -> None:
+    """Neither costs nor alerts move it."""
+    simulation = Simulation(Governor(period=period, overhead=0.02), sample_secs=1.0)
+    simulation.run(50)
+    simulation.governor.alert()
+    simulation.run(50)
+    assert [step % period == 0 for step in range(100)] == simulation.sampled[:100]
+
+
+def test_an_alert_gives_a_dense_stretch() -> None:
+    """The steps after it are all sampled; further alerts are no news for a while."""
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.01)
+    simulation.run(200)
+    assert simulation.governor.alert()
+    assert not simulation.governor.alert()
+    simulation.run(1)  # decided before the alert
+    assert [True] * (STEPS_AROUND_TROUBLE - 1) == simulation.run(STEPS_AROUND_TROUBLE - 1)
+    assert 1 >= sum(simulation.run(30))
+    simulation.run(STEPS_BETWEEN_ALERTS)
+    assert simulation.governor.alert()
+
+
+def test_waiting_does_not_buy_a_burst() -> None:
+    """A step that waited an hour for its data earns hardly more than another one."""
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.002)
+    simulation.run(1000)
+    after = simulation.run(50, lambda step: 3600.0 if step == 1000 else 0.01)
+    assert sum(after) <= 10
+
+
+def test_costs_that_jump_are_paid_back() -> None:
+    """When a sample becomes a hundred times dearer, the budget holds again over the long run."""
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.0002)
+    simulation.run(2000)
+    simulation.sample_secs = 0.02
+    simulation.run(100_000)
+    assert simulation.share <= 0.02 * 1.05
+
+
+def test_noisy_steps_keep_to_the_budget() -> None:
+    """Steps between a hundredth and a hundred times the usual length."""
+    chance = random.Random(1)
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.001)
+    simulation.run(50_000, lambda _: 0.01 * 10 ** chance.uniform(-2, 2))
+    assert simulation.share <= 0.02
+    assert simulation.governor.share == pytest.approx(simulation.share)
+
+
+# ---- flight recorder --------------------------------------------------------------------------------
+
+
+def record(step: int, *, nbytes: int = 400, secs: float | None = None) -> StepRecord:
+    sample = Sample(Series(Kind.WEIGHT, "w"), bytes(nbytes))
+    return StepRecord(step, float(step) if secs is None else secs, {"loss": 1.0}, [sample])
+
+
+def admitted(recorder: FlightRecorder, steps: range, **options: float) -> list[int]:
+    """The steps that keep their samples."""
+    records = [record(step, **options) for step in steps]  # type: ignore[arg-type]
+    for each in records:
+        recorder.admit(each)
+        assert {"loss": 1.0} == each.scalars
+    return [each.step for each in records if each.samples]
+
+
+def test_a_period_holds_nothing_back() -> None:
+    """Who asks for every step gets every step."""
+    recorder = FlightRecorder(8, bytes_per_sec=None, burst_bytes=0)
+    assert list(range(50)) == admitted(recorder, range(50))
+    assert [] == recorder.release(50)
+
+
+def test_the_log_gets_its_rate_and_the_rest_is_kept() -> None:
+    """A burst, then one in four; what is held back comes out in order, the last steps only."""
+    recorder = FlightRecorder(10, bytes_per_sec=25, burst_bytes=300)
+    assert size_of(record(0).samples) == 100
+    kept = admitted(recorder, range(100))
+    assert [0, 1, 2] == kept[:3]
+    assert 25 + 3 <= len(kept) <= 25 + 5
+    released = recorder.release(99)
+    assert [step for step in range(90, 100) if step not in kept] == [each.step for each in released]
+    assert all(each.samples and not each.scalars for each in released)
+    assert [] == recorder.release(99)
+
+
+def test_after_a_release_nothing_is_held_back_for_a_while() -> None:
+    """What follows on trouble is as interesting as what came before."""
+    recorder = FlightRecorder(10, bytes_per_sec=0, burst_bytes=1)
+    admitted(recorder, range(20))
+    recorder.release(20, then=5)
+    assert [21, 22, 23, 24, 25] == admitted(recorder, range(21, 40))
+
+
+def test_what_is_kept_is_bounded_in_bytes() -> None:
+    """However many steps were asked for."""
+    recorder = FlightRecorder(10_000, bytes_per_sec=0, burst_bytes=0, most_bytes=1000)
+    assert [] == admitted(recorder, range(500))
+    assert list(range(490, 500)) == [each.step for each in recorder.release(499)]
+
+
+def test_a_recorder_of_no_steps_keeps_nothing() -> None:
+    """flight_recorder=0 drops what the log has no room for."""
+    recorder = FlightRecorder(0, bytes_per_sec=0, burst_bytes=0)
+    assert [] == admitted(recorder, range(5))
+    assert [] == recorder.release(4)
+
+
+def test_a_clock_that_goes_back_buys_nothing() -> None:
+    """The wall clock may be set while a training runs."""
+    recorder = FlightRecorder(4, bytes_per_sec=100, burst_bytes=100)
+    assert [0] == admitted(recorder, range(1), secs=1000.0)
+    assert [] == admitted(recorder, range(1, 5), secs=0.0)
+
+
+# ---- trouble --------------------------------------------------------------------------------
+
+
+def calm(steps: int = WARM_UP_STEPS + 5, **scalars: float) -> Trouble:
+    """After so many steps in which nothing happens."""
+    trouble = Trouble()
+    for _ in range(steps):
+        assert trouble.seen({"loss": 1.0, "gradient_norm": 2.0, **scalars}) is None
+    return trouble
+
+
+@pytest.mark.parametrize(
+    ("scalars", "reason"),
+    [
+        ({"loss": math.nan}, "the loss is not finite"),
+        ({"loss": math.inf}, "the loss is not finite"),
+        ({"loss": 1.0, "nonfinite_gradients": 1.0}, "a gradient is not finite"),
+        ({"loss": 3.5}, "the loss jumped from about 1 to 3.5"),
+        ({"loss": -3.5}, "the loss jumped from about 1 to -3.5"),
+        ({"gradient_norm": 25.0}, "the gradient norm jumped from about 2 to 25"),
+    ],
+)
+def test_signs_of_trouble(scalars: dict[str, float], reason: str) -> None:
+    """Each of them in words, with the numbers."""
+    assert reason == calm().seen(scalars)
+
+
+@pytest.mark.parametrize(
+    "scalars",
+    [{}, {"loss": 2.9}, {"gradient_norm": 19.0}, {"gradient_norm": math.nan}, {"nonfinite_gradients": 0.0}],
+)
+def test_no_trouble(scalars: dict[str, float]) -> None:
+    """What healthy trainings do is no sign."""
+    assert calm().seen(scalars) is None
+
+
+def test_the_first_steps_may_be_wild() -> None:
+    """There is nothing to compare with yet, but a loss must be finite from the beginning."""
+    trouble = Trouble()
+    assert [None] * 5 == [trouble.seen({"loss": 10.0**power}) for power in range(5)]
+    assert "the loss is not finite" == trouble.seen({"loss": math.nan})
+
+
+def test_a_loss_of_zero_is_nothing_to_compare_with() -> None:
+    """Any loss would be infinitely bigger."""
+    trouble = Trouble()
+    for _ in range(WARM_UP_STEPS + 5):
+        trouble.seen({"loss": 0.0})
+    assert trouble.seen({"loss": 1e-9}) is None
