@@ -40,7 +40,7 @@ demo: .venv/demo .venv/netdebug ## networks that train live in TensorBoard, some
 	@$(RUN) demo
 
 bench: compiler .venv/bench .venv/netdebug ## what monitoring costs on this machine, against its peers
-	@$(RUN) bench
+	@$(RUN) bench $(BENCH_ARGS)
 
 dev: compiler .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
 	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)

@@ -1,0 +1,1 @@
+"""What monitoring costs, measured against its peers: `make bench`."""

@@ -1,0 +1,19 @@
+"""`python bench`: runs from the checkout, and measures the NetDebug that is installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def start() -> int:
+    # At the end of the path, so that an installed package goes before the checkout's.
+    sys.path[:1] = []
+    sys.path.append(str(Path(__file__).resolve().parent.parent))
+    from bench.command import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    raise SystemExit(start())

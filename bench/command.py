@@ -1,0 +1,118 @@
+"""The command: `make bench`, or `.venv/bin/python bench --help`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torch
+
+from bench import log_bytes, machine, memory, one_pass, report, step_time
+from bench.progress import Progress, Session
+from bench.results import Part, Results
+
+ROOT = Path(__file__).resolve().parent.parent
+README = "README.md"
+RESULTS = "bench/results.json"
+# Beside the code rather than in the system's temporary folder, which may be in memory: memory is measured.
+WORK = ROOT / "bench/work"
+MOST_LOG_BYTES = 3 << 30
+THREADS = 2
+INTERRUPTED = 130
+
+PARTS: dict[str, Callable[[Session], Part]] = {
+    "step_time": step_time.measure,
+    "one_pass": one_pass.measure,
+    "log_bytes": log_bytes.measure,
+    "memory": memory.measure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = parse(arguments)
+    if asked.readme:
+        report.update_readme(ROOT / README, Results.read(ROOT / RESULTS))
+        return 0
+    progress = Progress()
+    try:
+        torch.set_num_threads(asked.threads)
+        results = run(asked.only or list(PARTS), progress, is_quick=asked.quick, rounds=asked.rounds)
+    except KeyboardInterrupt:
+        progress.say("Stopped. Nothing was kept.")
+        return INTERRUPTED
+    print(report.whole_report(results))
+    keep(results, progress)
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description="Measures what monitoring costs on this machine, against its peers (under 20 minutes). "
+        "A run of everything is kept in bench/results.json, bench/results.md and the README, "
+        "any other is only printed.",
+    )
+    parser.add_argument("--only", action="append", choices=list(PARTS), help="this one; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="a minute or two, to see that all of it works")
+    parser.add_argument("--rounds", type=number, help="how many rounds, where there are rounds")
+    parser.add_argument("--threads", type=number, default=THREADS, help="threads of torch (default: 2)")
+    parser.add_argument(
+        "--readme", action="store_true", help="measure nothing, put the kept results into the README"
+    )
+    return parser.parse_args(arguments)
+
+
+def number(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return value
+
+
+def run(names: Sequence[str], progress: Progress, *, is_quick: bool, rounds: int | None) -> Results:
+    """All measurements of one run; the files that they made are gone afterwards."""
+    described = machine.describe(torch.get_num_threads())
+    began = time.monotonic()
+    parts = []
+    with work_folder() as folder:
+        for name in names:
+            progress.say(f"{name}: begins")
+            session = Session(folder / name, progress, is_quick=is_quick, rounds=rounds)
+            parts.append(PARTS[name](session))
+            progress.say(f"{name}: done in {parts[-1].secs:.0f} s")
+    date = datetime.now(timezone.utc).date().isoformat()
+    return Results(date, is_quick, time.monotonic() - began, described, parts)
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    WORK.mkdir(exist_ok=True)
+    if shutil.disk_usage(WORK).free < MOST_LOG_BYTES:
+        raise SystemExit(f"{MOST_LOG_BYTES >> 30} GiB of free disk are needed for the event files.")
+    try:
+        with tempfile.TemporaryDirectory(dir=WORK) as folder:
+            yield Path(folder)
+    finally:
+        if not any(WORK.iterdir()):
+            WORK.rmdir()
+
+
+def keep(results: Results, progress: Progress, *, root: Path = ROOT) -> bool:
+    """Only a whole run is kept: numbers of several runs side by side would not be comparable."""
+    if results.is_quick or [part.name for part in results.parts] != list(PARTS):
+        progress.say("Not kept: only a run of everything without --quick is.")
+        return False
+    results.write(root / RESULTS)
+    (root / RESULTS).with_suffix(".md").write_text(report.whole_report(results), encoding="utf-8")
+    try:
+        report.update_readme(root / README, results)
+    except report.MissingMarkersError as error:
+        progress.say(f"The README stays as it is: {error}.")
+    progress.say(f"Kept in {RESULTS} and the results.md beside it.")
+    return True
