@@ -216,7 +216,9 @@ class Monitor:
         for step, scalars, samples in self._adapter.late(wait=wait):
             newest = max(newest, step)
             record = by_step.get(step)
-            if record is not None:
+            if record is None:  # it was not waited for
+                self._writer.put(StepRecord(step, time.time(), scalars, samples))
+            else:
                 record.scalars.update(scalars)
                 record.samples.extend(samples)
         while self._in_flight and (

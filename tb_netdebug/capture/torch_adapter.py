@@ -20,10 +20,16 @@ from tb_netdebug.capture.torch_activations import ActivationHooks
 from tb_netdebug.capture.torch_arrivals import Arrivals
 from tb_netdebug.capture.torch_graph import GraphTracer
 from tb_netdebug.capture.torch_memory import torch_allocator
-from tb_netdebug.capture.torch_optimizers import NO_OPTIMIZER, OptimizerHooks, copies_limit
+from tb_netdebug.capture.torch_optimizers import OptimizerHooks, copies_limit
 from tb_netdebug.capture.torch_parameters import WRAPPERS, Parameters, Watched, clean
 from tb_netdebug.capture.torch_phases import PhaseHooks
-from tb_netdebug.capture.torch_reader import TensorReader, active_units, host_item
+from tb_netdebug.capture.torch_reader import (
+    NO_OPTIMIZER,
+    SKIPPED,
+    TensorReader,
+    active_units,
+    host_item,
+)
 from tb_netdebug.capture.torch_values import is_functorch_wrapped
 from tb_netdebug.capture.torch_weights import Weights
 from tb_netdebug.records.step import Sample, Units
@@ -171,11 +177,11 @@ class TorchAdapter:
             return
         gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
         if gradients and self._settings.gradients:
-            squares = self._reader.squares(gradients)
+            squares = self._reader.squares(gradients, SKIPPED)
             if squares is not None:
                 self._collector.scalars["nonfinite_gradients"] = float(squares[1])
                 if squares[1] and self._collector.sampling:
-                    self._optimizers.sample_gradients(NO_OPTIMIZER, watched)  # they tell where
+                    self._optimizers.sample_gradients(SKIPPED, watched)  # they tell where
 
     def _has_trained(self, watched: Sequence[Watched]) -> bool:
         """The calls of a compiled model cannot be seen, its gradients can."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
+from operator import itemgetter
 from typing import Any
 
 from tb_netdebug.capture.collector import joined
-from tb_netdebug.capture.torch_reader import TensorReader
+from tb_netdebug.capture.torch_reader import SKIPPED, TensorReader
 from tb_netdebug.records.step import Sample, Series, Units
 from tb_netdebug.stats import kernel
 
 # (number of the step, what it is)
 Key = Any
+# (id of the optimizer, number of the look)
+Look = tuple[int, int]
+# sum of the squares, values that are not finite
+Squares = tuple[float, int]
 
 
 class Arrivals:
@@ -20,19 +26,25 @@ class Arrivals:
         self._reader = reader
         self._scalars: dict[int, dict[str, float]] = {}
         self._samples: dict[int, dict[Series, Sample]] = {}
+        self._norms: dict[int, dict[Look, Squares]] = {}
+        # A step may need several parcels: it is complete when as many have come as were sent by its end.
+        self._sent: deque[tuple[int, int]] = deque()
+        self._received = 0
 
     def end_step(self, step: int) -> bool:
-        """Sends what the step has asked for; whether there was anything."""
+        """Sends what the step has asked for; whether steps are completed later."""
         if not self._reader.uses_device:
             return False
         self._reader.device.flush()
+        self._sent.append((step, self._reader.device.cost.parcels))
         return True
 
     def take(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Sample]]]:
-        """What has arrived, by step."""
+        """The steps of which everything has arrived, in their order."""
         if not self._reader.uses_device:
             return []
         for collected in self._reader.device.drain() if wait else self._reader.device.ready():
+            self._received += 1
             for key, summary in collected.summaries:
                 self._add_summary(key, summary)
             for key, active in collected.units:
@@ -41,19 +53,22 @@ class Arrivals:
                 self._add_scalar(key, value)
             for sums in collected.sums:
                 self._add_norm(sums.key, sums.total, sums.nonfinite)
-        steps = sorted({*self._scalars, *self._samples})
-        taken = [
-            (step, self._scalars.get(step, {}), list(self._samples.get(step, {}).values())) for step in steps
-        ]
-        self._scalars.clear()
-        self._samples.clear()
-        return taken
+        if not self._reader.device.pending_bytes:
+            self._received = self._reader.device.cost.parcels  # nor is anything else to come
+        complete: list[int] = []
+        while self._sent and (wait or self._sent[0][1] <= self._received):
+            complete.append(self._sent.popleft()[0])
+        return [self._take(step) for step in complete]
 
-    def _of_step(self, key: Key) -> dict[str, float]:
-        return self._scalars.setdefault(key[0], {})
+    def _take(self, step: int) -> tuple[int, dict[str, float], list[Sample]]:
+        for counts in (self._reader.unit_counts, self._reader.host_squares):
+            for key in [key for key in counts if key[0] <= step]:
+                del counts[key]
+        scalars = {**self._scalars.pop(step, {}), **norm_of(self._norms.pop(step, {}))}
+        return step, scalars, list(self._samples.pop(step, {}).values())
 
     def _add_scalar(self, key: Key, value: float) -> None:
-        self._of_step(key)[key[1]] = value
+        self._scalars.setdefault(key[0], {})[key[1]] = value
 
     def _add_summary(self, key: Key, summary: bytes) -> None:
         step, series = key
@@ -68,14 +83,26 @@ class Arrivals:
 
     def _add_units(self, key: Key, active: bytes) -> None:
         step, series = key
-        unit_count = self._reader.unit_counts.pop(key, 0)
+        unit_count = self._reader.unit_counts.get(key, 0)
         sample = self._samples.get(step, {}).get(series)
         if sample is not None and unit_count:
             units = Units(unit_count, active)
             sample.units = units if sample.units is None else joined(sample.units, units)
 
     def _add_norm(self, key: Key, squares: float, nonfinite: int) -> None:
-        """Several optimizers step one after another; the norm is over all of them."""
-        scalars = self._of_step(key)
-        scalars["gradient_norm"] = (scalars.get("gradient_norm", 0.0) ** 2 + squares) ** 0.5
-        scalars["nonfinite_gradients"] = scalars.get("nonfinite_gradients", 0.0) + nonfinite
+        """One of each device that holds gradients."""
+        step, look = key
+        sums = self._norms.setdefault(step, {})
+        total, others = sums.get(look) or self._reader.host_squares.get(key, (0.0, 0))
+        sums[look] = total + squares, others + nonfinite
+
+
+def norm_of(sums: dict[Look, Squares]) -> dict[str, float]:
+    """Over all optimizers that have stepped, of each what was seen last."""
+    if not sums:
+        return {}
+    last = {optimizer: sums[optimizer, number] for optimizer, number in sorted(sums, key=itemgetter(1))}
+    scalars = {"nonfinite_gradients": float(sum(others for _, others in last.values()))}
+    if SKIPPED not in last:
+        scalars["gradient_norm"] = sum(total for total, _ in last.values()) ** 0.5
+    return scalars

@@ -15,14 +15,11 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.torch_parameters import Parameters, Watched
-from tb_netdebug.capture.torch_reader import TensorReader, squares_of
+from tb_netdebug.capture.torch_reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.capture.torch_weights import Weights
 
 # Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
 COPIES_SHARE = 0.1
-
-# Stands for the optimizer where there is none of torch's.
-NO_OPTIMIZER = 0
 
 
 class OptimizerHooks:
@@ -99,7 +96,7 @@ class OptimizerHooks:
             return  # they may just be gone already
         if self._is_sampling and self.sample_gradients(key, watched):
             return
-        self._squares[key] = self._reader.squares(gradients)
+        self._squares[key] = self._reader.squares(gradients, key)
 
     @property
     def _is_sampling(self) -> bool:

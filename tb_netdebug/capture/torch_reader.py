@@ -26,6 +26,10 @@ from tb_netdebug.stats import kernel
 
 Item = tuple[int, int, int]
 
+# Stands for the optimizer: there is none of torch's, or it has not stepped in spite of the gradients.
+NO_OPTIMIZER = 0
+SKIPPED = -1
+
 _HEADER = struct.Struct("<6Q4d")
 
 
@@ -48,7 +52,10 @@ class TensorReader:
         self.uses_device = False
         self.host_kinds = {"cpu"}
         """Where the kernel reads; without "cpu", even host memory goes the way of a device (for tests)."""
-        self.unit_counts: dict[object, int] = {}
+        # What belongs to results that are on their way, by the number of the step and what it is.
+        self.unit_counts: dict[tuple[int, object], int] = {}
+        self.host_squares: dict[tuple[int, object], tuple[float, int]] = {}
+        self._looks = 0
 
     def sample(self, named: Sequence[tuple[Series, torch.Tensor]]) -> list[bytes]:
         """Samples of many tensors in one call of the kernel; the summaries of those in host memory."""
@@ -93,8 +100,11 @@ class TensorReader:
         (summary,) = kernel.summarize([host_item(tensor)], torch.get_num_threads())
         self._collector.sample(series, summary, active_units(module, tensor))
 
-    def squares(self, tensors: Sequence[torch.Tensor]) -> tuple[float, int] | None:
-        """Sum of squares of all finite values, and how many values are not finite; None: it comes later."""
+    def squares(self, tensors: Sequence[torch.Tensor], key: int) -> tuple[float, int] | None:
+        """Sum of squares of all finite values, and how many values are not finite; None: it comes later.
+
+        `key` stands for the optimizer whose gradients they are; of two looks in a step the second counts.
+        """
         items: list[Item] = []
         elsewhere: list[torch.Tensor] = []
         reads_host = self.reads_host
@@ -114,10 +124,15 @@ class TensorReader:
                 kept.append(tensor)
             else:
                 elsewhere.append(tensor)
+        squares = kernel.sum_squares(items, torch.get_num_threads())
         if not elsewhere:
-            return kernel.sum_squares(items, torch.get_num_threads())
+            return squares
         self.uses_device = True
-        self.device.sum_squares(elsewhere, (self._collector.step, "gradients"))
+        self._looks += 1
+        place = (self._collector.step, (key, self._looks))
+        self.host_squares[place] = squares
+        for refusal in self.device.sum_squares(elsewhere, place):
+            self._refuse("a gradient", f"it {refusal.reason}")
         return None
 
     def readable(self, name: str, tensor: torch.Tensor) -> torch.Tensor | None:
