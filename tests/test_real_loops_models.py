@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,6 +234,23 @@ def test_activation_checkpointing_counts_once(reentrant: bool, logdir: Path) -> 
     for name, count in (("first.0", 30), ("first.1", 30), ("second", 10)):
         assert [count] * 3 == [each.count for each in found.samples(Kind.ACTIVATION, name).values()]
     assert [5.0] * 3 == found.series("batch_size")
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_checkpointing_gives_up_is_not_kept(reentrant: bool, logdir: Path) -> None:
+    """Already in the first step, in which the data flow is followed, outputs inside go after forward."""
+    model = Checkpointed(reentrant)
+    outputs: list[weakref.ref[torch.Tensor]] = []
+    model.first[0].register_forward_hook(lambda _, __, output: outputs.append(weakref.ref(output)))
+
+    def steps(monitor: nd.Monitor) -> None:
+        output = model(torch.randn(5, 4, requires_grad=True))
+        assert [None] == [each() for each in outputs]
+        back(output.sum())
+        monitor.step()
+
+    found = recorded(logdir, model, None, steps)
+    assert "first.0" in {edge.source for edge in found.graph.edges} or reentrant
 
 
 def test_one_parameter(logdir: Path) -> None:

@@ -530,6 +530,28 @@ def test_after_close_nothing_is_recorded_and_nothing_fails(logdir: Path) -> None
     assert [0, 1] == Recorded(logdir / "run").steps
 
 
+class Wrapper(torch.optim.Optimizer):
+    """Looks like an optimizer to isinstance, and hands everything on to another one."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer  # without super().__init__, as in Accelerate
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optimizer.zero_grad(set_to_none)
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
+
+
+def test_a_wrapped_optimizer(logdir: Path) -> None:
+    """The one inside is watched."""
+    model = mlp()
+    optimizer = Wrapper(torch.optim.SGD(model.parameters(), lr=0.1))
+    found = recorded(logdir, model, optimizer, lambda monitor: fit(model, optimizer, monitor=monitor))
+    assert_complete(found, list(range(6)))
+    assert ["SGD"] == found.info["optimizers"]
+
+
 def test_a_group_that_is_added_later(logdir: Path) -> None:
     """Parameters that join the optimizer are recorded from then on."""
     model = mlp()

@@ -25,7 +25,7 @@ class Adapter(Protocol):
         """What has arrived since: (step, scalars, samples) of steps that were ended before."""
 
     def prepare(self, *, sampling: bool) -> None:
-        """Whether the next step will be sampled: keep what must be kept for it, put hooks on or take them off."""
+        """Whether the next step is sampled: keep what must be kept for it, put hooks on or take them off."""
 
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
         """A packed summary of a tensor that the user hands in; None when it cannot be read now."""

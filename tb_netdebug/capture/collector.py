@@ -28,8 +28,10 @@ class Collector:
     later: dict[str, Any] = field(default_factory=dict)
 
     def sample(self, series: Series, summary: bytes, units: Units | None = None) -> None:
-        """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample; it must
-        come with the same Series object."""
+        """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample.
+
+        It must come with the same Series object.
+        """
         known = self.samples.get(id(series))
         if known is None:
             self.samples[id(series)] = Sample(series, summary, units)

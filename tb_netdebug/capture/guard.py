@@ -18,8 +18,8 @@ class MonitorError(RuntimeError):
 class Guard:
     """Counts our own mistakes, says the first one at the user's line, and switches off after many.
 
-    With `strict` the mistake is raised at the end of the step instead of being said. In a forked child (a data
-    loader's worker) everything is off.
+    With `strict` the mistake is raised at the end of the step instead of being said. In a forked child (a
+    data loader's worker) everything is off.
     """
 
     def __init__(self, *, strict: bool) -> None:

@@ -111,7 +111,9 @@ class Settings:
         if self.flight_recorder < 0:
             raise ValueError(f"flight_recorder={self.flight_recorder}: how many steps to keep? 0 keeps none")
         if self.num_classes is not None and self.num_classes < 1:
-            raise ValueError(f"num_classes={self.num_classes}: how many classes are there? Leave it out if none")
+            raise ValueError(
+                f"num_classes={self.num_classes}: how many classes are there? Leave it out if none"
+            )
 
     def _check_patterns(self) -> None:
         for name, pattern in (("include", self.include), ("exclude", self.exclude)):

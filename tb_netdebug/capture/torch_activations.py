@@ -91,8 +91,8 @@ class ActivationHooks:
     def arm(self, is_armed: bool) -> None:
         """Hooks are there in sampled steps only: even an idle one costs each call of its module 2 µs.
 
-        Where no call is seen, none is spared: such a hook stays. It may have gone into a compiled graph, which
-        would be compiled again without it.
+        Where no call is seen, none is spared: such a hook stays. It may have gone into a compiled graph,
+        which would be compiled again without it.
         """
         if is_armed == self._is_armed:
             return

@@ -35,9 +35,7 @@ from tb_netdebug.capture.torch_weights import Weights
 from tb_netdebug.records.step import Sample, Units
 from tb_netdebug.stats import kernel
 
-COMPILED = (
-    "torch.compile leaves no place for hooks in its graphs; weights, gradients, updates and the loss are recorded"
-)
+COMPILED = "torch.compile leaves no place for hooks; weights, gradients, updates and the loss are recorded"
 
 UNSEEN = f"no call of a layer was seen, as when {COMPILED}"
 
@@ -109,7 +107,9 @@ class TorchAdapter:
             self._weights.keep(list(self._parameters.current().values()))
 
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
-        tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value), device="cpu")
+        tensor = (
+            value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value), device="cpu")
+        )
         readable = None if is_functorch_wrapped(tensor) else self._reader.readable("a tensor", tensor)
         if readable is None:
             return None
@@ -161,8 +161,10 @@ class TorchAdapter:
         )
 
     def _look_without_optimizer(self) -> None:
-        """A step in which no optimizer of torch has stepped: its own kind of update, a skipped one (GradScaler
-        found an overflow), or accumulation. The gradients, where there are any, are still to be looked at."""
+        """A step in which no optimizer of torch has stepped, but gradients may be there to be looked at.
+
+        It has an update of its own kind, a skipped one (GradScaler found an overflow), or accumulates.
+        """
         watched = list(self._parameters.current().values())
         if self._optimizers.stepped or not self._has_trained(watched):
             return
@@ -266,6 +268,7 @@ def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
         optimizers = list(optimizer.values())
     else:
         optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+    optimizers = [unwrapped(each) for each in optimizers]
     for each in optimizers:
         if not isinstance(each, Optimizer):
             raise TypeError(
@@ -273,3 +276,10 @@ def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
                 "gradients and updates are taken at the end of each step"
             )
     return lambda collector, guard, settings: TorchAdapter(models, optimizers, collector, guard, settings)
+
+
+def unwrapped(optimizer: Any) -> Any:
+    """The optimizer inside of one that only pretends to be one of torch's, as that of Accelerate does."""
+    while isinstance(optimizer, Optimizer) and not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        optimizer = getattr(optimizer, "optimizer", None)
+    return optimizer

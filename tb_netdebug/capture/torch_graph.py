@@ -52,7 +52,7 @@ class Flow:
             self.by_operation[tensor.grad_fn] = (name, output)
 
     def sources(self, tensor: torch.Tensor) -> list[tuple[str, int]]:
-        """The module outputs that the tensor was computed from, by operations outside of modules if need be."""
+        """The module outputs that the tensor was computed from, maybe by operations outside of modules."""
         direct = self.by_tensor.get(id(tensor))
         if direct is not None and direct[0]() is tensor:
             return [direct[1]]

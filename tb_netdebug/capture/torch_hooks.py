@@ -10,8 +10,8 @@ from typing import Any
 class Hook:
     """Calls `look`. Copies of the module, and what torch.save writes of it, are not watched.
 
-    A hook cannot be left out of either. So a copy gets one that does nothing, and a file one that does nothing
-    and that a program without NetDebug can load.
+    A hook cannot be left out of either. So a copy gets one that does nothing, and a file one that does
+    nothing and that a program without NetDebug can load.
     """
 
     __slots__ = ("_look",)

@@ -19,7 +19,7 @@ is_grad_enabled = torch.is_grad_enabled
 
 
 class PhaseHooks:
-    """On the outermost module of each model, while gradients are recorded: an evaluation counts for nothing."""
+    """On the outermost module of each model, while gradients are recorded: evaluations do not count."""
 
     def __init__(
         self, models: Mapping[str, nn.Module], collector: Collector, guard: Guard, *, batches: bool

@@ -1,4 +1,4 @@
-"""Reads tensors for the recorder, with the kernel where they are in host memory and on their device elsewhere."""
+"""Reads tensors for the recorder: in host memory with the kernel, elsewhere on their device."""
 
 from __future__ import annotations
 

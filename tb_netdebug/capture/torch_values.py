@@ -53,8 +53,11 @@ def is_direct(tensor: torch.Tensor) -> bool:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The values as an ordinary strided tensor: the local part of a distributed one, the stored values of a sparse
-    one, a float copy of types that the kernel does not know. Raises UnreadableError when there are none."""
+    """The values as an ordinary strided tensor.
+
+    That is the local part of a distributed one, the stored values of a sparse one, a float copy of types that
+    the kernel does not know. Raises UnreadableError when there are none.
+    """
     tensor = tensor.detach()
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
@@ -77,7 +80,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a sparse tensor, duplicates added up; those it does not store are zero and not counted."""
+    """The values of a sparse tensor, duplicates added up; what it does not store is not counted."""
     if tensor.layout is torch.sparse_coo:
         return tensor.coalesce().values()
     if hasattr(tensor, "values") and tensor.layout is not torch._mkldnn:  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from tb_netdebug.stats import kernel
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Rises with every change in place that torch knows of; a distributed parameter changes its local part."""
+    """Rises with every change in place that torch knows of, of a distributed parameter in its local part."""
     if type(tensor) is torch.nn.Parameter:
         return tensor._version
     return int(getattr(tensor, "_local_tensor", tensor)._version)
@@ -22,8 +22,8 @@ def version_of(tensor: torch.Tensor) -> int:
 class Copy:
     """What a parameter was after the last sampled step, or before this one.
 
-    It is fresh while neither the version nor the number of optimizer steps has changed: older optimizers write
-    through `.data`, which does not count as a version.
+    It is fresh while neither the version nor the number of optimizer steps has changed: older optimizers
+    write through `.data`, which does not count as a version.
     """
 
     __slots__ = ("address", "count", "dtype", "source", "state", "tensor")
@@ -153,11 +153,13 @@ class Weights:
         if self._bytes + tensor.nbytes > self._most_bytes:
             self._refuse(
                 f"the update of {each.name}",
-                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of the memory",
+                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of memory",
             )
             return None
         source = tensor.data_ptr() if tensor is each.tensor and self._reader.is_on_host(tensor) else 0
-        copy = self._copies[id(each.tensor)] = Copy(torch.empty_like(tensor, requires_grad=False), source=source)
+        copy = self._copies[id(each.tensor)] = Copy(
+            torch.empty_like(tensor, requires_grad=False), source=source
+        )
         self._bytes += tensor.nbytes
         return copy
 

@@ -1,5 +1,7 @@
-"""Signs in the scalars of a step that the steps around it are worth a full look. Not findings: those are judged
-elsewhere, on what is recorded because of these signs."""
+"""Signs in the scalars of a step that the steps around it are worth a full look.
+
+Not findings: those are judged elsewhere, on what is recorded because of these signs.
+"""
 
 from __future__ import annotations
 
