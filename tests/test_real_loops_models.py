@@ -538,6 +538,29 @@ def test_traced_and_scripted_models(logdir: Path) -> None:
     ).names(Kind.UPDATE)
 
 
+def test_a_watched_model_is_traced_and_scripted(logdir: Path) -> None:
+    """torch.jit.trace sees what it saw without us; torch.jit.script says that it needs the hooks gone."""
+    model = mlp()
+    inputs = torch.randn(2, 6)
+    expected = str(torch.jit.trace(model, inputs).graph)
+    with nd.watch(model, logdir=logdir, run="run", every=1, strict=True, memory=False) as monitor:
+        traced = torch.jit.trace(model, inputs)
+        monitor.step()
+        with pytest.raises(AttributeError, match="close the monitor first"):
+            torch.jit.script(model)
+    assert expected.count("aten::") == str(traced.graph).count("aten::")
+    assert set() == Recorded(logdir / "run").names(Kind.ACTIVATION)
+    torch.jit.script(model)
+
+
+def test_inference_tensors_as_parameters(logdir: Path) -> None:
+    """They have no version that could be asked for."""
+    with torch.inference_mode():
+        model = mlp()
+        found = recorded(logdir, model, None, lambda monitor: [model(vectors()[0]), monitor.step()])
+    assert [0] == list(found.samples(Kind.WEIGHT, "0.weight"))
+
+
 def test_functional_calls(logdir: Path) -> None:
     """The model with other parameters: its activations are recorded, its own parameters do not move."""
     model = mlp()

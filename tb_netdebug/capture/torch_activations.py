@@ -18,6 +18,7 @@ from tb_netdebug.capture.torch_values import tensors_in
 from tb_netdebug.records.step import Kind, Series
 
 is_compiling = torch.compiler.is_compiling
+is_traced = torch._C._is_tracing  # by torch.jit.trace, which would see what we do with its tensors
 is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
@@ -130,7 +131,7 @@ class ActivationHooks:
 
         def watch_output(module: nn.Module, _: Any, output: Any) -> None:
             # The compiler sees the first line as a constant and leaves the rest out of its graph.
-            if is_compiling() or not collector.sampling or not is_grad_enabled():
+            if is_compiling() or is_traced() or not collector.sampling or not is_grad_enabled():
                 return
             layer.was_called = True
             if guard.is_off:

@@ -118,7 +118,7 @@ class GraphTracer:
             self._hooks += [(trace, before), (trace, module.register_forward_hook(Hook(self._after)))]
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling() or not self._is_tracing(module):
+        if torch.compiler.is_compiling() or not self._is_followed(module):
             return
         try:
             self._enter(self._traces[id(module)], module, list(tensors_in((*args, *kwargs.values()))))
@@ -126,15 +126,17 @@ class GraphTracer:
             self._guard.fault("following the data flow", error)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling() or not self._is_tracing(module):
+        if torch.compiler.is_compiling() or not self._is_followed(module):
             return
         try:
             self._leave(self._traces[id(module)], module, [tensor for _, tensor in tensors_in(output)])
         except Exception as error:
             self._guard.fault("following the data flow", error)
 
-    def _is_tracing(self, module: nn.Module) -> bool:
-        return self._flow is not None and bool(self._pending) and torch.is_grad_enabled()
+    def _is_followed(self, module: nn.Module) -> bool:
+        if self._flow is None or not self._pending or not torch.is_grad_enabled():
+            return False
+        return not torch._C._is_tracing()
 
     def _enter(self, trace: Trace, module: nn.Module, inputs: list[tuple[str, torch.Tensor]]) -> None:
         if trace.order is None:

@@ -22,6 +22,11 @@ class Hook:
     def __call__(self, *arguments: Any) -> None:
         self._look(*arguments)
 
+    @property
+    def __name__(self) -> str:
+        """Asked for by torch.jit.script, which compiles hooks, too, and cannot compile these."""
+        raise AttributeError("torch.jit.script cannot compile what NetDebug watches: close the monitor first")
+
     def __deepcopy__(self, _: object) -> Callable[..., None]:
         return nothing
 

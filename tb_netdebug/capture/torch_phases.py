@@ -15,6 +15,7 @@ from tb_netdebug.capture.torch_hooks import Hook
 from tb_netdebug.capture.torch_values import tensors_in
 
 is_compiling = torch.compiler.is_compiling
+is_traced = torch._C._is_tracing
 is_grad_enabled = torch.is_grad_enabled
 
 
@@ -44,7 +45,7 @@ class PhaseHooks:
             hook.remove()
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if is_compiling() or not is_grad_enabled() or self._guard.is_off:
+        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
         started = now()
         try:
@@ -56,7 +57,7 @@ class PhaseHooks:
         self._collector.spent_secs += now() - started
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if is_compiling() or not is_grad_enabled() or self._guard.is_off:
+        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
         started = now()
         self._collector.clock.enter("time/backward")

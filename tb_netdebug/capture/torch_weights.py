@@ -15,7 +15,7 @@ from tb_netdebug.stats import kernel
 def version_of(tensor: torch.Tensor) -> int:
     """Rises with every change in place that torch knows of, of a distributed parameter in its local part."""
     if type(tensor) is torch.nn.Parameter:
-        return tensor._version
+        return 0 if tensor.is_inference() else tensor._version
     return int(getattr(tensor, "_local_tensor", tensor)._version)
 
 
