@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.update_readme(ROOT / README, Results.read(ROOT / RESULTS))
         return 0
     progress = Progress()
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         torch.set_num_threads(asked.threads)
         results = run(asked.only or list(PARTS), progress, is_quick=asked.quick, rounds=asked.rounds)
@@ -49,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report.whole_report(results))
     keep(results, progress)
     return 0
+
+
+def interrupt(number: int, frame: object) -> None:
+    """Whoever is terminated cleans up in the same way."""
+    raise KeyboardInterrupt
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -99,7 +99,7 @@ def against_peers(session: Session, rounds: int, millions: int) -> tuple[Table, 
 
 
 def against_reading(session: Session, rounds: int) -> tuple[Table, float]:
-    wanted = BIG_BYTES // 16 if session.is_quick else BIG_BYTES
+    wanted = BIG_BYTES // 4 if session.is_quick else BIG_BYTES
     size = min(wanted, psutil.virtual_memory().available // 4)
     values = torch.randn(size // 4)
     threads = torch.get_num_threads()

@@ -201,7 +201,7 @@ BARE = Contender("bare", "no monitoring", Nothing)
 AGAIN = Contender("again", "no monitoring, once more", Nothing)
 AUTO = Contender("netdebug", "NetDebug as it comes", NetDebug, is_ours=True)
 EVERYTHING = Contender("netdebug_everything", "NetDebug, `every=1`", NetDebugEverything, is_ours=True)
-HISTOGRAMS = Contender("tensorboard", "`SummaryWriter.add_histogram`", TensorBoardHistograms, part=0.25)
+HISTOGRAMS = Contender("tensorboard", "`SummaryWriter.add_histogram`", TensorBoardHistograms, part=0.1)
 WANDB = Contender("wandb", '`wandb.watch(log="all", log_freq=1)`', Wandb, part=0.25)
 
 CONTENDERS = (BARE, AUTO, EVERYTHING, AGAIN, HISTOGRAMS, WANDB)

@@ -14,28 +14,29 @@ from bench.peers import AUTO, BARE, CONTENDERS, EVERYTHING, HISTOGRAMS, Contende
 from bench.progress import Session
 from bench.recorded import columns_of, sampled_steps
 from bench.results import Column, Part, Promise, Row, Table
-from bench.rounds import paired, turn
+from bench.rounds import paired, paired_middle, turn
 
 TITLE = "Step time"
 METHOD = (
     "Each contender trains a copy of the same network on the same data, is set up once and keeps running. "
     "In each round every contender runs a stretch of steps, in an order that changes from round to round; "
-    "before a stretch come 5 steps that do not count. `whole stretch` is the time of the stretch, with "
-    "all its steps and with bringing to the file what was recorded, against the unwatched stretch of the "
-    "same round; `median step` compares the medians of the single steps in the same way, and does not see "
-    "what only some of the steps cost. Both are medians over the rounds. The headline is the larger of "
-    "the two for NetDebug, and the smaller one for the peer that it is compared with. The second row "
-    "without monitoring shows how far the measurement can be trusted. What NetDebug recorded is read "
-    "back: every step has to be there."
+    "before a stretch come a few steps that do not count. `whole stretch` is the time of the stretch, "
+    "with all its steps and with bringing to the file what was recorded, against the unwatched stretch of "
+    "the same round; `median step` compares the medians of the single steps in the same way, and does not "
+    "see what only some of the steps cost. Over the rounds, the first is the mean of the middle half, the "
+    "second the median. The headline is the larger of the two for NetDebug, and the smaller one for the "
+    "peer that it is compared with. The second row without monitoring shows how far the measurement can "
+    "be trusted. What NetDebug recorded is read back: every step has to be there."
 )
 AUTO_PERCENT = 2.0
 EVERYTHING_PERCENT = {"mlp": 15.0, "cnn": 10.0, "transformer": 8.0}
 TIMES_LESS = 20.0
 
-SETTLING_STEPS = 5
+SETTLING_STEPS = 3
 WARM_UP_STEPS = 30
 QUICK_WARM_UP_STEPS = 10
-FEWEST_STEPS = 4
+FEWEST_STEPS = 10
+FEWEST_OF_PEERS = 3
 
 
 @dataclass(slots=True)
@@ -62,8 +63,8 @@ class Runner:
 
     def run(self, steps: int) -> None:
         """One stretch; the first steps after the pause pay for it (cold caches, savings of the governor)."""
-        own = max(FEWEST_STEPS, round(steps * self.contender.part))
-        self.warm_up(SETTLING_STEPS)
+        own = max(min(steps, FEWEST_OF_PEERS), round(steps * self.contender.part))
+        self.warm_up(max(1, round(SETTLING_STEPS * self.contender.part)))
         secs: list[float] = []
         began = last = time.perf_counter()
         for _ in range(own):
@@ -110,7 +111,7 @@ def runners(kind: Kind, folder: Path, contenders: Sequence[Contender] = CONTENDE
 
 def measure(session: Session) -> Part:
     began = time.monotonic()
-    rounds = session.choose(full=20, quick=3)
+    rounds = session.choose(full=16, quick=3)
     promises, tables = [], []
     for kind in KINDS:
         with runners(kind, session.folder) as running:
@@ -127,7 +128,7 @@ def run_rounds(running: Sequence[Runner], kind: Kind, session: Session, rounds: 
     warm_up = QUICK_WARM_UP_STEPS if session.is_quick else WARM_UP_STEPS
     for runner in running:
         tell(f"{TITLE}, {kind.title}: warming up {runner.contender.title}")
-        runner.warm_up(max(FEWEST_STEPS, round(warm_up * runner.contender.part)))
+        runner.warm_up(max(FEWEST_OF_PEERS, round(warm_up * runner.contender.part)))
     steps = steps_within(running[0], 0.15 if session.is_quick else 1.0)
     for number in range(rounds):
         tell(f"{TITLE}, {kind.title}: round {number + 1} of {rounds}, {steps} steps each")
@@ -155,7 +156,7 @@ def ratios_of(running: Sequence[Runner]) -> dict[str, Ratios]:
     by_name = {runner.contender.name: runner for runner in running}
     bare = by_name[BARE.name]
     return {
-        name: Ratios(paired(runner.stretches, bare.stretches), paired(runner.medians, bare.medians))
+        name: Ratios(paired_middle(runner.stretches, bare.stretches), paired(runner.medians, bare.medians))
         for name, runner in by_name.items()
     }
 

@@ -82,4 +82,4 @@ def histogram(summary: Summary) -> str:
 def bars(heights: np.ndarray) -> str:
     span = heights.max() - heights.min()
     places = (heights - heights.min()) / (span if span > 0 else 1.0) * (len(BARS) - 1)
-    return "".join(BARS[int(round(place))] for place in places)
+    return "".join(BARS[round(place)] for place in places)

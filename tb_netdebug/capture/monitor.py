@@ -7,7 +7,6 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -176,11 +175,12 @@ class Monitor:
     def _is_open(self) -> bool:
         return not self._is_closed and self._pid == os.getpid()
 
-    def _end_step(self, loss: Any, scalars: Mapping[str, Any]) -> None:
+    def _end_step(self, loss: Any, scalars: dict[str, Any]) -> None:
         collector = self._collector
-        given = {**collector.later, **scalars}
-        collector.later.clear()
-        is_late = self._adapter.end_step(loss, given)
+        if collector.later:
+            scalars = {**collector.later, **scalars}
+            collector.later.clear()
+        is_late = self._adapter.end_step(loss, scalars)
         collector.scalars.update(collector.clock.finish())
         if self._memory is not None:
             readings = self._memory.latest()
@@ -190,12 +190,11 @@ class Monitor:
         if collector.sampling:
             self._note_sampling()
         record = collector.finish(time.time())
-        self._in_flight.append(record)
-        if not is_late and len(self._in_flight) == 1:
-            self._in_flight.clear()
-            self._put(record)
-        else:
+        if is_late or self._in_flight:
+            self._in_flight.append(record)
             self._deliver(wait=False)
+        else:
+            self._put(record)
         if record.step == 0 or record.step == 3:
             self._describe()
         graph = self._adapter.graph()

@@ -111,39 +111,43 @@ class OptimizerHooks:
         return True
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._guarded("looking at gradients", self._look_before, optimizer, args, kwargs)
+        with_closure = has_closure(optimizer, args, kwargs)
+        self._guarded("looking at gradients", self._look_before, optimizer, with_closure)
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._guarded("looking at updates", self._look_after, optimizer, args, kwargs)
+        with_closure = has_closure(optimizer, args, kwargs)
+        self._guarded("looking at updates", self._look_after, optimizer, with_closure)
 
-    def _guarded(self, doing: str, look: Callable[..., None], *arguments: Any) -> None:
+    def _guarded(
+        self, doing: str, look: Callable[[Optimizer, bool], None], optimizer: Optimizer, with_closure: bool
+    ) -> None:
         if self._guard.is_off:
             return
         started = now()
         try:
-            look(*arguments)
+            look(optimizer, with_closure)
         except Exception as error:
             self._guard.fault(doing, error)
         self._collector.spent_secs += now() - started
 
-    def _look_before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _look_before(self, optimizer: Optimizer, with_closure: bool) -> None:
         watched = self._parameters_of(optimizer)
         if not watched:
             return
         self.stepped = True
-        if self._gradients and not has_closure(args, kwargs):
+        if self._gradients and not with_closure:
             self.look_at_gradients(id(optimizer), watched)
         if self._weights is not None and self._is_sampling:
             self._weights.keep(watched)
         self._collector.clock.enter("time/optimizer")
 
-    def _look_after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _look_after(self, optimizer: Optimizer, with_closure: bool) -> None:
         self._collector.clock.enter(None)
         watched = self._parameters_of(optimizer)
         if not watched:
             return
         # An optimizer with a closure (LBFGS) computes gradients while it steps: those of its last look count.
-        if self._gradients and has_closure(args, kwargs):
+        if self._gradients and with_closure:
             self.look_at_gradients(id(optimizer), watched)
         if self._weights is not None:
             self._weights.count_step()
@@ -162,10 +166,11 @@ class OptimizerHooks:
         return cached[1]
 
 
-def has_closure(args: Any, kwargs: Any) -> bool:
+def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
     # the hook of a single optimizer is given the optimizer among the arguments, the global one is not
-    given = [value for value in args if not isinstance(value, Optimizer)]
-    return bool(given and given[0] is not None) or kwargs.get("closure") is not None
+    if args and args[0] is optimizer:
+        args = args[1:]
+    return bool(args and args[0] is not None) or kwargs.get("closure") is not None
 
 
 def copies_limit() -> int:

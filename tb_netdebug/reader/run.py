@@ -51,8 +51,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """What one rank recorded, in the order of writing: the steps of a resumed training may go back, and so may
-    the rows of a tensor whose samples the flight recorder gave out late."""
+    """What one rank recorded, in the order of writing: the steps of a resumed training may go back, and so
+    may the rows of a tensor whose samples the flight recorder gave out late."""
 
     steps: Rows
     wall_times: Doubles

@@ -1,7 +1,8 @@
 """The kernel in use: the C one where it was built, else its NumPy twin.
 
-Every function is documented in `twin`, which is the specification; both give the same bytes. The environment
-variable `NETDEBUG_KERNEL` forces `twin`, or one instruction set of the C kernel (`baseline`, `avx2`, `avx512`).
+Every function is documented in `twin`, which is the specification; both give the same bytes. The
+environment variable `NETDEBUG_KERNEL` forces `twin`, or one instruction set of the C kernel (`baseline`,
+`avx2`, `avx512`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ class MirrorOptions:
     """
 
     scalars: tuple[str, ...] = (
-        "loss", "scalar/", "lr/", "gradient_norm", "nonfinite_gradients", "time/step", "memory/", "monitor/", "writer/",
+        "loss", "scalar/", "lr/", "gradient_norm", "nonfinite_gradients", "time/step", "memory/",
+        "monitor/", "writer/",
     )  # fmt: skip
     first_points: int = 200
     histogram_secs: float | None = 60.0
