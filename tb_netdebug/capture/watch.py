@@ -49,6 +49,8 @@ def watch(
     often as `overhead` allows (0.02: 2 % of the step time), `every=n` in every n-th step. `include` and
     `exclude` are regular expressions over names of layers and parameters. `console` prints a line a batch.
 
+    `num_classes`, `on_finding` and `capsules` are for the checks, which are not in this version yet.
+
     The training never fails or changes because of it: what goes wrong in the recording is said once and
     counted; `strict=True` raises instead.
     """
