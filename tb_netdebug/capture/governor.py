@@ -83,12 +83,13 @@ class Governor:
         self.training_secs += user_secs
         if self._steps == 1:
             return  # the first step pays for imports, allocations and autotuning, ours and the framework's
+        # A step that waited (for data, for a debugger) earns no more than two ordinary ones before it.
+        counted = min(user_secs, 2.0 * self._user_secs.value) if self._user_secs.seen else user_secs
         self._user_secs.observe(user_secs)
         (self._sample_secs if sampled else self._plain_secs).observe(spent_secs)
         if self._steps <= self._dense_until:
             return  # sampled on credit
-        # A step that waited (for data, for a debugger) earns no more than an ordinary one.
-        earned = self._overhead * min(user_secs, 2.0 * self._user_secs.value)
+        earned = self._overhead * counted
         ordinary = min(spent_secs, self._plain_secs.value) if sampled else spent_secs
         saved = max(earned - ordinary, SHARE_OF_SAMPLES * earned) - (spent_secs - ordinary)
         self._savings_secs = min(self._savings_secs + saved, MOST_SAVED_SAMPLES * self._sample_secs.value)
