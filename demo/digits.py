@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -44,6 +45,6 @@ def train(logdir: Path, *, steps: int) -> Path:
         return monitor.run_dir
 
 
-def endless(loader: DataLoader[tuple[torch.Tensor, ...]]):  # type: ignore[no-untyped-def]
+def endless(loader: DataLoader[tuple[torch.Tensor, ...]]) -> Iterator[tuple[torch.Tensor, ...]]:
     while True:
         yield from loader
