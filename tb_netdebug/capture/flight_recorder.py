@@ -68,5 +68,5 @@ class FlightRecorder:
 
 
 def size_of(samples: list[Sample]) -> int:
-    """About what they take in the log: there, summaries shrink to about a quarter (those of make demo 3.4-fold)."""
+    """About what they take in the log: summaries shrink to a quarter or so (3.4-fold in make demo)."""
     return sum(len(sample.summary) for sample in samples) // 4
