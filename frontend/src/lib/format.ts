@@ -1,0 +1,62 @@
+/** Numbers as people read them. */
+
+/** Four significant digits, powers of ten where they are shorter; NaN and infinities by name. */
+export function formatNumber(value: number | null | undefined, digits = 4): string {
+  if (value === null || value === undefined) return "–";
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "+Inf" : "−Inf";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const text = size >= 1e5 || size < 1e-3 ? exponential(value, digits) : trimmed(value.toPrecision(digits));
+  return text.replace("-", "−");
+}
+
+function exponential(value: number, digits: number): string {
+  const [mantissa = "", exponent = ""] = value.toExponential(Math.max(digits - 2, 0)).split("e");
+  return `${trimmed(mantissa)}e${exponent.replace("+", "").replace("-", "−")}`;
+}
+
+function trimmed(text: string): string {
+  return text.includes(".") && !text.includes("e") ? text.replace(/\.?0+$/, "") : text;
+}
+
+/** 1234567 as "1 234 567" with thin spaces. */
+export function formatCount(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
+  return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, " ").replace("-", "−");
+}
+
+/** 48200 as "48.2k". */
+export function formatShort(value: number): string {
+  const size = Math.abs(value);
+  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+    if (size >= unit) return trimmed((value / unit).toPrecision(3)) + sign;
+  }
+  return formatNumber(value, 3);
+}
+
+export function formatBytes(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let [size, index] = [value, 0];
+  while (Math.abs(size) >= 1024 && index < units.length - 1) [size, index] = [size / 1024, index + 1];
+  return `${trimmed(size.toPrecision(size >= 1000 ? 4 : 3))} ${units[index]}`;
+}
+
+/** A span of time, from nanoseconds to days. */
+export function formatSeconds(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
+  const size = Math.abs(value);
+  if (size === 0) return "0 s";
+  if (size < 1e-3) return `${trimmed((value * 1e6).toPrecision(3))} µs`;
+  if (size < 1) return `${trimmed((value * 1e3).toPrecision(3))} ms`;
+  if (size < 60) return `${trimmed(value.toPrecision(3))} s`;
+  if (size < 3600) return `${Math.floor(size / 60)} min ${Math.round(size % 60)} s`;
+  if (size < 86400) return `${Math.floor(size / 3600)} h ${Math.round((size % 3600) / 60)} min`;
+  return `${trimmed((size / 86400).toPrecision(3))} d`;
+}
+
+export function formatPercent(share: number | null | undefined): string {
+  if (share === null || share === undefined || !Number.isFinite(share)) return formatNumber(share);
+  return `${trimmed((share * 100).toPrecision(share > 0 && share < 0.1 ? 2 : 3))} %`;
+}

@@ -1,0 +1,6 @@
+import type { JSX } from "preact";
+import type { ViewProps } from "../../app/view";
+
+export function HistogramsView({ run }: ViewProps): JSX.Element {
+  return <p class="hint">{run ? run.name : "Choose a run."}</p>;
+}

@@ -1,0 +1,36 @@
+/** GET with errors that a person can read. URLs are relative: TensorBoard may live under any prefix. */
+
+export class RequestError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+export async function get(path: string, signal?: AbortSignal): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, signal ? { signal } : {});
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new RequestError("TensorBoard does not answer. Is it still running?", 0);
+  }
+  if (!response.ok) throw new RequestError(await reason(response), response.status);
+  return response;
+}
+
+export async function getJson(path: string, signal?: AbortSignal): Promise<Readonly<Record<string, unknown>>> {
+  return (await (await get(path, signal)).json()) as Readonly<Record<string, unknown>>;
+}
+
+async function reason(response: Response): Promise<string> {
+  try {
+    const body = (await response.json()) as { error?: unknown };
+    if (typeof body.error === "string") return body.error;
+  } catch {
+    // No JSON: somebody else's error page, of which the status is all we can tell.
+  }
+  return `TensorBoard answered with status ${response.status}.`;
+}

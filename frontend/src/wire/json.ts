@@ -1,0 +1,46 @@
+/** From what JSON.parse gives to the types of types.ts. Non-finite numbers travel as strings. */
+
+import type { GraphData, RunDetails, RunList, RunRow } from "./types";
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** A number as it travels; NaN for whatever else it may be. */
+export function number(value: unknown): number {
+  if (typeof value === "number") return value;
+  return value === "Infinity" ? Infinity : value === "-Infinity" ? -Infinity : NaN;
+}
+
+export function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function optional(value: unknown): number | null {
+  return value === null || value === undefined ? null : number(value);
+}
+
+export function parseRunRow(json: Json): RunRow {
+  // Everything but the loss is finite by the server's word.
+  return { ...(json as unknown as RunRow), loss: optional(json["loss"]) };
+}
+
+export function parseRunList(json: Json): RunList {
+  const rows = Array.isArray(json["runs"]) ? (json["runs"] as Json[]) : [];
+  return { ...(json as unknown as RunList), runs: rows.map(parseRunRow) };
+}
+
+export function parseRunDetails(json: Json): RunDetails {
+  const ranks = Array.isArray(json["ranks"]) ? (json["ranks"] as number[]) : [0];
+  return {
+    ...(json as unknown as RunDetails),
+    ...parseRunRow(json),
+    // In a row `ranks` is a number, in the details the list of them.
+    ranks: ranks.length,
+    rank_list: ranks,
+    overhead: optional(json["overhead"]),
+    sampled_every: optional(json["sampled_every"]),
+  };
+}
+
+export function parseGraph(json: Json): GraphData {
+  return json as unknown as GraphData;
+}
