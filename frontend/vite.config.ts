@@ -1,8 +1,13 @@
 import { defineConfig } from "vitest/config";
+import { madeUpData } from "./dev/server";
+
+const api = process.env["NETDEBUG_API"];
 
 export default defineConfig({
   // Everything relative: TensorBoard may live under any path prefix or behind a proxy.
   base: "./",
+  plugins: api ? [] : [madeUpData()],
+  server: { proxy: api ? { "^/(runs|run|graph|columns|live)($|\\?)": { target: new URL(api).origin, rewrite: (path) => new URL(api).pathname + path.slice(1) } } : {} },
   esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
   worker: { format: "es", rollupOptions: { output: { entryFileNames: "assets/[name]-[hash].js" } } },
   build: {
