@@ -34,10 +34,13 @@ class StepClock:
 
     def finish(self) -> dict[str, float]:
         """The step's times in seconds, and a fresh start for the next one."""
-        self.enter("time/data")
+        moment = now()
         times, self._times = self._times, {}
+        if self._phase is not None:
+            times[self._phase] = times.get(self._phase, 0.0) + moment - self._since
+        self._phase = "time/data"
         if len(times) == 1:
             times = {}  # nothing was seen of the model: all of it would be called data
-        times["time/step"] = self._since - self._began
-        self._began = self._since
+        times["time/step"] = moment - self._began
+        self._began = self._since = moment
         return times

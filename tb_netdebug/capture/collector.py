@@ -15,12 +15,15 @@ class Collector:
     """Written by the hooks of a framework, emptied by the monitor at the end of each step.
 
     `sampling` tells whether this step gets full statistics; hooks look at it first and return at once when
-    it is false. `spent_secs` is what our own code has cost the training thread in this step.
+    it is false. `wants_norm` tells whether an ordinary step gets its gradient norm. `spent_secs` is what our
+    own code has cost the training thread in this step, `norm_secs` the part of the gradient norm.
     """
 
     step: int = 0
     sampling: bool = False
+    wants_norm: bool = True
     spent_secs: float = 0.0
+    norm_secs: float = 0.0
     clock: StepClock = field(default_factory=StepClock)
     scalars: dict[str, float] = field(default_factory=dict)
     # by id of the series, which its owner keeps: hashing names would cost more than all the rest here

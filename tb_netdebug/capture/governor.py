@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-# The first steps show most mistakes (initialisation, loss at start), so they are all sampled, on credit.
+# The first steps show most mistakes (initialisation, loss at start), so they are all sampled, on credit that
+# the steps after them pay back.
 FIRST_STEPS = 8
 # After trouble so many steps are sampled in a row, and then for so long trouble is not news any more.
 STEPS_AROUND_TROUBLE = 16
 STEPS_BETWEEN_ALERTS = 1000
-# Savings beyond this many samples are forfeited: a long pause must not buy a burst later.
+# Savings beyond this many samples are forfeited: a long pause must not buy a burst later. Nor may a debt keep
+# us from looking for ever, when the samples that made it were unusually slow.
 MOST_SAVED_SAMPLES = 2.0
+MOST_OWED_SAMPLES = 2.0 * STEPS_AROUND_TROUBLE
 # Of what a step earns, this share goes to samples even where ordinary steps alone cost more than the budget:
 # very short steps would otherwise never be looked at.
 SHARE_OF_SAMPLES = 0.1
+# The gradient norm of ordinary steps may take this share of the budget. It is there in every step unless a
+# step is so short that reading all gradients is dear: then in every second, third … at least every 16th.
+SHARE_OF_NORMS = 0.25
+MOST_STEPS_BETWEEN_NORMS = 16
+# A part of the budget is kept for what no clock of ours sees: the framework's way through its hooks, what we
+# push out of the caches, the writer's thread holding the interpreter. Measured from outside it is about a fifth.
+SHARE_OF_UNSEEN = 0.25
 # Estimates follow the last 1 / SMOOTHING observations.
 SMOOTHING = 0.1
 
@@ -40,11 +51,13 @@ class Governor:
 
     def __init__(self, *, period: int | None, overhead: float) -> None:
         self._period = period
-        self._overhead = overhead
+        self._overhead = overhead * (1.0 - SHARE_OF_UNSEEN)
         self._savings_secs = 0.0
         self._sample_secs = Estimate()
         self._plain_secs = Estimate()
         self._user_secs = Estimate()
+        self._norm_secs = Estimate()
+        self._steps_per_norm = 1
         self._steps = 0
         self._dense_until = FIRST_STEPS
         self._next_alert = 0
@@ -64,6 +77,18 @@ class Governor:
         if self._steps < self._dense_until:
             return True
         return self._savings_secs >= max(self._sample_secs.value - self._plain_secs.value, 0.0)
+
+    def norm_is_due(self) -> bool:
+        """Whether the step after this one gets its gradient norm, sampled or not."""
+        return self._steps % self._steps_per_norm == 0
+
+    def norm_cost(self, secs: float) -> None:
+        """What the gradient norm of an ordinary step took."""
+        self._norm_secs.observe(secs)
+        if self._period is None:
+            share = SHARE_OF_NORMS * self._overhead * self._user_secs.value
+            wanted = math.ceil(self._norm_secs.value / share) if share > 0 else 1
+            self._steps_per_norm = min(wanted, MOST_STEPS_BETWEEN_NORMS)
 
     def alert(self) -> bool:
         """Something happened: sample the next steps. False when that was said not long ago."""
@@ -87,9 +112,9 @@ class Governor:
         counted = min(user_secs, 2.0 * self._user_secs.value) if self._user_secs.seen else user_secs
         self._user_secs.observe(user_secs)
         (self._sample_secs if sampled else self._plain_secs).observe(spent_secs)
-        if self._steps <= self._dense_until:
-            return  # sampled on credit
         earned = self._overhead * counted
         ordinary = min(spent_secs, self._plain_secs.value) if sampled else spent_secs
         saved = max(earned - ordinary, SHARE_OF_SAMPLES * earned) - (spent_secs - ordinary)
-        self._savings_secs = min(self._savings_secs + saved, MOST_SAVED_SAMPLES * self._sample_secs.value)
+        sample = self._sample_secs.value
+        saved = min(self._savings_secs + saved, MOST_SAVED_SAMPLES * sample)
+        self._savings_secs = max(saved, -MOST_OWED_SAMPLES * sample)

@@ -166,6 +166,7 @@ class Monitor:
 
     def _start(self) -> None:
         self._collector.sampling = self._governor.first()
+        self._norm_always = self._console is not None
         if self._memory is not None:
             self._memory.start()
         self._describe()
@@ -230,7 +231,7 @@ class Monitor:
         if self._trouble.seen(record.scalars) is not None and self._governor.alert():
             for earlier in self._flight.release(record.step, then=STEPS_AROUND_TROUBLE):
                 self._writer.put(earlier)
-        else:
+        elif record.samples:
             self._flight.admit(record)
         self._writer.put(record)
         if self._console is not None:
@@ -239,16 +240,22 @@ class Monitor:
     def _govern(self, started: float) -> None:
         """Settles what the step has cost, ours and the training's, and decides about the next one."""
         moment = now()
-        sampled = self._collector.sampling
+        collector = self._collector
+        sampled = collector.sampling
         background = self._writer.cost_secs + (self._memory.cost_secs if self._memory is not None else 0.0)
-        spent = self._collector.spent_secs + moment - started
+        spent = collector.spent_secs + moment - started
         user = max(moment - self._step_began - spent, 0.0)
         spent += background - self._background_secs
         self._background_secs = background
-        self._collector.sampling = self._governor.next(sampled=sampled, user_secs=user, spent_secs=spent)
-        self._collector.spent_secs = 0.0
+        governor = self._governor
+        if collector.norm_secs:
+            governor.norm_cost(collector.norm_secs)
+            collector.norm_secs = 0.0
+        collector.sampling = governor.next(sampled=sampled, user_secs=user, spent_secs=spent)
+        collector.wants_norm = self._norm_always or governor.norm_is_due()
+        collector.spent_secs = 0.0
         self._step_began = moment
-        if sampled or self._collector.sampling:
+        if sampled or collector.sampling:
             self._prepare()
 
     def _prepare(self) -> None:

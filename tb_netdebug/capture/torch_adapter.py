@@ -82,8 +82,10 @@ class TorchAdapter:
     # ---- the seam ----------------------------------------------------------------------------------------
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
-        self._look_without_optimizer()
-        self._explain_compiled()
+        if not self._optimizers.stepped:
+            self._look_without_optimizer()
+        if self._collector.step == 0:
+            self._explain_compiled()
         self._optimizers.end_step()
         if self._collector.sampling and self._weights is not None:
             self._weights.look_at_rest(list(self._parameters.current().values()))
@@ -92,8 +94,9 @@ class TorchAdapter:
             self._put_scalar("loss", loss)
         for name, value in scalars.items():
             self._put_scalar(f"scalar/{name}", value)
-        self._put_rates()
-        self._follow_growth()
+        self._optimizers.put_rates()
+        if self._parameters.is_stale or self._generation != self._parameters.changes:
+            self._follow_growth()
         return self._arrivals.end_step(self._collector.step)
 
     def late(self, *, wait: bool) -> Late:
@@ -166,7 +169,7 @@ class TorchAdapter:
         It has an update of its own kind, a skipped one (GradScaler found an overflow), or accumulates.
         """
         watched = list(self._parameters.current().values())
-        if self._optimizers.stepped or not self._has_trained(watched):
+        if not self._has_trained(watched):
             return
         if not self._optimizers.known():
             self._optimizers.stepped = True
@@ -219,24 +222,13 @@ class TorchAdapter:
         if refusal is not None:
             self._refuse(name, f"it {refusal.reason}")
 
-    def _put_rates(self) -> None:
-        """The learning rate of each group; one that lies on a device is not waited for."""
-        number = 0
-        for optimizer in self._optimizers.known():
-            for group in optimizer.param_groups:
-                rate = group.get("lr")
-                if isinstance(rate, torch.Tensor):
-                    rate = rate.item() if rate.is_cpu else None
-                if rate is not None:
-                    self._collector.scalars[f"lr/{number}"] = rate
-                number += 1
-
     def _follow_growth(self) -> None:
         """Hooks on layers that were added since the last step."""
         self._parameters.current()
-        if self._settings.activations and self._generation != self._parameters.changes:
+        if self._generation != self._parameters.changes:
             self._generation = self._parameters.changes
-            self._activations.find()
+            if self._settings.activations:
+                self._activations.find()
 
     def _refuse(self, name: str, reason: str) -> None:
         """Says once for each kind of reason what is not watched; the rest is in the run's description."""
@@ -249,7 +241,7 @@ class TorchAdapter:
 
     def _explain_compiled(self) -> None:
         """What is compiled in place or after the watching has begun is known at the end of the first step."""
-        if self._collector.step > 0 or not self._settings.activations:
+        if not self._settings.activations:
             return
         for prefix, model in self._models.items():
             for name, module in model.named_modules():

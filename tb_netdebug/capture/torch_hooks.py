@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 
-class Hook:
-    """Calls `look`. Copies of the module, and what torch.save writes of it, are not watched.
+class Hook(partial[None]):
+    """Calls what it is made of, at no cost of its own. Copies of the module, and what torch.save writes of it, are not watched.
 
     A hook cannot be left out of either. So a copy gets one that does nothing, and a file one that does
     nothing and that a program without NetDebug can load.
     """
-
-    __slots__ = ("_look",)
-
-    def __init__(self, look: Callable[..., None]) -> None:
-        self._look = look
-
-    def __call__(self, *arguments: Any) -> None:
-        self._look(*arguments)
 
     @property
     def __name__(self) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import psutil
+import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -44,8 +46,9 @@ class OptimizerHooks:
         self._guard = guard
         self._weights = weights
         self._gradients = gradients
-        self._watched: weakref.WeakKeyDictionary[Optimizer, tuple[tuple[int, int], list[Watched]]]
-        self._watched = weakref.WeakKeyDictionary()
+        self._known: dict[int, Known] = {}
+        self._stepping: Optimizer | None = None
+        self._moved: list[Watched] = []  # by the one that is stepping
         self._squares: dict[int, tuple[float, int] | None] = {}
         self.stepped = False
         self._is_owed = False
@@ -70,7 +73,23 @@ class OptimizerHooks:
 
     def known(self) -> list[Optimizer]:
         """The optimizers that move watched parameters, in the order in which they were seen."""
-        return [optimizer for optimizer, (_, watched) in self._watched.items() if watched]
+        found = [(known.reference(), known.watched) for known in self._known.values()]
+        return [optimizer for optimizer, watched in found if optimizer is not None and watched]
+
+    def put_rates(self) -> None:
+        """The learning rate of each group; one that lies on a device is not waited for."""
+        number = 0
+        for known in self._known.values():
+            optimizer = known.reference()
+            if optimizer is None or not known.watched:
+                continue
+            for group in optimizer.param_groups:
+                rate = group.get("lr")
+                if isinstance(rate, torch.Tensor):
+                    rate = rate.item() if rate.is_cpu else None
+                if rate is not None:
+                    self._collector.scalars[rate_name(number)] = rate
+                number += 1
 
     def end_step(self) -> None:
         """Writes the step's gradient norm: over all optimizers that stepped, each counted once."""
@@ -89,13 +108,18 @@ class OptimizerHooks:
         self.stepped = False
 
     def look_at_gradients(self, key: int, watched: Sequence[Watched]) -> None:
-        """Samples of the gradients in a sampled step; their norm in every step."""
+        """Samples of the gradients in a sampled step; else their norm, when it is due."""
+        is_sampling = self._is_sampling
+        if not is_sampling and not self._collector.wants_norm:
+            return
         gradients = [gradient for each in watched if (gradient := each.tensor.grad) is not None]
         if not gradients and key == NO_OPTIMIZER:
             return  # they may just be gone already
-        if self._is_sampling and self.sample_gradients(key, watched):
+        if is_sampling and self.sample_gradients(key, watched):
             return
+        started = now()
         self._squares[key] = self._reader.squares(gradients, key)
+        self._collector.norm_secs += now() - started
 
     @property
     def _is_sampling(self) -> bool:
@@ -111,39 +135,40 @@ class OptimizerHooks:
         return True
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        with_closure = has_closure(optimizer, args, kwargs)
-        self._guarded("looking at gradients", self._look_before, optimizer, with_closure)
-
-    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        with_closure = has_closure(optimizer, args, kwargs)
-        self._guarded("looking at updates", self._look_after, optimizer, with_closure)
-
-    def _guarded(
-        self, doing: str, look: Callable[[Optimizer, bool], None], optimizer: Optimizer, with_closure: bool
-    ) -> None:
         if self._guard.is_off:
             return
         started = now()
         try:
-            look(optimizer, with_closure)
+            self._look_before(optimizer, has_closure(optimizer, args, kwargs))
         except Exception as error:
-            self._guard.fault(doing, error)
+            self._guard.fault("looking at gradients", error)
+        self._collector.spent_secs += now() - started
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._guard.is_off:
+            return
+        started = now()
+        try:
+            self._look_after(optimizer, has_closure(optimizer, args, kwargs))
+        except Exception as error:
+            self._guard.fault("looking at updates", error)
         self._collector.spent_secs += now() - started
 
     def _look_before(self, optimizer: Optimizer, with_closure: bool) -> None:
-        watched = self._parameters_of(optimizer)
-        if not watched:
+        self._stepping, self._moved = optimizer, self._parameters_of(optimizer)
+        if not self._moved:
             return
         self.stepped = True
         if self._gradients and not with_closure:
-            self.look_at_gradients(id(optimizer), watched)
+            self.look_at_gradients(id(optimizer), self._moved)
         if self._weights is not None and self._is_sampling:
-            self._weights.keep(watched)
+            self._weights.keep(self._moved)
         self._collector.clock.enter("time/optimizer")
 
     def _look_after(self, optimizer: Optimizer, with_closure: bool) -> None:
         self._collector.clock.enter(None)
-        watched = self._parameters_of(optimizer)
+        watched = self._moved if self._stepping is optimizer else self._parameters_of(optimizer)
+        self._stepping = None
         if not watched:
             return
         # An optimizer with a closure (LBFGS) computes gradients while it steps: those of its last look count.
@@ -158,16 +183,37 @@ class OptimizerHooks:
         held = 0
         for group in optimizer.param_groups:
             held += len(group["params"])
-        self._parameters.current()
-        version = (self._parameters.changes, held)
-        cached = self._watched.get(optimizer)
-        if cached is None or cached[0] != version:
-            cached = self._watched[optimizer] = (version, self._parameters.of(optimizer))
-        return cached[1]
+        if self._parameters.is_stale:
+            self._parameters.current()
+        known = self._known.get(id(optimizer))
+        if known is None or known.reference() is not optimizer:
+            known = self._known[id(optimizer)] = Known(optimizer)
+        if known.changes != self._parameters.changes or known.held != held:
+            known.watched = self._parameters.of(optimizer)
+            known.changes, known.held = self._parameters.changes, held
+        return known.watched
+
+
+class Known:
+    """An optimizer that was seen, and which parameters it moves; it is not kept alive."""
+
+    __slots__ = ("changes", "held", "reference", "watched")
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.reference = weakref.ref(optimizer)
+        self.changes = self.held = -1
+        self.watched: list[Watched] = []
+
+
+@cache
+def rate_name(number: int) -> str:
+    return f"lr/{number}"
 
 
 def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
     # the hook of a single optimizer is given the optimizer among the arguments, the global one is not
+    if len(args) < 2 and not kwargs and (not args or args[0] is optimizer or args[0] is None):
+        return False
     if args and args[0] is optimizer:
         args = args[1:]
     return bool(args and args[0] is not None) or kwargs.get("closure") is not None

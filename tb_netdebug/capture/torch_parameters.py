@@ -48,7 +48,7 @@ class Parameters:
         self._wants = wants
         self._by_id: dict[int, Watched] = {}
         self.changes = 0
-        self._is_stale = True
+        self.is_stale = True
         self._hooks = [
             torch_module.register_module_module_registration_hook(self._on_growth),
             torch_module.register_module_parameter_registration_hook(self._on_growth),
@@ -59,8 +59,8 @@ class Parameters:
 
     def current(self) -> dict[int, Watched]:
         """By id of the tensor; made anew when a module or parameter has been added anywhere."""
-        if self._is_stale:
-            self._is_stale = False
+        if self.is_stale:
+            self.is_stale = False
             self._by_id = self._collect()
             self.changes += 1
         return self._by_id
@@ -76,14 +76,14 @@ class Parameters:
         ]
 
     def look_again(self) -> None:
-        self._is_stale = True
+        self.is_stale = True
 
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
 
     def _on_growth(self, *_: object) -> None:
-        self._is_stale = True
+        self.is_stale = True
 
     def _collect(self) -> dict[int, Watched]:
         found: dict[int, Watched] = {}
@@ -92,7 +92,7 @@ class Parameters:
             for name, tensor in model.named_parameters():
                 full = f"{prefix}/{clean(name, wrappers)}" if prefix else clean(name, wrappers)
                 if is_lazy(tensor):
-                    self._is_stale = True  # it gets its values without any sign, so look again
+                    self.is_stale = True  # it gets its values without any sign, so look again
                 elif id(tensor) not in found and self._wants(full):
                     found[id(tensor)] = self._by_id.get(id(tensor)) or Watched(full, tensor)
         return {key: value for key, value in found.items() if value.tensor is not None}

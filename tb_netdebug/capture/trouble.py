@@ -12,6 +12,9 @@ JUMPS = (("loss", 3.0), ("gradient_norm", 10.0))
 # The first steps of a training are wild; there is nothing to compare with yet.
 WARM_UP_STEPS = 20
 SMOOTHING = 0.05
+# A loss that has come down to 0.001 may triple any time: only what leads back to a tenth of where the training
+# has been is worth a look.
+SHARE_OF_HIGHEST = 0.1
 
 
 class Trouble:
@@ -19,6 +22,7 @@ class Trouble:
 
     def __init__(self) -> None:
         self._means: dict[str, float] = {}
+        self._highest: dict[str, float] = {}
         self._steps = 0
 
     def seen(self, scalars: dict[str, float]) -> str | None:
@@ -39,6 +43,10 @@ class Trouble:
         size = abs(value)
         mean = self._means.get(name, size)
         self._means[name] = mean + SMOOTHING * (size - mean)
-        if size > factor * mean > 0.0 and self._steps > WARM_UP_STEPS:
+        if mean > self._highest.get(name, 0.0):
+            self._highest[name] = mean
+        if size <= factor * mean or mean <= 0.0 or self._steps <= WARM_UP_STEPS:
+            return None
+        if size > SHARE_OF_HIGHEST * self._highest[name]:
             return f"the {name.replace('_', ' ')} jumped from about {mean:.3g} to {value:.3g}"
         return None

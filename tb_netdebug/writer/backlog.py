@@ -71,6 +71,8 @@ class Batch(NamedTuple):
 
 def record_bytes(record: StepRecord) -> int:
     """About the memory that a record holds on to; cheap enough for the training thread."""
+    if not record.samples:
+        return _RECORD_BYTES + _SCALAR_BYTES * len(record.scalars)
     samples = sum(
         [
             len(sample.summary) if sample.units is None else len(sample.summary) + len(sample.units.active)
@@ -109,7 +111,8 @@ class Backlog:
         size = record_bytes(record)
         with self._producers:
             if self._fits(record, size):
-                self._accept(record, size)
+                self._accepted_bytes += size
+                self._items.append((record, size))
                 return
             if record.samples:
                 self.dropped.samples += len(record.samples)
