@@ -108,7 +108,10 @@ setup(
         "tensorboard>=2.15",
         "zstandard>=0.21",
     ],
-    entry_points={"console_scripts": ["netdebug = tb_netdebug.cli:main"]},
+    entry_points={
+        "console_scripts": ["netdebug = tb_netdebug.cli:main"],
+        "tensorboard_plugins": ["netdebug = tb_netdebug.plugin.loader:NetDebugLoader"],
+    },
     ext_modules=[
         Extension(
             "tb_netdebug.stats._kernel",

@@ -1,0 +1,132 @@
+"""What is new: the newest state of every run, and for each listener what changed since it last looked.
+
+Nothing is queued. A change replaces the state before it, so a slow listener skips states but never falls
+behind, and a listener costs one number.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+Row = Mapping[str, object]
+LIST = None  # stands for the list of runs where others have the name of a run
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """`row` is None for the list itself."""
+
+    version: int
+    name: str | None
+    row: Row | None
+
+
+class Hub:
+    """Safe from any thread. Versions rise with every change, and mean nothing under another epoch."""
+
+    def __init__(self) -> None:
+        self.epoch = f"{int(time.time()):x}{secrets.token_hex(4)}"
+        self._news = threading.Condition()
+        self._version = 0
+        self._rows: dict[str, Row] = {}
+        # By the version of the newest change, oldest first.
+        self._changed: dict[str | None, int] = {LIST: 0}
+        self._closed = False
+        self.heard = -math.inf  # when somebody last listened, on the monotonic clock
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def rows(self) -> tuple[int, list[Row]]:
+        """All runs as they are now, and the version of that."""
+        with self._news:
+            return self._version, list(self._rows.values())
+
+    def row(self, name: str) -> Row | None:
+        return self._rows.get(name)
+
+    def set_list(self, rows: Mapping[str, Row]) -> None:
+        """Other runs than before: these, with these states until `set_row` knows better."""
+        with self._news:
+            for name in self._rows.keys() - rows.keys():
+                self._changed.pop(name, None)
+            self._rows = dict(rows)
+            self._mark(LIST)
+
+    def set_row(self, name: str, row: Row) -> None:
+        """The new state of a run; nothing when it is as before, or the run has gone."""
+        with self._news:
+            if name in self._rows and self._rows[name] != row:
+                self._rows[name] = row
+                self._mark(name)
+
+    def since(self, version: int) -> list[News]:
+        """What changed after a version, oldest first, each run once."""
+        with self._news:
+            return self._since(version)
+
+    def wait(self, version: int, *, timeout: float) -> list[News]:
+        """The same; when there is nothing, waits for it, at most `timeout` seconds or until the end."""
+        self.heard = time.monotonic()
+        with self._news:
+            self._news.wait_for(lambda: self._closed or self._version > version, timeout)
+            return self._since(version)
+
+    def close(self) -> None:
+        """Ends every `wait`, now and later."""
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+
+    def _mark(self, name: str | None) -> None:
+        self._version += 1
+        self._changed.pop(name, None)
+        self._changed[name] = self._version
+        self._news.notify_all()
+
+    def _since(self, version: int) -> list[News]:
+        newest_first = takewhile(lambda entry: entry[1] > version, reversed(self._changed.items()))
+        found = [News(at, name, None if name is None else self._rows[name]) for name, at in newest_first]
+        return found[::-1]
+
+
+class Seats:
+    """A limited number of places, each given back once."""
+
+    def __init__(self, count: int) -> None:
+        self._free = threading.BoundedSemaphore(count)
+
+    def take(self) -> Seat | None:
+        return Seat(self._free) if self._free.acquire(blocking=False) else None
+
+
+class Seat:
+    def __init__(self, free: threading.BoundedSemaphore) -> None:
+        self._free = free
+        self._lock = threading.Lock()
+        self._taken = True
+
+    def give_back(self) -> None:
+        with self._lock:
+            taken, self._taken = self._taken, False
+        if taken:
+            self._free.release()
+
+
+def resume_point(identity: str, hub: Hub) -> int | None:
+    """The version in an id such as `<epoch>-<version>`; None when it is not of this epoch."""
+    epoch, dash, version = identity.rpartition("-")
+    if not dash or epoch != hub.epoch or not version.isdecimal() or len(version) > 18:
+        return None
+    return min(int(version), hub.version)
