@@ -1,0 +1,302 @@
+"""What listeners hear: the newest state of what changed, each once, whoever is slow."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_netdebug.plugin.event_stream import Listener
+from tb_netdebug.plugin.live import Hub, Seats, resume_point
+from tb_netdebug.plugin.schedule import LONGEST_SECS, REST_PER_WORK, SHORTEST_SECS, Schedule
+
+
+def hub_of(*names: str) -> Hub:
+    hub = Hub()
+    hub.set_list({name: {"name": name, "steps": None} for name in names})
+    return hub
+
+
+def told(hub: Hub, since: int = 0) -> list[tuple[str | None, Any]]:
+    return [(news.name, news.row and news.row["steps"]) for news in hub.since(since)]
+
+
+def parsed(chunk: bytes) -> list[tuple[str, str, Any]]:
+    """(event, id, data) of each event in a piece of a stream."""
+    found = []
+    for block in chunk.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.splitlines())
+        found.append((fields["event"], fields["id"], json.loads(fields["data"])))
+    return found
+
+
+def test_a_change_replaces_the_one_before() -> None:
+    """Whoever looks late gets the newest state, once, in the order of the changes."""
+    hub = hub_of("a", "b")
+    for steps in (1, 2, 3):
+        hub.set_row("a", {"steps": steps})
+    hub.set_row("b", {"steps": 9})
+    hub.set_row("a", {"steps": 4})
+    assert [(None, None), ("b", 9), ("a", 4)] == told(hub)
+    assert [("a", 4)] == told(hub, hub.version - 1)
+    assert [] == told(hub, hub.version)
+
+
+def test_the_same_state_again_is_no_news() -> None:
+    """Looking at a run that did not change wakes nobody."""
+    hub = hub_of("a")
+    hub.set_row("a", {"steps": 1})
+    version = hub.version
+    hub.set_row("a", {"steps": 1})
+    hub.set_row("gone", {"steps": 1})
+    assert version == hub.version
+
+
+def test_a_run_that_went_is_not_told_of() -> None:
+    """After the list changed, only runs that are in it have news."""
+    hub = hub_of("a", "b")
+    hub.set_row("b", {"steps": 1})
+    hub.set_list({"a": {"steps": 5}})
+    assert [(None, None)] == told(hub)
+    assert [{"steps": 5}] == hub.rows()[1]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=40), st.integers(0, 45))
+def test_what_is_told_brings_a_listener_up_to_date(changes: list[tuple[str, int]], at: int) -> None:
+    """From any version on, the state then plus the news is the state now, and ids rise."""
+    hub = hub_of("a", "b", "c")
+    states: dict[int, dict[str, Any]] = {hub.version: {row["name"]: row["steps"] for row in hub.rows()[1]}}
+    for name, steps in changes:
+        hub.set_row(name, {"name": name, "steps": steps})
+        states[hub.version] = {row["name"]: row["steps"] for row in hub.rows()[1]}
+    version = min(at + 1, hub.version)
+    news = hub.since(version)
+    assert states[hub.version] == {
+        **states[version],
+        **{one.name: one.row["steps"] for one in news if one.row},
+    }
+    assert sorted({one.version for one in news}) == [one.version for one in news]
+
+
+def test_waiting_ends_with_news_and_with_the_hub() -> None:
+    """A listener sleeps until there is something to tell, and never beyond the end."""
+    hub = hub_of("a")
+    found: list[int] = []
+    waiter = threading.Thread(target=lambda: found.append(len(hub.wait(hub.version, timeout=60))))
+    waiter.start()
+    hub.set_row("a", {"steps": 1})
+    waiter.join()
+    late = threading.Thread(target=lambda: found.append(len(hub.wait(hub.version, timeout=60))))
+    late.start()
+    hub.close()
+    late.join()
+    assert 0 == found[1]
+
+
+@pytest.mark.parametrize(
+    ("identity", "version"),
+    [
+        ("{}-2", 2),
+        ("{}-0", 0),
+        ("{}-999", 3),
+        ("other-2", None),
+        ("{}", None),
+        ("", None),
+        ("{}-x", None),
+        ("{}-²", None),
+    ],
+)
+def test_an_id_of_this_epoch_is_where_to_go_on(identity: str, version: int | None) -> None:
+    """An id of another start of TensorBoard, or no id at all, means to begin anew."""
+    hub = hub_of("a")
+    hub.set_row("a", {"steps": 1})
+    hub.set_row("a", {"steps": 2})
+    assert version == resume_point(identity.format(hub.epoch), hub)
+
+
+def test_every_hub_has_an_epoch_of_its_own() -> None:
+    """Versions of a TensorBoard that was restarted mean nothing to the new one."""
+    assert Hub().epoch != Hub().epoch
+
+
+def test_seats_are_limited_and_given_back_once() -> None:
+    """A stream that is closed twice does not make room for two."""
+    seats = Seats(2)
+    first, second = seats.take(), seats.take()
+    assert first is not None
+    assert second is not None
+    assert None is seats.take()
+    first.give_back()
+    first.give_back()
+    assert None is not seats.take()
+    assert None is seats.take()
+
+
+@pytest.fixture
+def seats() -> Seats:
+    return Seats(1)
+
+
+def listener(hub: Hub, seats: Seats, seen: int | None = None, **more: Any) -> Listener:
+    seat = seats.take()
+    assert seat is not None
+    return Listener(hub, seat, seen, **more)
+
+
+def test_a_stream_begins_with_where_it_stands(seats: Seats) -> None:
+    """The first event has the epoch, and an id from which to resume."""
+    hub = hub_of("a")
+    stream = listener(hub, seats)
+    hello = next(iter(stream))
+    assert hello.startswith(b"retry: 1000\n")
+    [(name, identity, data)] = parsed(hello.partition(b"\n")[2])
+    assert ("hello", f"{hub.epoch}-1", {"epoch": hub.epoch, "version": 1}) == (name, identity, data)
+    stream.close()
+
+
+def test_a_stream_tells_the_list_and_the_runs(seats: Seats) -> None:
+    """All that is new comes in one piece; a run comes with its whole row."""
+    hub = hub_of("a")
+    stream = listener(hub, seats)
+    events: Iterator[bytes] = iter(stream)
+    next(events)
+    hub.set_list({"a": {"steps": None}, "b": {"steps": None}})
+    hub.set_row("b", {"steps": 3, "loss": float("nan")})
+    assert [
+        ("runs", f"{hub.epoch}-2", {"version": 2}),
+        ("run", f"{hub.epoch}-3", {"run": "b", "steps": 3, "loss": "NaN"}),
+    ] == parsed(next(events))
+    stream.close()
+
+
+def test_a_resumed_stream_starts_with_what_was_missed(seats: Seats) -> None:
+    """The newest state of every run that changed since."""
+    hub = hub_of("a", "b")
+    for steps in range(5):
+        hub.set_row("a", {"steps": steps})
+    stream = listener(hub, seats, 1)
+    events = iter(stream)
+    assert {"epoch": hub.epoch, "version": 1} == parsed(next(events).partition(b"\n")[2])[0][2]
+    assert [("run", f"{hub.epoch}-6", {"run": "a", "steps": 4})] == parsed(next(events))
+    stream.close()
+
+
+def test_a_stream_ends_with_the_hub_and_gives_its_seat_back(seats: Seats) -> None:
+    """At the end of TensorBoard the browser gets a proper end, even in the middle of waiting."""
+    hub = hub_of("a")
+    stream = listener(hub, seats)
+    events = iter(stream)
+    next(events)
+    threading.Thread(target=hub.close).start()
+    assert [] == list(events)
+    stream.close()
+    assert None is not seats.take()
+
+
+def test_a_stream_that_was_never_read_gives_its_seat_back(seats: Seats) -> None:
+    """A browser may hang up before the first event."""
+    stream = listener(hub_of("a"), seats)
+    stream.close()
+    assert None is not seats.take()
+
+
+def test_a_stream_notices_that_its_listener_hung_up(seats: Seats) -> None:
+    """The socket says so at once, while a write would only fail some seconds later."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        stream = listener(hub_of("a"), seats, connection=ours)
+        events = iter(stream)
+        next(events)
+        theirs.close()
+        assert [] == list(events)
+        stream.close()
+
+
+def test_a_quiet_stream_says_that_it_lives(seats: Seats, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comment comes when nothing happens, so that proxies and browsers do not give up."""
+    monkeypatch.setattr("tb_netdebug.plugin.event_stream.LOOK_SECS", 0.001)
+    monkeypatch.setattr("tb_netdebug.plugin.event_stream.HEARTBEAT_SECS", 0.003)
+    stream = listener(hub_of("a"), seats)
+    events = iter(stream)
+    next(events)
+    assert b": still here\n\n" == next(events)
+    stream.close()
+
+
+# --- when to look at which run ------------------------------------------------------------------------------
+
+
+def looked(schedule: Schedule, name: str, now: float, *, changed: bool = False, took: float = 0.0) -> float:
+    """When it is due again after a look."""
+    assert name in schedule.due(now)
+    schedule.looked(name, changed=changed, took=took, now=now)
+    due = schedule.next_due()
+    assert due is not None
+    return due
+
+
+def test_a_run_that_grows_is_looked_at_often() -> None:
+    """Ten times a second, as long as each look finds something."""
+    schedule = Schedule()
+    schedule.add("a", changed=0.0, now=1000.0)
+    assert pytest.approx(1000.0 + LONGEST_SECS) == looked(schedule, "a", 1000.0)
+    assert pytest.approx(1005.0 + SHORTEST_SECS) == looked(schedule, "a", 1005.0, changed=True)
+
+
+def test_a_quiet_run_is_looked_at_ever_less() -> None:
+    """The pause is a hundredth of the quiet time, up to some seconds."""
+    schedule = Schedule()
+    schedule.add("a", changed=940.0, now=1000.0)
+    assert pytest.approx(1000.6) == looked(schedule, "a", 1000.0)
+
+
+def test_a_slow_look_earns_a_long_rest() -> None:
+    """On a network disk no more than a tenth of the time goes into one run."""
+    schedule = Schedule()
+    schedule.add("a", changed=1000.0, now=1000.0)
+    assert pytest.approx(1002.0 + 2 * REST_PER_WORK) == looked(schedule, "a", 1002.0, changed=True, took=2.0)
+
+
+def test_a_run_that_went_is_never_due() -> None:
+    """Not even when it was planned before, or is being looked at."""
+    schedule = Schedule()
+    schedule.add("a", changed=0.0, now=0.0)
+    schedule.add("b", changed=0.0, now=0.0)
+    schedule.remove("a")
+    assert ["b"] == schedule.due(10.0)
+    schedule.remove("b")
+    schedule.looked("b", changed=True, took=0.0, now=11.0)
+    assert None is schedule.next_due()
+
+
+def test_the_longest_overdue_comes_first() -> None:
+    """And nobody is due twice before he was looked at."""
+    schedule = Schedule()
+    for name, now in (("c", 3.0), ("a", 1.0), ("b", 2.0)):
+        schedule.add(name, changed=0.0, now=now)
+    assert ["a", "b"] == schedule.due(2.5)
+    assert ["c"] == schedule.due(10.0)
+    assert [] == schedule.due(10.0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["add", "remove", "look"])), max_size=60))
+def test_every_known_run_is_due_again(actions: list[tuple[str, str]]) -> None:
+    """Whatever came and went before, in the end each run is looked at once in a while."""
+    schedule, known = Schedule(), set[str]()
+    for now, (name, action) in enumerate(actions):
+        if action == "add" and name not in known:
+            known.add(name)
+            schedule.add(name, changed=float(now), now=float(now))
+        elif action == "remove":
+            known.discard(name)
+            schedule.remove(name)
+        elif action == "look":
+            for due in schedule.due(float(now)):
+                schedule.looked(due, changed=False, took=0.0, now=float(now))
+    assert known == set(schedule.due(1e6))
