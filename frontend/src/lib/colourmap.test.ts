@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { divergingRamp, lightnessOf, rampColour, rampWord, RAMP_SIZE, sequentialRamp } from "./colourmap";
+import {
+  divergingRamp, lightnessOf, rampColour, rampWord, RAMP_SIZE, sequentialRamp, wordFromCss, wordToCss,
+} from "./colourmap";
 
 type Vision = readonly (readonly [number, number, number])[];
 
@@ -69,4 +71,10 @@ it("draws places outside as the nearer end", () => {
   expect(rampWord(colours, -3)).toBe(colours[0]);
   expect(rampWord(colours, 7)).toBe(colours[RAMP_SIZE - 1]);
   expect(rampColour(colours, 0)).toMatch(/^rgb\(\d+ \d+ \d+\)$/);
+});
+
+it("reads colours as the style sheet writes them", () => {
+  expect(wordToCss(wordFromCss("#eef0f3"))).toBe("rgb(238 240 243)");
+  expect(wordFromCss(" #FA0 ")).toBe(wordFromCss("#ffaa00"));
+  expect(wordToCss(wordFromCss("papayawhip"))).toBe("rgb(128 128 128)");
 });

@@ -60,6 +60,15 @@ export function wordFromRgb(red: number, green: number, blue: number): number {
   return (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
+/** Of a colour written as #rgb or #rrggbb; a middle grey for any other way of writing. */
+export function wordFromCss(colour: string): number {
+  const short = /^#([0-9a-f])([0-9a-f])([0-9a-f])$/i.exec(colour.trim());
+  const long = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(colour.trim());
+  const parts = short ? short.slice(1).map((digit) => digit + digit) : (long?.slice(1) ?? ["80", "80", "80"]);
+  const [red = 0, green = 0, blue = 0] = parts.map((part) => parseInt(part, 16));
+  return wordFromRgb(red, green, blue);
+}
+
 /** Perceived lightness between 0 and 1, by which text on a colour is chosen and ramps are tested. */
 export function lightnessOf(word: number): number {
   const linear = [word & 255, (word >> 8) & 255, (word >> 16) & 255].map((byte) => toLinear(byte / 255));

@@ -1,6 +1,146 @@
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect, useMemo } from "preact/hooks";
+import { rank, setParam, theme } from "../../app/state";
 import type { ViewProps } from "../../app/view";
+import { divergingRamp, sequentialRamp } from "../../lib/colourmap";
+import { heatColours } from "../../lib/heat";
+import { heatScale, type HeatScaleKind } from "../../lib/heat-scale";
+import { rowTree, visibleRows } from "../../lib/row-tree";
+import { KINDS, kindLabel } from "../../lib/tensor-statistics";
+import { useColumns, useRun } from "../../wire/client";
+import type { HeatAnswer, Kind, RunDetails, RunRow } from "../../wire/types";
+import { layerChoices, limitsOf, statisticOfChoice } from "./choices";
+import { LayerControls } from "./controls";
+import { LayerDetail } from "./detail";
+import { NoTensors } from "./empty";
+import { HeatMap } from "./heat-map";
+import type { HeatScene } from "./heat-picture";
+import { groupRule, heatAnswer, heatTable } from "./heat-table";
+import { Legend, scaleName } from "./legend";
+import { boundsOf, queryRange, shownWindow, stepMoves } from "./steps";
+import "./layers.css";
 
+/** Layers × steps as a heat map of any statistic; a click on a row opens what there is of one tensor. */
 export function LayersView({ run }: ViewProps): JSX.Element {
-  return <p class="hint">{run ? run.name : "Choose a run."}</p>;
+  const details = useRun(run?.name ?? null);
+  if (!run) return <p class="hint">Choose a run in the list.</p>;
+  return <Layers key={run.name} run={run} details={details} />;
+}
+
+/** Kinds that the run has samples of; null while nobody knows. */
+export function presentKinds(details: RunDetails | null): ReadonlySet<Kind> | null {
+  return details && new Set(details.series.map((each) => each.kind));
+}
+
+/** Gradients say most; a run that has none is shown by what it has. */
+export function firstKind(present: ReadonlySet<Kind> | null): Kind {
+  const order: readonly Kind[] = ["gradient", ...KINDS.map((each) => each.kind)];
+  return order.find((kind) => present?.has(kind)) ?? "gradient";
+}
+
+interface LayersProps {
+  readonly run: RunRow;
+  readonly details: RunDetails | null;
+}
+
+const COLUMNS = 400;
+
+function Layers({ run, details }: LayersProps): JSX.Element {
+  const choices = layerChoices();
+  const present = presentKinds(details);
+  const kind = choices.kind ?? firstKind(present);
+  const statistic = statisticOfChoice(choices, kind);
+  const isKnown = choices.kind !== null || details !== null;
+  const common = { what: "heat", run: run.name, kind, rank: rank.value, columns: COLUMNS, ...queryRange() } as const;
+  const { answers, error, loading } = useColumns(() =>
+    isKnown ? [{ ...common, statistic: statistic.name }, { ...common, statistic: "nonfinite" }] : [],
+  );
+  const toggled = useSignal<ReadonlySet<string>>(new Set());
+  const openDepth = useSignal<number | null>(null);
+  const step = useSignal<number | null>(null);
+  useEffect(() => {
+    toggled.value = new Set();
+    openDepth.value = null;
+  }, [kind]);
+
+  const heat = heatAnswer(answers?.[0]);
+  const failed = answers?.find((each) => each.what === "failed");
+  const scene = useScene(heat, heatAnswer(answers?.[1]), statistic.scale, run);
+  const rows = scene && visibleRows(scene.tree, toggled.value, openDepth.value ?? scene.tree.openDepth);
+  const bounds = boundsOf(run);
+  const window = heat && shownWindow(heat.first, heat.last, bounds);
+  const openAll = (open: boolean): void => {
+    toggled.value = new Set();
+    openDepth.value = open ? Infinity : 0;
+  };
+  const words = useMemo(() => new Map<string, Uint32Array>(), [scene, theme.value]);
+  const selected = choices.tensor;
+  const select = (name: string): void => setParam("layers.tensor", name === selected ? null : name);
+  const toggle = (key: string): void => {
+    const next = new Set(toggled.peek());
+    if (!next.delete(key)) next.add(key);
+    toggled.value = next;
+  };
+  const drawn = useMemo<HeatScene | null>(
+    () => scene && rows && window && { ...scene, rows, window, selected, words, rule: groupRule(statistic.name) },
+    [scene, toggled.value, openDepth.value, window?.first, window?.last, selected, words],
+  );
+  const hasRows = heat !== null && heat.names.length > 0 && heat.first.length > 0;
+  return (
+    <div class="tensors">
+      <LayerControls
+        choices={choices}
+        kind={kind}
+        statistic={statistic}
+        present={present}
+        hasGroups={scene?.tree.hasGroups ?? false}
+        onOpenAll={openAll}
+      />
+      {(error ?? failed?.error) && <p class="bad" role="alert">{error ?? failed?.error}</p>}
+      {!heat && loading && <p class="hint">Reading the run…</p>}
+      {heat && !hasRows && <NoTensors run={run} kind={kind} present={present} />}
+      {hasRows && drawn && drawn.table.names.length === 0 && <p class="hint">No name contains “{choices.search}”.</p>}
+      {hasRows && drawn && bounds && drawn.table.names.length > 0 && (
+        <div class={selected ? "layers-split" : ""}>
+          <section class="card heat">
+            <Legend scale={drawn.scale} colours={drawn.colours} title={legendTitle(kind, statistic.label, drawn)} />
+            <HeatMap
+              scene={drawn}
+              statistic={statistic}
+              moves={stepMoves(drawn.window, bounds)}
+              title={`${statistic.label} of ${kindLabel(kind).toLowerCase()}, ${drawn.rows.length} rows`}
+              exportName={`${run.name}-${kind}-${statistic.name}`}
+              onSelect={(row) => select(row.name)}
+              onToggle={(row) => toggle(row.key)}
+              step={step}
+            />
+          </section>
+          {selected && <LayerDetail run={run} kind={kind} name={selected} step={step} />}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function legendTitle(kind: Kind, statistic: string, { scale }: HeatScene): string {
+  const what = `${statistic} of ${kindLabel(kind).toLowerCase()}`;
+  return scale.kind === "change" ? `${what} ÷ own median` : `${what}, ${scaleName(scale)}`;
+}
+
+type Scene = Pick<HeatScene, "table" | "scale" | "colours"> & { readonly tree: ReturnType<typeof rowTree> };
+
+/** What is drawn, without what scrolling and opening groups change. */
+function useScene(heat: HeatAnswer | null, bad: HeatAnswer | null, usual: HeatScaleKind, run: RunRow): Scene | null {
+  const { search, colouring, grouped } = layerChoices();
+  const table = useMemo(() => heat && heatTable(heat, bad, search, colouring === "own"), [heat, bad, search, colouring]);
+  const tree = useMemo(() => table && rowTree(table.names, grouped), [table?.names.join("\n"), grouped, run.name]);
+  const kind: HeatScaleKind = colouring !== "own" ? usual : usual === "signed" ? "signed" : "change";
+  const scale = useMemo(() => table && heatScale(kind, table.drawn, limitsOf(colouring)), [table, kind, colouring]);
+  return useMemo(() => {
+    if (!table || !tree || !scale) return null;
+    const diverges = scale.kind === "signed" || scale.kind === "change";
+    const ramp = diverges ? divergingRamp(theme.value) : sequentialRamp(theme.value);
+    return { table, tree, scale, colours: heatColours(ramp, theme.value) };
+  }, [table, tree, scale, theme.value]);
 }

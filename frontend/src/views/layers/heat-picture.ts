@@ -1,0 +1,118 @@
+/** Draws the heat map: cells as pixels, names and steps as text. */
+
+import type { Palette } from "../../charts/palette";
+import type { HeatColours, PixelColumns } from "../../lib/heat";
+import { paintRow, pixelColumns, rowWords, type StepWindow } from "../../lib/heat";
+import { AXIS_HEIGHT, elided, rowsInSight, type HeatLayout } from "../../lib/heat-layout";
+import type { HeatScale } from "../../lib/heat-scale";
+import type { Row } from "../../lib/row-tree";
+import { wordFromCss } from "../../lib/colourmap";
+import { drawStepAxis, SMALL_TEXT, type Frame } from "./axes";
+import { rowValues, type HeatTable } from "./heat-table";
+import type { GroupRule } from "../../lib/heat";
+
+export interface HeatScene {
+  readonly table: HeatTable;
+  readonly rows: readonly Row[];
+  readonly scale: HeatScale;
+  readonly colours: HeatColours;
+  readonly rule: GroupRule;
+  readonly window: StepWindow;
+  readonly selected: string | null;
+  /** Colours of rows that were drawn before, by their keys. */
+  readonly words: Map<string, Uint32Array>;
+}
+
+export function cellFrame(layout: HeatLayout): Frame {
+  return { left: layout.labels, top: 0, right: layout.width, bottom: layout.height };
+}
+
+export function drawHeat(context: CanvasRenderingContext2D, layout: HeatLayout, scene: HeatScene, scroll: number, palette: Palette): void {
+  drawCells(context, layout, scene, scroll, palette);
+  const { from, to } = rowsInSight(layout, scroll);
+  for (let i = from; i < to; i++) {
+    const row = scene.rows[i];
+    if (row) drawLabel(context, layout, row, i * layout.rowHeight - scroll, row.name === scene.selected, palette);
+  }
+  context.clearRect(0, layout.height, layout.width, AXIS_HEIGHT + 4);
+  drawStepAxis(context, cellFrame(layout), scene.window, palette);
+}
+
+function drawCells(context: CanvasRenderingContext2D, layout: HeatLayout, scene: HeatScene, scroll: number, palette: Palette): void {
+  const ratio = context.canvas.width / layout.width;
+  const left = Math.round(layout.labels * ratio);
+  const width = Math.max(1, context.canvas.width - left);
+  const height = Math.max(1, Math.round(layout.height * ratio));
+  const image = context.createImageData(width, height);
+  const picture = { words: new Uint32Array(image.data.buffer), width, height };
+  const columns = pixelColumns(scene.table.first, scene.table.last, scene.window, width);
+  const { from, to } = rowsInSight(layout, scroll);
+  const gap = layout.rowHeight >= 8 ? Math.max(1, Math.round(ratio)) : 0;
+  for (let i = from; i < to; i++) {
+    const row = scene.rows[i];
+    if (!row || row.open) continue;
+    const top = Math.round((i * layout.rowHeight - scroll) * ratio);
+    const bottom = Math.round(((i + 1) * layout.rowHeight - scroll) * ratio) - gap;
+    picture.words.fill(wordFromCss(palette.sunken), Math.max(0, top) * width, Math.max(0, bottom) * width);
+    paintCells(picture, top, bottom, columns, scene, row, ratio);
+  }
+  context.putImageData(image, left, 0);
+}
+
+type Target = Parameters<typeof paintRow>[0];
+
+function paintCells(picture: Target, top: number, bottom: number, columns: PixelColumns, scene: HeatScene, row: Row, ratio: number): void {
+  const words = scene.words.get(row.key) ?? wordsOf(scene, row);
+  scene.words.set(row.key, words);
+  paintRow(picture, top, bottom, columns, words, scene.colours, Math.max(2, Math.round(3 * ratio)));
+}
+
+function wordsOf(scene: HeatScene, row: Row): Uint32Array {
+  const { table, rule } = scene;
+  const values = rowValues(table.drawn, table, row, rule);
+  const bad = table.bad && rowValues(table.bad, table, row, "farthest");
+  return rowWords(values, bad, scene.scale, scene.colours);
+}
+
+const INDENT = 11;
+const MARGIN = 8;
+
+/** Where the triangle of a group is, from the left. */
+export function caretX(row: Row): number {
+  return MARGIN + Math.min(row.depth, 5) * INDENT;
+}
+
+function drawLabel(context: CanvasRenderingContext2D, layout: HeatLayout, row: Row, top: number, selected: boolean, palette: Palette): void {
+  const middle = top + layout.rowHeight / 2;
+  if (selected) {
+    context.fillStyle = palette.accent;
+    context.fillRect(0, top, 3, layout.rowHeight - 1);
+  }
+  const isGroup = row.kind === "group";
+  const left = caretX(row) + (isGroup ? INDENT : 0);
+  if (isGroup) drawCaret(context, caretX(row), middle, row.open, palette);
+  context.font = `${isGroup || selected ? "600 " : ""}${layout.rowHeight < 15 ? SMALL_TEXT - 1 : SMALL_TEXT}px ${palette.font}`;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillStyle = isGroup || selected ? palette.text : palette.muted;
+  const count = isGroup && !row.open ? ` (${row.to - row.from})` : "";
+  const room = layout.labels - left - 6 - context.measureText(count).width;
+  const text = elided(row.label || row.name, room, (part) => context.measureText(part).width);
+  // Isolated, so that a name written from the right does not turn its row around.
+  context.fillText(`\u2068${text}\u2069${count}`, left, middle + 0.5);
+}
+
+function drawCaret(context: CanvasRenderingContext2D, x: number, y: number, open: boolean, palette: Palette): void {
+  context.fillStyle = palette.muted;
+  context.beginPath();
+  if (open) {
+    context.moveTo(x - 1, y - 2);
+    context.lineTo(x + 7, y - 2);
+    context.lineTo(x + 3, y + 3);
+  } else {
+    context.moveTo(x, y - 4);
+    context.lineTo(x + 5, y);
+    context.lineTo(x, y + 4);
+  }
+  context.fill();
+}
