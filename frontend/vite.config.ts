@@ -8,6 +8,8 @@ export default defineConfig({
   base: "./",
   plugins: api ? [] : [madeUpData()],
   server: { proxy: api ? { "^/(runs|run|graph|columns|live)($|\\?)": { target: new URL(api).origin, rewrite: (path) => new URL(api).pathname + path.slice(1) } } : {} },
+  // All at once, else the dev server finds some late and serves two copies of Preact.
+  optimizeDeps: { include: ["preact", "preact/hooks", "preact/jsx-runtime", "preact/jsx-dev-runtime", "@preact/signals", "uplot"] },
   esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
   worker: { format: "es", rollupOptions: { output: { entryFileNames: "assets/[name]-[hash].js" } } },
   build: {

@@ -1,16 +1,26 @@
 import "./style/tokens.css";
 import "./style/base.css";
+import "./style/shell.css";
+import "./style/runs.css";
+import "./style/chart.css";
 import { render } from "preact";
+import { listenToKeys } from "./app/keyboard";
+import { followLink } from "./app/link";
+import { remember } from "./app/remembered";
+import { startSession } from "./app/session";
 import { Shell } from "./app/shell";
-import { chosen, focus, runs } from "./app/state";
-import { getJson } from "./wire/http";
-import { parseRunList } from "./wire/json";
+import { colourChoices, SORTS, sort } from "./app/state";
+import { followTheme } from "./app/theme";
 
+function isColours(found: unknown): found is Record<string, number> {
+  return typeof found === "object" && found !== null && Object.values(found).every((each) => Number.isInteger(each));
+}
+
+followTheme();
+remember("colours", colourChoices, isColours);
+remember("sort", sort, (found): found is (typeof SORTS)[number] => SORTS.some((each) => each === found));
+followLink();
+listenToKeys();
+startSession();
 const place = document.getElementById("page");
 if (place) render(<Shell />, place);
-void getJson("runs").then((json) => {
-  const list = parseRunList(json);
-  runs.value = list.runs;
-  chosen.value = list.runs.slice(0, 3).map((run) => run.name);
-  focus.value = list.runs[0]?.name ?? null;
-});

@@ -1,21 +1,68 @@
 import type { JSX } from "preact";
+import { useErrorBoundary } from "preact/hooks";
+import { useRun } from "../wire/client";
 import { VIEWS } from "../views/registry";
-import { chosenRuns, focusedRun, page, PAGES } from "./state";
+import { ChartSettings } from "./chart-settings";
+import { Help } from "./help";
+import { Icon } from "./icons";
+import { NoRunChosen, NoRuns, Unreachable } from "./notices";
+import { RunName } from "./run-name";
+import { RunsPanel } from "./runs-panel";
+import { chosenRuns, drawerOpen, focusedRun, listError, page, runs, type PageName } from "./state";
+import { TopBar } from "./top-bar";
 
+/** Everything: the bar, the list of runs and the page. */
 export function Shell(): JSX.Element {
-  const { View } = VIEWS[page.value];
   return (
     <div class="shell">
-      <nav>
-        {PAGES.map((name) => (
-          <button key={name} type="button" onClick={() => (page.value = name)}>
-            {VIEWS[name].title}
-          </button>
-        ))}
-      </nav>
-      <main>
-        <View runs={chosenRuns.value} run={focusedRun.value} />
+      <TopBar />
+      <RunsPanel />
+      {drawerOpen.value && <div class="drawer-back" onClick={() => (drawerOpen.value = false)} />}
+      <main class="main">
+        <Body />
       </main>
+      <Help />
     </div>
   );
+}
+
+function Body(): JSX.Element {
+  if (runs.value === null) return listError.value ? <Unreachable /> : <p class="hint">Looking for runs …</p>;
+  if (runs.value.length === 0) return <NoRuns />;
+  if (!focusedRun.value) return <NoRunChosen />;
+  return (
+    <>
+      <PageHead />
+      <PageBody key={page.value} name={page.value} />
+    </>
+  );
+}
+
+function PageHead(): JSX.Element {
+  const run = focusedRun.value;
+  const details = useRun(run?.name ?? null);
+  return (
+    <div class="page-head">
+      <h2 class="page-run">{run && <RunName name={run.name} />}</h2>
+      <ChartSettings details={details} />
+    </div>
+  );
+}
+
+/** One broken page leaves the others alone. */
+function PageBody({ name }: { readonly name: PageName }): JSX.Element {
+  const [error, retry] = useErrorBoundary((found) => console.error(found));
+  const { View, title } = VIEWS[name];
+  if (error) {
+    return (
+      <section class="notice" role="alert">
+        <h2>The page {title} cannot be drawn</h2>
+        <p>{error instanceof Error ? error.message : String(error)}</p>
+        <button type="button" class="button" onClick={retry}>
+          <Icon name="reset" /> Try again
+        </button>
+      </section>
+    );
+  }
+  return <View runs={chosenRuns.value} run={focusedRun.value} />;
 }

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { theme } from "../app/state";
+import { ChartTools } from "./chart-frame";
 import { exportCsv, exportPng, type CsvRow } from "./export";
 import { paletteOf, type Palette } from "./palette";
 
@@ -71,15 +72,12 @@ export function CanvasBox(props: CanvasBoxProps): JSX.Element {
           }
         }}
       />
-      <figcaption class="chart-tools">
-        <button type="button" class="tool" onClick={() => canvas.current && exportPng(canvas.current, props.exportName)}>
-          PNG
-        </button>
-        {props.csv && (
-          <button type="button" class="tool" onClick={() => exportCsv(latest.current.csv?.() ?? [], props.exportName)}>
-            CSV
-          </button>
-        )}
+      <figcaption class="canvas-tools">
+        <ChartTools
+          what={props.exportName}
+          onPng={() => canvas.current && exportPng(canvas.current, props.exportName)}
+          onCsv={props.csv && (() => exportCsv(latest.current.csv?.() ?? [], props.exportName))}
+        />
       </figcaption>
     </figure>
   );

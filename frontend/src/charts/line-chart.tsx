@@ -1,72 +1,223 @@
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
-import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { signal, type Signal } from "@preact/signals";
+import type { JSX, RefObject } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { theme } from "../app/state";
+import { formatNumber, formatShort } from "../lib/format";
+import { nearestIndex } from "../lib/nearest";
+import { onSize } from "./canvas";
+import { ChartEmpty, ChartTools } from "./chart-frame";
+import { registerCursor, rememberCursor } from "./cursor";
+import { exportCsv, exportPng, type CsvRow } from "./export";
+import type uPlot from "uplot";
+import { LinePlot, type PlotContent } from "./line-plot";
+import type { LineSeries, Marker } from "./line-series";
+import { rowsAt, Tooltip } from "./line-tooltip";
+import { paletteOf } from "./palette";
+import { describe } from "./line-summary";
 
-export interface LineSeries {
-  readonly label: string;
-  readonly colour: string;
-  /** Ascending. */
-  readonly x: Float64Array;
-  /** NaN is a gap. */
-  readonly y: Float64Array;
-  /** A band around the line. */
-  readonly low?: Float64Array;
-  readonly high?: Float64Array;
-  /** Drawn faintly behind: the line before smoothing. */
-  readonly raw?: Float64Array;
-  /** Number of non-finite values at each x: marked at the lower edge. */
-  readonly bad?: Float64Array;
-  readonly dash?: readonly number[];
-}
-
-export interface Marker {
-  readonly x: number;
-  readonly label: string;
-  readonly tone: "good" | "warning" | "bad" | "info";
-}
+export type { LineSeries, Marker } from "./line-series";
 
 export interface LineChartProps {
+  /** The first one is in focus: it is drawn on top, and its value stands in the title. */
   readonly series: readonly LineSeries[];
   readonly title: string;
   readonly yLabel?: string;
   readonly xLabel?: string;
-  /** "time": x are seconds since 1970. */
-  readonly xKind?: "number" | "time";
+  /** "elapsed": x are seconds. */
+  readonly xKind?: "number" | "elapsed";
   readonly logY?: boolean;
   readonly formatY?: (value: number) => string;
   readonly formatX?: (value: number) => string;
   readonly markers?: readonly Marker[];
-  /** The visible part in units of x; null: all of it. */
+  /** The visible part in units of x; null: all of it, following what comes. */
   readonly zoom?: readonly [first: number, last: number] | null;
   /** Called with the part that was dragged over, and with null for all of it. */
   readonly onZoom?: (zoom: readonly [first: number, last: number] | null) => void;
   /** Charts with the same key share their crosshair. */
   readonly syncKey?: string;
   readonly exportName: string;
-  /** In CSS pixels; default 240. */
+  /** Of the plot in CSS pixels. */
   readonly height?: number;
   /** What to say when no series has a point. */
   readonly empty?: string;
 }
 
+interface Pointed {
+  readonly x: number;
+  readonly own: boolean;
+}
+
+/** Lines with bands over steps, time or samples. */
 export function LineChart(props: LineChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<LinePlot | null>(null);
+  const pointed = useMemo(() => signal<Pointed | null>(null), []);
+  const { height = 200, logY = false, syncKey } = props;
+  const hasPoints = props.series.some((series) => series.x.length > 0);
+  const latest = useRef(props);
+  latest.current = props;
+  usePlot({ place, chart, pointed, latest, recreate: [hasPoints, logY, syncKey, height] });
+  const content = contentOf(props);
+  useEffect(() => chart.current?.show(content));
+  const csv = (): void => exportCsv(csvRows(props), props.exportName);
+  const png = (): void => void (chart.current && exportPng(chart.current.plot.ctx.canvas, props.exportName));
+  const reset = props.zoom && props.onZoom ? (): void => props.onZoom?.(null) : undefined;
+  return (
+    <figure class="line-chart">
+      <figcaption class="chart-head">
+        <h4 class="chart-title">
+          <bdi>{props.title.slice(0, 200)}</bdi>
+        </h4>
+        {props.yLabel && <span class="chart-unit">{props.yLabel}</span>}
+        <span class="grow" />
+        {hasPoints && <ChartTools what={props.title.slice(0, 200)} onPng={png} onCsv={csv} onReset={reset} />}
+        <Headline {...props} pointed={pointed} />
+      </figcaption>
+      {hasPoints ? (
+        <div
+          ref={place}
+          class="plot"
+          style={{ height: `${height}px` }}
+          tabIndex={0}
+          role="img"
+          aria-label={describe(props.title, props.series, formatY(props))}
+          onFocus={() => chart.current && rememberCursor(movable(chart.current, latest, pointed))}
+        >
+          <Floating {...props} pointed={pointed} chart={chart} />
+        </div>
+      ) : (
+        <div style={{ height: `${height}px` }}>
+          <ChartEmpty>{props.empty ?? "Nothing recorded yet."}</ChartEmpty>
+        </div>
+      )}
+    </figure>
+  );
+}
+
+interface PlotHook {
+  readonly place: RefObject<HTMLDivElement | null>;
+  readonly chart: { current: LinePlot | null };
+  readonly pointed: Signal<Pointed | null>;
+  readonly latest: { readonly current: LineChartProps };
+  /** A plot is made anew when one of these changes. */
+  readonly recreate: readonly unknown[];
+}
+
+function usePlot({ place, chart, pointed, latest, recreate }: PlotHook): void {
   useEffect(() => {
-    const box = place.current;
-    const first = props.series[0];
-    if (!box || !first) return;
-    const plot = new uPlot(
-      {
-        width: box.clientWidth,
-        height: props.height ?? 240,
-        scales: { x: { time: false } },
-        series: [{}, ...props.series.slice(0, 1).map((each) => ({ label: each.label, stroke: each.colour }))],
+    const element = place.current;
+    if (!element) return;
+    const { height = 200, syncKey } = latest.current;
+    const made = new LinePlot({ element, height, syncKey }, contentOf(latest.current), {
+      onZoom: (zoom) => latest.current.onZoom?.(zoom),
+      onCursor: (x, own) => {
+        pointed.value = x === null ? null : { x, own };
+        if (own) rememberCursor(handle);
       },
-      [first.x, first.y],
-      box,
-    );
-    return () => plot.destroy();
-  }, [props.series]);
-  return <div ref={place} class="line-chart" role="img" aria-label={props.title} />;
+    });
+    const handle = movable(made, latest, pointed);
+    chart.current = made;
+    const stopSize = onSize(element, () => made.resize(element.clientWidth, height));
+    const stopCursor = registerCursor(handle);
+    return () => {
+      stopSize();
+      stopCursor();
+      made.plot.destroy();
+      chart.current = null;
+    };
+  }, recreate);
+}
+
+/** Moves from point to point of the series in focus. */
+function movable(chart: LinePlot, latest: PlotHook["latest"], pointed: Signal<Pointed | null>) {
+  return {
+    element: chart.plot.root,
+    move: (points: number): boolean => {
+      const xs = latest.current.series.find((series) => series.x.length > 0)?.x;
+      if (!xs) return false;
+      const [low, high] = chart.rangeX;
+      const from = nearestIndex(xs, pointed.peek()?.x ?? (points > 0 ? low : high));
+      const x = xs[Math.min(Math.max(from + points, 0), xs.length - 1)] ?? low;
+      chart.pointAt(Math.min(Math.max(x, low), high));
+      return true;
+    },
+  };
+}
+
+type Pointing = LineChartProps & { readonly pointed: Signal<Pointed | null> };
+
+/** The value of the series in focus: under the crosshair, else the newest. */
+function Headline({ series, pointed, ...props }: Pointing): JSX.Element | null {
+  const first = series[0];
+  if (!first || first.x.length === 0) return null;
+  const at = pointed.value === null ? first.x.length - 1 : nearestIndex(first.x, pointed.value.x);
+  const value = first.y[at] ?? NaN;
+  const text = (first.bad?.[at] ?? 0) > 0 && !Number.isFinite(value) ? "not finite" : formatY(props)(value);
+  return <span class={`chart-value ${pointed.value ? "pointed" : ""}`}>{text}</span>;
+}
+
+function Floating(props: Pointing & { readonly chart: { readonly current: LinePlot | null } }): JSX.Element | null {
+  const at = props.pointed.value;
+  const plot = props.chart.current?.plot;
+  if (!at || !plot) return null;
+  const rows = rowsAt(props.series, at.x, formatY(props));
+  const left = plot.valToPos(at.x, "x") + plot.over.offsetLeft;
+  return (
+    <>
+      {rows.map((row) => (
+        <Dot key={row.label} colour={row.colour} plot={plot} x={row.x} y={row.y} />
+      ))}
+      {at.own && rows.length > 0 && (
+        <Tooltip rows={rows} title={titleAt(props, rows[0]?.x ?? at.x)} left={left} width={plot.width} />
+      )}
+    </>
+  );
+}
+
+function Dot({ colour, plot, x, y }: { colour: string; plot: uPlot; x: number; y: number }): JSX.Element | null {
+  if (!Number.isFinite(y)) return null;
+  const left = plot.valToPos(x, "x") + plot.over.offsetLeft;
+  const top = plot.valToPos(y, "y") + plot.over.offsetTop;
+  return <span class="dot" style={{ background: colour, transform: `translate(${left}px, ${top}px)` }} />;
+}
+
+function titleAt(props: LineChartProps, x: number): string {
+  const text = props.xKind === "elapsed" ? formatX(props)(x) : (props.formatX ?? exactly)(x);
+  return props.xLabel ? `${props.xLabel} ${text}` : text;
+}
+
+function exactly(x: number): string {
+  return formatNumber(Math.round(x), 12);
+}
+
+function formatY(props: LineChartProps | Omit<LineChartProps, "series">): (value: number) => string {
+  return props.formatY ?? formatNumber;
+}
+
+function formatX(props: LineChartProps): (value: number) => string {
+  return props.formatX ?? formatShort;
+}
+
+function contentOf(props: LineChartProps): PlotContent {
+  return {
+    series: props.series,
+    markers: props.markers ?? [],
+    zoom: props.zoom ?? null,
+    logY: props.logY ?? false,
+    elapsed: props.xKind === "elapsed",
+    formatX: formatX(props),
+    formatY: formatY(props),
+    palette: paletteOf(theme.value),
+  };
+}
+
+function csvRows({ series, xLabel = "x" }: LineChartProps): CsvRow[] {
+  const head: CsvRow = ["series", xLabel, "value", "lowest", "highest", "before smoothing", "non-finite"];
+  const rows = series.flatMap((each) =>
+    [...each.x].map((x, at): CsvRow => {
+      const cell = (values: Float64Array | undefined): number | null => values?.[at] ?? null;
+      return [each.label, x, cell(each.y), cell(each.low), cell(each.high), cell(each.raw), cell(each.bad)];
+    }),
+  );
+  return [head, ...rows];
 }

@@ -7,3 +7,6 @@ const DARK = ["#4fb0f5", "#ff9152", "#2fc79a", "#f088bd", "#e6b83c", "#7fd4f7", 
 export function categorical(theme: "light" | "dark"): readonly string[] {
   return theme === "dark" ? DARK : LIGHT;
 }
+
+/** What the colours are called, in the order of the palette. */
+export const PALETTE_NAMES = ["blue", "orange", "green", "pink", "ochre", "sky", "violet", "slate"] as const;

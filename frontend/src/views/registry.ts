@@ -12,7 +12,7 @@ import { ResourcesView } from "./resources/index";
 
 export interface PageEntry {
   readonly title: string;
-  readonly View: (props: ViewProps) => JSX.Element;
+  readonly View: (props: ViewProps) => JSX.Element | null;
 }
 
 export const VIEWS: Readonly<Record<PageName, PageEntry>> = {

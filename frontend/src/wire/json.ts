@@ -1,6 +1,6 @@
 /** From what JSON.parse gives to the types of types.ts. Non-finite numbers travel as strings. */
 
-import type { GraphData, RunDetails, RunList, RunRow } from "./types";
+import type { GraphData, RunDetails, RunList, RunNews, RunRow } from "./types";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -26,6 +26,13 @@ export function parseRunRow(json: Json): RunRow {
 export function parseRunList(json: Json): RunList {
   const rows = Array.isArray(json["runs"]) ? (json["runs"] as Json[]) : [];
   return { ...(json as unknown as RunList), runs: rows.map(parseRunRow) };
+}
+
+/** Null for anything that is not news of a run. */
+export function parseRunNews(data: unknown): RunNews | null {
+  const json = (data ?? {}) as Json;
+  if (typeof json["run"] !== "string") return null;
+  return { ...(json as unknown as RunNews), loss: optional(json["loss"]) };
 }
 
 export function parseRunDetails(json: Json): RunDetails {

@@ -31,6 +31,16 @@ export interface RunList {
   readonly runs: readonly RunRow[];
 }
 
+/** What the live stream tells of a run. */
+export interface RunNews {
+  readonly run: string;
+  readonly version: number;
+  readonly last_step: number | null;
+  readonly steps: number | null;
+  readonly loss: number | null;
+  readonly state: RunState;
+}
+
 export interface SeriesName {
   readonly kind: Kind;
   readonly name: string;

@@ -1,0 +1,41 @@
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { Icon } from "./icons";
+import { KEYS } from "./keyboard";
+import { helpOpen } from "./state";
+
+/** The keys, over the page. */
+export function Help(): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    if (helpOpen.value) dialog.current?.showModal();
+    else dialog.current?.close();
+  }, [helpOpen.value]);
+  return (
+    <dialog
+      class="help"
+      ref={dialog}
+      onClose={() => (helpOpen.value = false)}
+      onClick={(event) => event.target === dialog.current && (helpOpen.value = false)}
+    >
+      <div class="help-head">
+        <h2>Keys</h2>
+        <button type="button" class="button icon-button" onClick={() => (helpOpen.value = false)}>
+          <Icon name="close" />
+          <span class="unseen">Close</span>
+        </button>
+      </div>
+      <dl class="help-keys">
+        {KEYS.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="faint">In a chart: drag to zoom, double click to show all, hold Shift and drag to move.</p>
+    </dialog>
+  );
+}

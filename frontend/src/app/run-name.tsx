@@ -1,0 +1,17 @@
+import type { JSX } from "preact";
+
+/** Nobody reads more of a name than this; the rest only costs layout. */
+const LONGEST = 300;
+
+/** A run's name of which the end survives when there is little room: folders give way first. */
+export function RunName({ name }: { readonly name: string }): JSX.Element {
+  const short = name.length > LONGEST ? `${name.slice(0, LONGEST)}…` : name;
+  const slash = short.lastIndexOf("/") + 1;
+  // Own directions, so that a right-to-left name does not turn its surroundings around.
+  return (
+    <span class="run-name">
+      {slash > 0 && <bdi class="run-folder">{short.slice(0, slash)}</bdi>}
+      <bdi class="run-base">{short.slice(slash)}</bdi>
+    </span>
+  );
+}

@@ -1,0 +1,106 @@
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { categorical, PALETTE_NAMES } from "../lib/colour";
+import { formatAge } from "../lib/elapsed";
+import { formatCount, formatNumber } from "../lib/format";
+import type { RunRow } from "../wire/types";
+import { Icon } from "./icons";
+import { RunName } from "./run-name";
+import {
+  chosen, colourChoices, colourIndex, colourOf, drawerOpen, focus, focusRun, theme, toggleChosen,
+} from "./state";
+
+const STATE_WORDS: Readonly<Record<RunRow["state"], string>> = {
+  live: "training now",
+  idle: "nothing written lately",
+  ended: "ended",
+  unknown: "not known yet whether it still trains",
+};
+
+export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
+  const drawn = chosen.value.includes(run.name);
+  const focused = focus.value === run.name;
+  return (
+    <div class={`run ${focused ? "focused" : ""} ${drawn ? "drawn" : ""}`}>
+      <label class="run-check" title={drawn ? "Drawn in the charts" : "Draw in the charts"}>
+        <input type="checkbox" checked={drawn} onChange={() => toggleChosen(run.name)} />
+        <span class="run-box" style={drawn ? { background: colourOf(run.name), borderColor: colourOf(run.name) } : {}}>
+          {drawn && <Icon name="check" />}
+        </span>
+        <span class="unseen">Draw {run.name.slice(0, 200)}</span>
+      </label>
+      <button
+        type="button"
+        class="run-main"
+        aria-current={focused ? "true" : undefined}
+        title={`${run.name.slice(0, 500)}\n${STATE_WORDS[run.state]}`}
+        onClick={() => {
+          focusRun(run.name);
+          drawerOpen.value = false;
+        }}
+      >
+        <RunName name={run.name} />
+        <span class="run-facts">
+          <span class={`state-dot state-${run.state}`} />
+          <RunFacts run={run} />
+        </span>
+      </button>
+      {drawn && <ColourChoice name={run.name} />}
+    </div>
+  );
+}
+
+function RunFacts({ run }: { readonly run: RunRow }): JSX.Element {
+  if (run.complaint) return <span class="bad">{run.complaint}</span>;
+  const when = run.state === "live" ? "live" : `${formatAge(Date.now() / 1000 - run.changed)} ago`;
+  if (run.version === null) return <span>{when}</span>;
+  return (
+    <>
+      <span>{when}</span>
+      {run.last_step !== null && <span>step {formatCount(run.last_step)}</span>}
+      {run.loss !== null && <span class={Number.isFinite(run.loss) ? "" : "bad"}>loss {formatNumber(run.loss, 3)}</span>}
+    </>
+  );
+}
+
+function ColourChoice({ name }: { readonly name: string }): JSX.Element {
+  const [open, setOpen] = useState(false);
+  const place = useRef<HTMLDivElement>(null);
+  const choose = (index: number): void => {
+    colourChoices.value = { ...colourChoices.peek(), [name]: index };
+    setOpen(false);
+  };
+  const leave = (event: FocusEvent): void => {
+    if (!place.current?.contains(event.relatedTarget as Node | null)) setOpen(false);
+  };
+  return (
+    <div class="colour-choice" ref={place} onFocusOut={leave}>
+      <button
+        type="button"
+        class="colour-button"
+        title="Choose the colour"
+        aria-expanded={open}
+        onClick={() => setOpen(!open)}
+        style={{ background: colourOf(name) }}
+      >
+        <span class="unseen">Colour of {name.slice(0, 200)}</span>
+      </button>
+      {open && (
+        <div class="colour-menu" role="listbox" aria-label="Colours">
+          {categorical(theme.value).map((colour, index) => (
+            <button
+              key={colour}
+              type="button"
+              role="option"
+              class="colour-option"
+              aria-selected={index === colourIndex(name)}
+              title={PALETTE_NAMES[index]}
+              style={{ background: colour }}
+              onClick={() => choose(index)}
+            />
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}

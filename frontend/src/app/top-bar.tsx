@@ -1,0 +1,44 @@
+import type { JSX } from "preact";
+import { VIEWS } from "../views/registry";
+import { Icon } from "./icons";
+import { LiveIndicator } from "./live-indicator";
+import { drawerOpen, helpOpen, page, PAGES } from "./state";
+
+export function TopBar(): JSX.Element {
+  return (
+    <header class="top-bar">
+      <button type="button" class="button icon-button only-phone" onClick={() => (drawerOpen.value = true)}>
+        <Icon name="menu" />
+        <span class="unseen">Runs</span>
+      </button>
+      <h1 class="brand">
+        <svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">
+          <path d="M1 11h4l2.5-7 4 12 2.5-5h5" />
+        </svg>
+        NetDebug
+      </h1>
+      <nav class="tabs" aria-label="Pages">
+        {PAGES.map((name, index) => (
+          <a
+            key={name}
+            href={`#${name}`}
+            class="tab"
+            aria-current={page.value === name ? "page" : undefined}
+            title={`${VIEWS[name].title} (${index + 1})`}
+            onClick={(event) => {
+              event.preventDefault();
+              page.value = name;
+            }}
+          >
+            {VIEWS[name].title}
+          </a>
+        ))}
+      </nav>
+      <LiveIndicator />
+      <button type="button" class="button icon-button not-phone" title="Keys (?)" onClick={() => (helpOpen.value = true)}>
+        <Icon name="help" />
+        <span class="unseen">Keys</span>
+      </button>
+    </header>
+  );
+}

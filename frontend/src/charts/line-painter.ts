@@ -1,0 +1,195 @@
+/** Draws bands, lines, marks of non-finite values and markers into the frame that uPlot has drawn. */
+
+import type uPlot from "uplot";
+import { lowerBound } from "../lib/nearest";
+import type { PlotContent } from "./line-plot";
+import type { LineSeries, Marker } from "./line-series";
+
+type Place = (value: number) => number;
+interface Canvas {
+  readonly context: CanvasRenderingContext2D;
+  /** In pixels of the device, as all that follows. */
+  readonly x: Place;
+  readonly y: Place;
+  readonly box: uPlot.BBox;
+  readonly ratio: number;
+  readonly content: PlotContent;
+}
+
+const BAND_ALPHA = 0.16;
+const RAW_ALPHA = 0.3;
+/** With more room than that between points each of them is shown. */
+const POINT_SPACING = 14;
+
+export function paint(plot: uPlot, content: PlotContent): void {
+  const { ctx: context, bbox: box } = plot;
+  const canvas = { context, box, content, ratio: devicePixelRatio || 1, x: placeX(plot), y: placeY(plot, content.logY) };
+  context.save();
+  context.beginPath();
+  context.rect(box.left, box.top, box.width, box.height);
+  context.clip();
+  context.lineJoin = "round";
+  // The first series is the one in focus: it comes last, on top of the others.
+  const order = [...content.series].reverse();
+  for (const series of order) paintBand(canvas, series);
+  for (const series of order) if (series.raw) paintLine(canvas, series, series.raw, RAW_ALPHA);
+  for (const series of order) paintLine(canvas, series, series.y, 1);
+  order.forEach((series, index) => paintBad(canvas, series, order.length - 1 - index));
+  for (const marker of content.markers) paintMarker(canvas, marker);
+  context.restore();
+}
+
+function placeX(plot: uPlot): Place {
+  const { min = 0, max = 1 } = plot.scales["x"] ?? {};
+  const { left, width } = plot.bbox;
+  const scale = width / ((max ?? 1) - (min ?? 0) || 1);
+  return (value) => left + (value - (min ?? 0)) * scale;
+}
+
+function placeY(plot: uPlot, log: boolean): Place {
+  const { min, max } = plot.scales["y"] ?? {};
+  const { top, height } = plot.bbox;
+  const measure = log ? Math.log10 : (value: number): number => value;
+  const [low, high] = [measure(min ?? 0), measure(max ?? 1)];
+  const scale = height / (high - low || 1);
+  // Zero and less are below every log scale, but the line still has to go somewhere.
+  return (value) => top + height - (log && value <= 0 ? -height : (measure(value) - low) * scale);
+}
+
+/** The rows in sight, and one more to each side, because the line to it is seen. */
+function sight({ x, box }: Canvas, series: LineSeries): [from: number, to: number] {
+  const scale = x(1) - x(0) || 1;
+  const value = (pixel: number): number => (pixel - x(0)) / scale;
+  const from = lowerBound(series.x, value(box.left)) - 1;
+  const to = lowerBound(series.x, value(box.left + box.width)) + 1;
+  return [Math.max(0, from), Math.min(series.x.length, to)];
+}
+
+function paintBand(canvas: Canvas, series: LineSeries): void {
+  const { low, high } = series;
+  if (!low || !high) return;
+  const { context, x, y } = canvas;
+  context.fillStyle = series.colour;
+  context.globalAlpha = BAND_ALPHA;
+  for (const [from, to] of stretches(low, sight(canvas, series))) {
+    context.beginPath();
+    for (let index = from; index < to; index++) context.lineTo(x(series.x[index] ?? 0), y(high[index] ?? 0));
+    for (let index = to - 1; index >= from; index--) context.lineTo(x(series.x[index] ?? 0), y(low[index] ?? 0));
+    context.fill();
+  }
+  context.globalAlpha = 1;
+}
+
+/** The finite stretches between gaps. */
+function stretches(values: Float64Array, [from, to]: [number, number]): [number, number][] {
+  const found: [number, number][] = [];
+  let start = -1;
+  for (let index = from; index <= to; index++) {
+    const inside = index < to && Number.isFinite(values[index]);
+    if (inside && start < 0) start = index;
+    if (!inside && start >= 0) {
+      found.push([start, index]);
+      start = -1;
+    }
+  }
+  return found;
+}
+
+function paintLine(canvas: Canvas, series: LineSeries, values: Float64Array, alpha: number): void {
+  const { context, x, y, ratio, box } = canvas;
+  const [from, to] = sight(canvas, series);
+  context.strokeStyle = context.fillStyle = series.colour;
+  context.globalAlpha = alpha;
+  context.lineWidth = (alpha === 1 ? 1.6 : 1) * ratio;
+  context.setLineDash((series.dash ?? []).map((length) => length * ratio));
+  const sparse = (to - from) * POINT_SPACING * ratio < box.width;
+  for (const [start, end] of stretches(values, [from, to])) {
+    context.beginPath();
+    for (let index = start; index < end; index++) context.lineTo(x(series.x[index] ?? 0), y(values[index] ?? 0));
+    context.stroke();
+    if (alpha === 1 && (sparse || end - start === 1)) paintPoints(canvas, series, values, start, end);
+    if (alpha === 1 && (series.bad?.[end] ?? 0) > 0) paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
+  }
+  context.setLineDash([]);
+  context.globalAlpha = 1;
+}
+
+function paintPoints({ context, x, y, ratio }: Canvas, series: LineSeries, values: Float64Array, from: number, to: number): void {
+  for (let index = from; index < to; index++) {
+    context.beginPath();
+    context.arc(x(series.x[index] ?? 0), y(values[index] ?? 0), 2.4 * ratio, 0, 2 * Math.PI);
+    context.fill();
+  }
+}
+
+/** A cross where a line breaks off because its next value is not finite. */
+function paintEnd({ context, ratio, content }: Canvas, x: number, y: number): void {
+  const size = 4 * ratio;
+  context.save();
+  context.setLineDash([]);
+  context.strokeStyle = content.palette.bad;
+  context.lineWidth = 2 * ratio;
+  context.beginPath();
+  context.moveTo(x - size, y - size);
+  context.lineTo(x + size, y + size);
+  context.moveTo(x + size, y - size);
+  context.lineTo(x - size, y + size);
+  context.stroke();
+  context.restore();
+}
+
+/** Where values were not finite: a hatched bar along the lower edge, one row a series, with its name. */
+function paintBad(canvas: Canvas, series: LineSeries, row: number): void {
+  const { bad } = series;
+  if (!bad) return;
+  const { context, x, box, ratio, content } = canvas;
+  const [from, to] = sight(canvas, series);
+  const height = 4 * ratio;
+  const top = box.top + box.height - (row % 6) * (height + ratio) - height;
+  let [start, end, first] = [-1, -1, true];
+  const flush = (): void => {
+    if (start < 0) return;
+    const left = x(start);
+    const width = Math.max(x(end) - left, 3 * ratio);
+    context.fillStyle = content.palette.bad;
+    context.fillRect(left, top, width, height);
+    context.fillStyle = series.colour;
+    for (let at = left + 4 * ratio; at < left + width; at += 8 * ratio) context.fillRect(at, top, 2 * ratio, height);
+    if (first && row === 0) label(canvas, "not finite", left, top - 4 * ratio, content.palette.bad);
+    [start, first] = [-1, false];
+  };
+  for (let index = from; index < to; index++) {
+    if ((bad[index] ?? 0) > 0) {
+      if (start < 0) start = series.x[index] ?? 0;
+      end = series.x[index + 1] ?? series.x[index] ?? 0;
+    } else flush();
+  }
+  flush();
+}
+
+function paintMarker(canvas: Canvas, marker: Marker): void {
+  const { context, x, box, ratio, content } = canvas;
+  const colour = marker.tone === "info" ? content.palette.accent : content.palette[marker.tone];
+  const left = Math.round(x(marker.x)) + 0.5;
+  context.strokeStyle = colour;
+  context.lineWidth = ratio;
+  context.setLineDash([4 * ratio, 3 * ratio]);
+  context.beginPath();
+  context.moveTo(left, box.top);
+  context.lineTo(left, box.top + box.height);
+  context.stroke();
+  context.setLineDash([]);
+  label(canvas, marker.label, left + 5 * ratio, box.top + 12 * ratio, colour);
+}
+
+/** Text that stays inside the frame and readable on lines. */
+function label({ context, box, ratio, content }: Canvas, text: string, x: number, y: number, colour: string): void {
+  context.font = `500 ${11 * ratio}px ${content.palette.font}`;
+  const width = context.measureText(text).width;
+  const left = Math.max(box.left, Math.min(x, box.left + box.width - width - 4 * ratio));
+  context.lineWidth = 3 * ratio;
+  context.strokeStyle = content.palette.surface;
+  context.strokeText(text, left, y);
+  context.fillStyle = colour;
+  context.fillText(text, left, y);
+}

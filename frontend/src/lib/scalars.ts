@@ -1,0 +1,66 @@
+/** What a scalar's name tells: its group, its title and how its values are written. */
+
+import { formatBytes, formatCount, formatNumber, formatPercent, formatSeconds } from "./format";
+
+export interface ScalarGroup {
+  readonly title: string;
+  readonly names: readonly string[];
+}
+
+const GROUPS: readonly (readonly [title: string, belongs: RegExp])[] = [
+  ["Loss and metrics", /^(loss$|scalar\/)/],
+  ["Gradients", /^(gradient_norm|nonfinite_)/],
+  ["Learning rate", /^lr\//],
+  ["Step time", /^time\//],
+  ["Memory", /^memory\//],
+  ["Devices", /^gpu\d+\//],
+  ["Batches", /^batch_/],
+  ["Monitoring", /^(monitor|writer)\//],
+];
+
+/** Non-empty groups, known ones first, what else there is by its first path segment. */
+export function groupScalars(names: readonly string[]): ScalarGroup[] {
+  const found = new Map<string, string[]>(GROUPS.map(([title]) => [title, []]));
+  for (const name of names) {
+    const title = GROUPS.find(([, belongs]) => belongs.test(name))?.[0] ?? folderOf(name);
+    found.set(title, [...(found.get(title) ?? []), name]);
+  }
+  return [...found].filter(([, members]) => members.length > 0).map(([title, members]) => ({ title, names: members }));
+}
+
+function folderOf(name: string): string {
+  return name.includes("/") ? name.slice(0, name.indexOf("/")) : "Scalars";
+}
+
+const TITLES: ReadonlyMap<string, string> = new Map([
+  ["loss", "Loss"],
+  ["gradient_norm", "Gradient norm"],
+  ["nonfinite_gradients", "Non-finite gradient values"],
+  ["batch_size", "Batch size"],
+  ["time/step", "Step"],
+  ["time/data", "Waiting for data"],
+  ["time/forward", "Forward"],
+  ["time/backward", "Backward"],
+  ["time/optimizer", "Optimizer"],
+  ["memory/rss", "Memory of the process"],
+  ["memory/children_rss", "Memory of its children"],
+  ["memory/host_available", "Host memory available"],
+  ["monitor/overhead", "Overhead of monitoring"],
+  ["monitor/every", "Steps from sample to sample"],
+  ["writer/dropped_steps", "Steps dropped"],
+  ["writer/dropped_samples", "Samples dropped"],
+]);
+
+export function titleOf(name: string): string {
+  return TITLES.get(name) ?? name.replace(/^scalar\//, "").replace(/^lr\/(\d+)$/, "Learning rate of group $1");
+}
+
+/** How values of this scalar are written. */
+export function formatterOf(name: string): (value: number) => string {
+  if (name.startsWith("time/")) return formatSeconds;
+  if (/^(memory|gpu\d+)\/.*(count|utilization)$/.test(name)) return formatNumber;
+  if (name.startsWith("memory/")) return formatBytes;
+  if (name === "monitor/overhead") return formatPercent;
+  if (/^(batch_size|nonfinite_|writer\/)/.test(name)) return formatCount;
+  return formatNumber;
+}

@@ -1,0 +1,47 @@
+/** Finding names by a part of them, or by /a regular expression/ whose cost cannot run away. */
+
+export interface Search {
+  readonly matches: (name: string) => boolean;
+  /** Why the expression is not used; everything matches then. */
+  readonly complaint: string | null;
+}
+
+const LONGEST_NAME = 300;
+const EVERYTHING = (): boolean => true;
+
+export function searchFor(text: string): Search {
+  const wanted = text.trim();
+  if (wanted === "") return { matches: EVERYTHING, complaint: null };
+  const expression = /^\/(.*?)\/?$/s.exec(wanted)?.[1];
+  if (expression === undefined || wanted.length < 2) return words(wanted);
+  const complaint = problemOf(expression);
+  if (complaint !== null) return { matches: EVERYTHING, complaint };
+  const pattern = new RegExp(expression, "iu");
+  return { matches: (name) => pattern.test(name.slice(0, LONGEST_NAME)), complaint: null };
+}
+
+/** Every word has to be in the name, in any order. */
+function words(text: string): Search {
+  const parts = text.toLowerCase().split(/\s+/);
+  return {
+    matches: (name) => {
+      const low = name.toLowerCase();
+      return parts.every((part) => low.includes(part));
+    },
+    complaint: null,
+  };
+}
+
+/** The browser's engine backtracks: what could take more than about n² steps is refused. */
+function problemOf(expression: string): string | null {
+  try {
+    new RegExp(expression, "iu");
+  } catch {
+    return "This is not a complete regular expression yet.";
+  }
+  const plain = expression.replace(/\\[^1-9k]/g, "x").replace(/\[[^\]]*\]/g, "x");
+  if (/\\[1-9k]/.test(plain)) return "Back references are not supported here.";
+  if (/\)[*+{]/.test(plain)) return "A repeated group is not supported here.";
+  if ((plain.match(/[*+]|\{\d+,\d*\}/g) ?? []).length > 3) return "At most three repetitions, please.";
+  return null;
+}
