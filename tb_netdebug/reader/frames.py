@@ -109,7 +109,7 @@ class _FrameReader:
         """The next offset with a whole record, or the end of the file."""
         while self._end - offset > OVERHEAD_BYTES:
             window = self._read(offset, _SCAN_BYTES)
-            for candidate in _header_offsets(window):
+            for candidate in header_offsets(window):
                 if self._frame_at(offset + candidate) is not None:
                     return offset + candidate
                 if self._patience_bytes < 0:
@@ -124,7 +124,7 @@ class _FrameReader:
         return self._file.read(min(size, self._end - offset))
 
 
-def _header_offsets(window: bytes) -> list[int]:
+def header_offsets(window: bytes) -> list[int]:
     """Where 12 bytes look like a header: a length that is possible, followed by its checksum."""
     data = np.frombuffer(window, np.uint8)
     count = len(data) - HEADER_BYTES + 1

@@ -1,0 +1,30 @@
+"""Steps put together into cells of equal width, so that no more of them remain than can be seen."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+def cell_width(first: int, last: int, most: int) -> int:
+    """The least width of which at most `most` cells cover the range.
+
+    Cells lie at multiples of it, and it is one of few numbers: while a run grows or a view is moved, the
+    same steps stay in the same cell, and the picture does not flicker.
+    """
+    width = 1
+    scale = max((last - first + 1) // (8 * max(most, 1)), 1)
+    scale = 1 << scale.bit_length() - 1
+    while last // width - first // width + 1 > most:
+        # 1, 2, 3 … 7, 8, 10, 12, 14, 16, 20 …
+        unit = max(scale, 1 << max(width.bit_length() - 3, 0))
+        width = max(unit, width - width % unit + unit)
+    return width
+
+
+def cells_of(steps: Integers, width: int) -> tuple[Integers, Integers]:
+    """The occupied cells in order, and for each step the place of its cell among them."""
+    cells, places = np.unique(steps // width, return_inverse=True)
+    return cells, places.reshape(-1)

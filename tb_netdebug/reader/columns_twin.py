@@ -1,0 +1,220 @@
+"""Columns out of many unpacked blocks at once: the specification of `columns.c`.
+
+`blocks` are messages StepColumns or DetailColumns, `rows` and `samples` the numbers of their envelopes. A
+block that is damaged contributes nothing, and its place is among the `damaged`. Names are bytes as stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from tb_netdebug.records import netdebug_pb2 as pb
+from tb_netdebug.records.block import get_presence
+from tb_netdebug.records.columns import get_deltas, get_varints, get_words
+from tb_netdebug.records.detail_block import MOST_COUNT
+from tb_netdebug.records.errors import DamagedBlock
+from tb_netdebug.records.samples import HEADER_TYPE, SampleTable, decode_samples
+
+_RANGE_FIELDS = 9  # of a ScalarRange: four counts, then five values
+SAMPLE = np.dtype(
+    [
+        ("block", "<u4"), ("series", "<u4"), ("first", "<i8"), ("last", "<i8"), ("merged", "<i8"),
+        ("units", "<i8"), ("active", "<i8"), ("sketch", "<u4"), ("sketch_bytes", "<u4"),
+        ("header", HEADER_TYPE),
+    ]
+)  # fmt: skip
+
+Table = NDArray[Any]
+
+
+def step_rows(
+    blocks: Sequence[bytes], rows: Sequence[int], names: Sequence[bytes], /
+) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, list[int]]:
+    """For each row the block, step, wall time and whether any scalar was measured; then for each name and
+    row the value, and whether it was measured. NaN stands where it was not."""
+
+    def read(data: bytes, count: int) -> list[Table]:
+        message = pb.StepColumns.FromString(data)
+        steps, times = get_deltas(message.steps, count), get_deltas(message.wall_times, count)
+        table = message.scalars
+        known, present = get_presence(table.names, table.present, count)
+        words = np.full(present.shape, np.nan)
+        words[present] = get_words(table.values, int(np.count_nonzero(present))).view(np.float64)
+        values = np.full((len(names), count), np.nan)
+        found = np.zeros((len(names), count), np.uint8)
+        for place, at in _places(known, names):
+            values[place], found[place] = words[at], present[at]
+        return [steps, times.view(np.float64), present.any(axis=0).view(np.uint8), values, found]
+
+    empty: list[Table] = [np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8)]
+    empty += [np.empty((len(names), 0)), np.empty((len(names), 0), np.uint8)]
+    tables, owners, damaged = _joined(blocks, rows, read, empty)
+    steps, times, measured, values, found = (table.tobytes() for table in tables)
+    return owners, steps, times, measured, values, found, damaged
+
+
+def detail_rows(
+    blocks: Sequence[bytes], rows: Sequence[int], names: Sequence[bytes], /
+) -> tuple[bytes, bytes, bytes, bytes, list[int]]:
+    """For each row the block; first and last step, first and last time, number of steps, one column after the
+    other; then for each name the nine columns of a ScalarRange, and whether there is one."""
+
+    def read(data: bytes, count: int) -> list[Table]:
+        message = pb.DetailColumns.FromString(data)
+        columns = [message.first_steps, message.last_steps, message.first_times, message.last_times]
+        frame = np.stack(
+            [*(get_deltas(column, count) for column in columns),
+             get_varints(message.steps, count, limit=MOST_COUNT)]
+        )  # fmt: skip
+        table = message.scalars
+        known, present = get_presence(table.names, table.present, count, numbers=_RANGE_FIELDS)
+        measured = int(np.count_nonzero(present))
+        counts = get_varints(table.counts, 4 * measured, limit=MOST_COUNT).reshape(4, measured)
+        words = get_words(table.values, 5 * measured, columns=5).view(np.int64).reshape(5, measured)
+        ranges = np.zeros((len(names), _RANGE_FIELDS, count), np.int64)
+        found = np.zeros((len(names), count), np.uint8)
+        starts = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
+        for place, at in _places(known, names):
+            part = slice(starts[at], starts[at + 1])
+            ranges[place][:, present[at]] = np.concatenate([counts[:, part], words[:, part]])
+            found[place] = present[at]
+        return [frame, ranges, found]
+
+    empty: list[Table] = [np.empty((5, 0), np.int64), np.empty((len(names), _RANGE_FIELDS, 0), np.int64)]
+    empty += [np.empty((len(names), 0), np.uint8)]
+    tables, owners, damaged = _joined(blocks, rows, read, empty)
+    frame, ranges, found = (table.tobytes() for table in tables)
+    return owners, frame, ranges, found, damaged
+
+
+def sample_rows(
+    blocks: Sequence[bytes],
+    rows: Sequence[int],
+    samples: Sequence[int],
+    sketches: Sequence[int],
+    details: bool,
+    kinds: int,
+    name: bytes | None,
+    /,
+) -> tuple[bytes, list[tuple[int, bytes]], list[int]]:
+    """The samples of the kinds in the bit set, of one name or all, as SAMPLE; the series by their number."""
+    series: dict[tuple[int, bytes], int] = {}
+    parts, damaged = [np.empty(0, SAMPLE)], []
+    for place, (data, row_count, count, size) in enumerate(zip(blocks, rows, samples, sketches, strict=True)):
+        try:
+            parts.append(_samples_of(data, row_count, count, size, details, kinds, name, series))
+            parts[-1]["block"] = place
+        except (DamagedBlock, DecodeError):
+            damaged.append(place)
+    return np.concatenate(parts).tobytes(), list(series), damaged
+
+
+def _samples_of(
+    data: bytes, rows: int, count: int, sketches: int, details: bool, kinds: int, name: bytes | None,
+    series: dict[tuple[int, bytes], int],
+) -> Table:  # fmt: skip
+    message = pb.DetailColumns.FromString(data) if details else pb.StepColumns.FromString(data)
+    # The sketches are elsewhere; only their number of bytes is compared.
+    table = decode_samples(message.samples, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]
+    if details:
+        steps = [get_deltas(message.sample_first_steps, count), get_deltas(message.sample_last_steps, count)]
+        merged = get_varints(message.sample_merged, count, limit=MOST_COUNT)
+    else:
+        steps = [get_deltas(message.steps, rows)[table.row_index]] * 2
+        merged = np.ones(count, np.int64)
+    keys = [(int(one.kind), one.name.encode("utf-8", "surrogatepass")) for one in table.series]
+    wanted = [kinds >> kind & 1 and name in (None, text) for kind, text in keys]
+    numbers = [
+        series.setdefault(key, len(series)) if want else 0 for key, want in zip(keys, wanted, strict=True)
+    ]
+    chosen = np.array(wanted, bool)[table.series_index] if count else np.empty(0, bool)
+    result = np.zeros(count, SAMPLE)
+    result["series"] = np.array(numbers, np.uint32)[table.series_index] if count else 0
+    result["first"], result["last"], result["merged"] = *steps, merged
+    result["units"], result["active"] = table._unit_counts, _active(table)
+    ends = table._sketch_ends
+    result["sketch"] = np.concatenate([[0], ends[:-1]])[:count]
+    result["sketch_bytes"] = np.diff(ends, prepend=0)
+    result["header"] = table.headers
+    return result[chosen]
+
+
+class _Sized:
+    """Stands for bytes that are not read."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def _active(table: SampleTable) -> Table:
+    """How many bits are set in each bitmap."""
+    ends = table._unit_ends
+    starts = np.concatenate([[0], ends[:-1]])[: len(ends)]
+    # One byte more, because a bitmap may be empty at the very end.
+    bits = _BITS[np.frombuffer(table._unit_bytes + b"\0", np.uint8)]
+    active = np.add.reduceat(bits, starts, dtype=np.int64) if len(ends) else np.empty(0, np.int64)
+    return np.where(ends > starts, active, 0)
+
+
+_BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
+
+
+def names_of(blocks: Sequence[bytes], details: bool, /) -> tuple[list[bytes], list[tuple[int, bytes]]]:
+    """All scalars and series that the undamaged blocks name, in order of appearance."""
+    scalars: dict[bytes, None] = {}
+    series: dict[tuple[int, bytes], None] = {}
+    kind = pb.DetailColumns if details else pb.StepColumns
+    for data in blocks:
+        try:
+            message = kind.FromString(data)
+            known = _names(message.scalars.names)
+            texts = _names(message.samples.names)
+            kinds = message.samples.kinds
+            places = get_varints(message.samples.series_names, len(kinds), limit=max(len(texts) - 1, 0))
+            if len(kinds) and not texts:
+                continue
+        except (DamagedBlock, DecodeError):
+            continue
+        scalars.update(dict.fromkeys(known))
+        series.update(dict.fromkeys((k, texts[at]) for k, at in zip(kinds, places.tolist(), strict=True)))
+    return list(scalars), list(series)
+
+
+def _names(table: pb.NameTable) -> list[bytes]:
+    count = int(np.count_nonzero(np.frombuffer(table.lengths, np.uint8) < 128))
+    ends = np.cumsum(get_varints(table.lengths, count, limit=len(table.text)))
+    if (ends[-1] if count else 0) != len(table.text):
+        raise DamagedBlock("the text of the names has the wrong length")
+    return [table.text[start:end] for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)]
+
+
+def _places(known: Sequence[str], names: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Which of the wanted names are there, and where."""
+    at = {name.encode("utf-8", "surrogatepass"): place for place, name in enumerate(known)}
+    return [(place, at[name]) for place, name in enumerate(names) if name in at]
+
+
+def _joined(
+    blocks: Sequence[bytes],
+    rows: Sequence[int],
+    read: Callable[[bytes, int], list[Table]],
+    empty: list[Table],
+) -> tuple[list[Table], bytes, list[int]]:
+    parts, owners, damaged = [empty], [np.empty(0, np.uint32)], []
+    for place, (data, count) in enumerate(zip(blocks, rows, strict=True)):
+        try:
+            parts.append(read(data, count))
+        except (DamagedBlock, DecodeError):
+            damaged.append(place)
+        else:
+            owners.append(np.full(count, place, np.uint32))
+    tables = [np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)]
+    return tables, np.concatenate(owners).tobytes(), damaged

@@ -1,0 +1,151 @@
+"""What stands where in one event file that may still be growing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tb_netdebug.reader import scanner
+from tb_netdebug.reader.growing import Growing
+from tb_netdebug.reader.places import clean
+from tb_netdebug.reader.scan_twin import OTHER
+from tb_netdebug.reader.storage import FileState, Reading, Storage, is_ours
+
+_PIECE_BYTES = 4 << 20
+_REMOTE_PIECE_BYTES = 16 << 20
+_SEAL_BYTES = 32
+# What is not whole at the end of a file may be so later; what lies further back is given up.
+_HOPE_BYTES = 32 << 20
+_PATIENCE_BYTES = 256 << 20
+MOST_GAPS = 1000
+MOST_NAMES = 1000
+
+_REASONS = (
+    "no record begins here, though one should",
+    "the checksum of this record is wrong",
+    "this record could not be understood",
+)
+_TAIL = "the file ends within a record"
+
+_serials = count()
+
+
+@dataclass(frozen=True, slots=True)
+class FileGap:
+    """Bytes of a file without anything that can be read."""
+
+    offset: int
+    size: int
+    complaint: str
+
+
+class FileIndex:
+    """Follows one file of ours from its beginning. Not safe for several threads at once.
+
+    `serial` differs for all files that were ever followed. `at` is where the next look begins.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.storage = storage
+        self.path = path
+        self.serial = next(_serials)
+        self.entries = Growing(scanner.ENTRY)
+        self.payloads: dict[str, tuple[int, int]] = {}
+        self.at = 0
+        self.gaps: list[FileGap] = []
+        self.gap_count = 0
+        self.tail: FileGap | None = None
+        self._state: FileState | None = None
+        self._ours = is_ours(path.rpartition("/")[2])
+        self._seal = b""
+        self._damaged: set[int] = set()
+
+    @property
+    def has_lost(self) -> bool:
+        return self.gap_count > 0
+
+    @property
+    def progress(self) -> tuple[int, ...]:
+        """Differs after every look that has found something."""
+        return self.at, len(self.entries), self.gap_count, self.tail.size if self.tail else 0
+
+    def note_damage(self, place: int) -> None:
+        """A block whose checksum is right makes no sense; noted once."""
+        if place in self._damaged or len(self._damaged) >= MOST_GAPS:
+            return
+        self._damaged.add(place)
+        entry = self.entries.view[place]
+        self._note(int(entry["offset"]), int(entry["offset"] + entry["length"]), 2)
+
+    def is_other(self, state: FileState) -> bool:
+        """Whether another file has taken the place, or this one was cut."""
+        before = self._state
+        return before is not None and (before.identity != state.identity or state.size < before.size)
+
+    def grow(self, state: FileState) -> Iterator[NDArray[np.void]]:
+        """What was added up to the given state, piece by piece. Raises OSError, and ValueError when the file
+        is not the one that it was: begin anew then."""
+        if self._state == state:
+            return
+        with self.storage.open(self.path) as file:
+            if self._seal and file.at(self.at - len(self._seal), len(self._seal)) != self._seal:
+                raise ValueError("the file was written anew")
+            yield from self._read(file, state.size)
+        self._state = state
+
+    def _read(self, file: Reading, end: int) -> Iterator[NDArray[np.void]]:
+        at, lost, reason = self.at, -1, 0
+        patience = 8 * (end - at) + _PATIENCE_BYTES
+        piece = _REMOTE_PIECE_BYTES if self.storage.is_remote else _PIECE_BYTES
+        need = 0
+        self.tail = None
+        while at < end:
+            wanted = min(max(piece, need), end - at)
+            data = file.at(at, wanted)
+            found = scanner.scan(data, 0, at, end - at, lost, reason, patience, self._ours)
+            *tables, stop, lost, reason, patience, need = found
+            whole = stop if lost < 0 else lost - at  # up to here no byte is looked at again
+            if whole > 0:
+                self._seal = data[max(0, whole - _SEAL_BYTES) : whole]
+                self.at = at + whole
+            yield self._take(tables)
+            at = at + stop if patience >= 0 else end
+            if len(data) < wanted or (stop == 0 and not need):
+                break  # it is being cut at this moment, or a header has just begun
+        self._end(lost, reason, end)
+
+    def _end(self, lost: int, reason: int, end: int) -> None:
+        if lost < 0 and self.at < end:
+            lost, reason = self.at, -1
+        if lost < 0:
+            return
+        if end - lost > _HOPE_BYTES:
+            given_up = end - _HOPE_BYTES // 2
+            self._note(lost, given_up, reason)
+            lost, self.at, self._seal = given_up, given_up, b""
+        self.tail = FileGap(lost, end - lost, _TAIL if reason != 0 else _REASONS[0])
+
+    def _take(self, tables: list[bytes]) -> NDArray[np.void]:
+        entries, _, gaps, tags = tables
+        for start, end, reason in np.frombuffer(gaps, scanner.GAP).tolist():
+            self._note(start, end, reason)
+        table = np.frombuffer(entries, scanner.ENTRY)
+        others = table[table["kind"] == OTHER]
+        for offset, tag, length in zip(
+            others["offset"].tolist(), others["first"].tolist(), others["length"].tolist(), strict=True
+        ):
+            name = clean(tags[tag].decode("utf-8", "replace"))
+            if name in self.payloads or len(self.payloads) < MOST_NAMES:
+                self.payloads[name] = offset, length
+        blocks = table[table["kind"] != OTHER]
+        self.entries.add(blocks)
+        return blocks
+
+    def _note(self, start: int, end: int, reason: int) -> None:
+        self.gap_count += 1
+        if len(self.gaps) < MOST_GAPS:
+            self.gaps.append(FileGap(start, end - start, _REASONS[reason]))

@@ -1,0 +1,208 @@
+"""One run, followed while it grows, and everything a page shows of it."""
+
+from __future__ import annotations
+
+import math
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+
+from tb_netdebug.reader.block_reader import BlockReader
+from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.reader.places import RunFiles, clean
+from tb_netdebug.reader.recorded_views import RecordedViews
+from tb_netdebug.reader.recording import Recording
+from tb_netdebug.reader.scalar_view import amount
+from tb_netdebug.reader.views import BandView, HeatView, HistogramView, RidgeView, ScalarView, TableView
+from tb_netdebug.records.graph import Graph
+from tb_netdebug.records.step import Kind, Series
+
+_MOST_GAPS = 100
+_LIVE_SECS = 10.0
+_NEWEST = ("loss", "monitor/every", "monitor/overhead")
+
+
+class FollowedRun:
+    """All methods may be called from any thread; views raise ReaderError for what cannot be shown.
+
+    Steps are those of the training. `first` and `last` bound a view, None leaves that side open.
+    """
+
+    def __init__(self, name: str, files: RunFiles, reader: BlockReader) -> None:
+        self.name = name
+        self.version = 0
+        self._files = files
+        self._reader = reader
+        self._recording = Recording(files.storage, files.path, reader)
+        self._views = RecordedViews(self._recording)
+        self._details: tuple[int, dict[str, Any]] | None = None
+        self._lock = threading.Lock()
+
+    def use(self, files: RunFiles) -> None:
+        """What a look at the whole logdir has found of this run."""
+        self._files = files
+
+    def refresh(self) -> bool:
+        """Reads what was added since; whether anything was. Never raises for what the files hold."""
+        with self._lock:
+            if not self._files.storage.is_remote:  # there a look costs money; the logdir's own has to do
+                self._files.look()
+            changed = self._recording.refresh(self._files.read())
+            if changed or self.version == 0:
+                self.version += 1
+            return changed
+
+    # ---- what it is
+
+    def graph(self) -> Graph | None:
+        """The modules and the data flow between them, as far as recorded."""
+        return self._recording.graph()
+
+    def info(self) -> dict[str, Any]:
+        """What the training said of itself."""
+        return self._recording.info()
+
+    def details(self) -> dict[str, Any]:
+        """Everything but the numbers, as plain values; some numbers may not be finite."""
+        version = self.version
+        if self._details is None or self._details[0] != version:
+            with self._readable():
+                self._details = version, self._described()
+        return {**self._details[1], **self._of_files(), "version": version}
+
+    def _of_files(self) -> dict[str, Any]:
+        place = self._files.place(self.name)
+        return {
+            "name": self.name,
+            "kind": place.kind,
+            "started": place.started,
+            "changed": place.changed,
+            "size_bytes": place.size_bytes,
+            "state": self._state(place.changed),
+        }
+
+    def _state(self, changed: float) -> str:
+        if time.time() - changed < _LIVE_SECS:
+            return "live"
+        return "ended" if has_ended(list(self._files.read())) else "idle"
+
+    def _described(self) -> dict[str, Any]:
+        recording = self._recording
+        ranks = recording.ranks
+        rank = ranks[0] if ranks else 0
+        pieces = recording.pieces(rank)
+        newest = self._views.newest(_NEWEST, rank)
+        graph = recording.graph()
+        times = self._views.times(rank)
+        gaps = [(file, gap) for file in recording.files for gap in file.gaps]
+        return {
+            "first_step": pieces[0].first if pieces else None,
+            "last_step": pieces[-1].last if pieces else None,
+            "steps": round(amount(pieces, 0)[0]),
+            "loss": newest.get("loss"),
+            "ranks": ranks,
+            "gaps": sum(file.gap_count for file in recording.files),
+            "complaint": next(iter(recording.complaints.values()), None),
+            "verdict": None,
+            "info": recording.info(),
+            "scalars": list(recording.catalogue.scalars),
+            "series": [
+                {"kind": kind.name.lower(), "name": series.name}
+                for kind in Kind
+                for series in recording.catalogue.of_kind(kind, graph)
+            ],
+            "sampled_every": whole(newest.get("monitor/every")),
+            "overhead": newest.get("monitor/overhead"),
+            "gap_list": [
+                {
+                    "file": self._relative(file.path),
+                    "offset": gap.offset,
+                    "size": gap.size,
+                    "complaint": gap.complaint,
+                }
+                for file, gap in gaps[:_MOST_GAPS]
+            ],
+            "has_graph": graph is not None,
+            "first_time": times[0],
+            "last_time": times[1],
+            "findings": [],
+        }
+
+    def _relative(self, path: str) -> str:
+        return clean(path[len(self._files.path) :].lstrip("/"))
+
+    # ---- views
+
+    def scalars(
+        self, names: Sequence[str], *, first: int | None = None, last: int | None = None, points: int = 1000,
+        rank: int = 0,
+    ) -> ScalarView:  # fmt: skip
+        """The scalars that there are of the names, in at most `points` rows each."""
+        with self._readable():
+            return self._views.scalars(names, first, last, bounded(points), rank)
+
+    def heat(
+        self, kind: Kind, statistic: str, *, first: int | None = None, last: int | None = None,
+        columns: int = 400, rank: int = 0, pattern: str | None = None,
+    ) -> HeatView:  # fmt: skip
+        """One of statistics.EXACT, "inactive_units", or of updates "ratio", of the tensors of a kind whose
+        names match the regular expression; counts are those of one sample on the average."""
+        with self._readable():
+            return self._views.heat(kind, statistic, first, last, bounded(columns), rank, pattern)
+
+    def bands(
+        self, series: Series, *, first: int | None = None, last: int | None = None, columns: int = 400,
+        rank: int = 0,
+    ) -> BandView:  # fmt: skip
+        """Quantiles and statistics of a tensor."""
+        with self._readable():
+            return self._views.bands(series, first, last, bounded(columns), rank)
+
+    def histogram(self, series: Series, *, first: int, last: int, rank: int = 0) -> HistogramView | None:
+        """The samples of the range merged; the newest one at or before `last` when the range holds none."""
+        with self._readable():
+            return self._views.histogram(series, first, last, rank)
+
+    def histograms(
+        self, series: Series, *, first: int | None = None, last: int | None = None, columns: int = 48,
+        rank: int = 0,
+    ) -> RidgeView:  # fmt: skip
+        """Histograms over the range, one behind the other."""
+        with self._readable():
+            return self._views.histograms(series, first, last, bounded(columns), rank)
+
+    def statistics_at(self, kind: Kind, *, step: int | None = None, rank: int = 0) -> TableView:
+        """Every tensor of a kind: all statistics of the newest sample at or before `step`."""
+        with self._readable():
+            return self._views.table(kind, step, rank)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ReaderError(f"The files of this run cannot be read: {error.strerror or error}.") from error
+
+
+def bounded(wanted: int) -> int:
+    """A picture has no more points than this."""
+    return max(1, min(wanted, 10_000))
+
+
+def whole(number: float | None) -> int | None:
+    return int(number) if number is not None and math.isfinite(number) else None
+
+
+def has_ended(paths: Sequence[str]) -> bool:
+    """Whether the process that wrote last was one of this machine, and is gone."""
+    parts = paths[-1].rpartition("/")[2].split(".") if paths else []
+    if len(parts) < 4 or parts[-1] != "netdebug" or not parts[-3].isdecimal():
+        return False
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64]
+    return parts[-4] == host and not psutil.pid_exists(int(parts[-3]))

@@ -1,0 +1,267 @@
+"""The views of a run that NetDebug recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tb_netdebug.reader import scalar_view, scanner, tensor_views
+from tb_netdebug.reader.catalogue import text_of
+from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.reader.recording import Recording
+from tb_netdebug.reader.sample_rows import SampleSource, Table
+from tb_netdebug.reader.scalar_rows import ScalarSource
+from tb_netdebug.reader.statistics import EXACT, QUANTILES, RATIO, Moments
+from tb_netdebug.reader.tally import Tally
+from tb_netdebug.reader.timeline import Flags, Integers
+from tb_netdebug.reader.views import (
+    BandView,
+    Doubles,
+    HeatView,
+    HistogramView,
+    RidgeView,
+    ScalarView,
+    TableView,
+)
+from tb_netdebug.records.step import Kind, Series
+
+_HEAT_STATISTICS = {*EXACT, "inactive_units"}
+# So many blocks back a table looks for tensors that are sampled rarely.
+_MOST_BACK = 512
+_AT_ONCE = 16
+
+
+class RecordedViews:
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    # ---- scalars
+
+    def scalars(
+        self, names: Sequence[str], first: int | None, last: int | None, points: int, rank: int
+    ) -> ScalarView:
+        recording = self._recording
+        stored = recording.catalogue.scalars
+        known = [name for name in dict.fromkeys(names) if name in stored]
+        pieces = recording.pieces(rank, first, last)
+        if not known or not pieces:
+            return ScalarView(0, {})
+        wanted = [stored[name] for name in known]
+        batch = scalar_view.BATCH_SIZE
+        source = ScalarSource(recording.reader, [*wanted, *([batch] if batch not in wanted else [])])
+        level = scalar_view.level_for(pieces, points, recording.levels(pieces))
+        before = self._seen_before(rank, pieces[0].first)
+        columns = scalar_view.scalar_columns(source, pieces, level, points, before)
+        found = {name: one for name, one in zip(known, columns, strict=False) if len(one.step)}
+        return ScalarView(level, found)
+
+    def _seen_before(self, rank: int, step: int) -> float:
+        """How many training samples the steps before this one had."""
+        earlier = self._recording.pieces(rank, None, step - 1)
+        if not earlier:
+            return 0.0
+        source = ScalarSource(self._recording.reader, [scalar_view.BATCH_SIZE])
+        rows = source.rows(earlier, max(self._recording.levels(earlier), default=0))
+        return float(np.nansum(scalar_view.one_of(rows, 0).sum))
+
+    def newest(self, names: Sequence[str], rank: int, blocks: int = 8) -> dict[str, float]:
+        """The last value of each of the names, as far as one of the last blocks has one."""
+        recording = self._recording
+        stored = recording.catalogue.scalars
+        known = [name for name in names if name in stored]
+        pieces = recording.pieces(rank)
+        if not pieces or not known:
+            return {}
+        piece = pieces[-1]
+        spans = piece.stretch.blocks(0, piece.first, piece.last)[-blocks:]
+        tail = piece.part(int(spans["first"][0]), piece.last) if len(spans) else None
+        source = ScalarSource(recording.reader, [stored[name] for name in known])
+        rows = source.rows([tail] if tail else [], 0)
+        ones = [scalar_view.one_of(rows, at) for at in range(len(known))]
+        return {name: float(one.end[0, -1]) for name, one in zip(known, ones, strict=True) if len(one)}
+
+    def times(self, rank: int) -> tuple[float | None, float | None]:
+        """The wall times of the first and the last step."""
+        recording = self._recording
+        pieces = recording.pieces(rank)
+        if not pieces:
+            return None, None
+        source = ScalarSource(recording.reader, [])
+        ends = [
+            pieces[0].part(pieces[0].first, pieces[0].first),
+            pieces[-1].part(pieces[-1].last, pieces[-1].last),
+        ]
+        rows = [source.rows([end] if end else [], 0) for end in ends]
+        first, last = (float(one.time[0]) if len(one) else None for one in rows)
+        return first, last
+
+    # ---- tensors
+
+    def heat(
+        self, kind: Kind, statistic: str, first: int | None, last: int | None, columns: int, rank: int,
+        pattern: str | None,
+    ) -> HeatView:  # fmt: skip
+        if statistic not in _HEAT_STATISTICS and not (statistic == RATIO and kind == Kind.UPDATE):
+            raise ReaderError(f"There is no statistic {statistic[:100]!r} of {kind.name.lower()}s to draw.")
+        kinds = 1 << kind | (1 << Kind.WEIGHT if statistic == RATIO else 0)
+        source, table = self._samples(kinds, None, first, last, columns, rank)
+        names = self._names(kind, source, pattern)
+        lines, table = self._lines(source, table, names)
+        grid = tensor_views.Columns(table, columns)
+        of_kind = source.kinds[table["series"]] == kind if len(table) else np.empty(0, bool)
+
+        def drawn(chosen: Flags, name: str) -> Doubles:
+            return tensor_views.heat(
+                table[chosen], grid.of[chosen], lines[chosen], (len(names), len(grid)), name
+            )
+
+        if statistic == RATIO:
+            with np.errstate(all="ignore"):
+                values = drawn(of_kind, "norm") / drawn(~of_kind, "norm")
+        else:
+            values = drawn(of_kind, statistic)
+        with np.errstate(over="ignore"):
+            singles = values.astype(np.float32)
+        return HeatView(names, grid.first.astype(np.float64), grid.last.astype(np.float64), singles)
+
+    def _samples(
+        self, kinds: int, name: bytes | None, first: int | None, last: int | None, columns: int, rank: int
+    ) -> tuple[SampleSource, Table]:
+        recording = self._recording
+        pieces = recording.pieces(rank, first, last)
+        source = SampleSource(recording.reader, kinds, name)
+        level = tensor_views.level_for(
+            pieces, columns, recording.levels(pieces), len(recording.catalogue.series)
+        )
+        return source, source.samples(pieces, level)
+
+    def _names(self, kind: Kind, source: SampleSource, pattern: str | None) -> list[str]:
+        """The tensors of a kind in the order of execution."""
+        self._recording.catalogue.add([], source.series)
+        series = self._recording.catalogue.of_kind(kind, self._recording.graph())
+        return [one.name for one in series if matches(pattern, one.name)]
+
+    def _lines(self, source: SampleSource, table: Table, names: Sequence[str]) -> tuple[Integers, Table]:
+        """For each sample the place of its name among those shown, and the samples that have one."""
+        places = {name: place for place, name in enumerate(names)}
+        line_of = np.array([places.get(text_of(name), -1) for _, name in source.series], np.int64)
+        lines = line_of[table["series"]] if len(table) else np.empty(0, np.int64)
+        return lines[lines >= 0], table[lines >= 0]
+
+    def bands(self, series: Series, first: int | None, last: int | None, columns: int, rank: int) -> BandView:
+        source, table = self._of_series(series, first, last, columns, rank)
+        grid = tensor_views.Columns(table, columns)
+        tally = Tally(source.sketched(table), grid.of, len(grid))
+        statistics = tensor_views.statistics(table, grid.of, len(grid), tally)
+        quantiles = tally.quantiles(np.array(QUANTILES), statistics["min"], statistics["max"])
+        return BandView(grid.first.astype(np.float64), grid.last.astype(np.float64), quantiles, statistics)
+
+    def histograms(
+        self, series: Series, first: int | None, last: int | None, columns: int, rank: int
+    ) -> RidgeView:
+        source, table = self._of_series(series, first, last, columns, rank)
+        grid = tensor_views.Columns(table, columns)
+        tally = Tally(source.sketched(table), grid.of, len(grid))
+        moments = Moments.of(table, grid.of, len(grid))
+        bins = [tally.bins(at, moments.min[at], moments.max[at]) for at in range(len(grid))]
+        lower, upper, counts = (
+            np.concatenate([np.empty(0), *(one[part] for one in bins)]) for part in range(3)
+        )
+        offsets = np.cumsum([0, *(len(one[2]) for one in bins)]).astype(np.int32)
+        nonfinite = moments.nan + moments.pos_inf + moments.neg_inf
+        steps = grid.first.astype(np.float64), grid.last.astype(np.float64)
+        return RidgeView(*steps, offsets, lower, upper, counts, nonfinite)
+
+    def _of_series(
+        self, series: Series, first: int | None, last: int | None, columns: int, rank: int
+    ) -> tuple[SampleSource, Table]:
+        key = self._recording.catalogue.series.get(series, (int(series.kind), stored(series.name)))
+        return self._samples(1 << key[0], key[1], first, last, columns, rank)
+
+    def histogram(self, series: Series, first: int, last: int, rank: int) -> HistogramView | None:
+        recording = self._recording
+        key = recording.catalogue.series.get(series, (int(series.kind), stored(series.name)))
+        pieces = recording.pieces(rank, first, last)
+        source = SampleSource(recording.reader, 1 << key[0], key[1])
+        table = source.samples(pieces, max(recording.levels(pieces), default=0))
+        if not len(table):
+            table = self._last_before(source, last, rank)
+        return histogram_of(source, table) if len(table) else None
+
+    def _last_before(self, source: SampleSource, step: int, rank: int) -> Table:
+        for table in self._backwards(source, step, rank):
+            if len(table):
+                return table[-1:]
+        return np.empty(0, scanner.SAMPLE)
+
+    def _backwards(self, source: SampleSource, step: int, rank: int) -> Iterator[Table]:
+        """The samples up to a step, from the last ones back, some blocks at a time."""
+        for piece in reversed(self._recording.pieces(rank, None, step)):
+            spans = source.spans(piece, 0, piece.first, piece.last)
+            for stop in range(len(spans), max(0, len(spans) - _MOST_BACK), -_AT_ONCE):
+                start = max(0, stop - _AT_ONCE)
+                low = int(spans["first"][start:stop].min())
+                high = int(spans["first"][stop]) - 1 if stop < len(spans) else piece.last
+                part = piece.part(low, high)
+                yield source.samples([part] if part else [], 0)
+
+    def table(self, kind: Kind, step: int | None, rank: int) -> TableView:
+        recording = self._recording
+        source = SampleSource(recording.reader, 1 << kind)
+        wanted = {series for series in list(recording.catalogue.series) if series.kind == kind}
+        pieces = recording.pieces(rank)
+        last = pieces[-1].last if step is None and pieces else step or 0
+        newest: dict[int, Table] = {}
+        for table in self._backwards(source, last, rank):
+            for at in range(len(table) - 1, -1, -1):
+                newest.setdefault(int(table["series"][at]), table[at : at + 1])
+            if len(newest) >= len(wanted):
+                break
+        names = self._names(kind, source, None)
+        table = np.concatenate([np.empty(0, scanner.SAMPLE), *newest.values()])
+        lines, table = self._lines(source, table, names)
+        order = np.argsort(lines, kind="stable")
+        table, lines = table[order], lines[order]
+        places = np.arange(len(table))
+        tally = Tally(source.sketched(table), places, len(table))
+        statistics = tensor_views.statistics(table, places, len(table), tally)
+        return TableView([names[at] for at in lines], table["last"].astype(np.float64), statistics)
+
+
+def histogram_of(source: SampleSource, table: Table) -> HistogramView:
+    places = np.zeros(len(table), np.int64)
+    tally = Tally(source.sketched(table), places, 1)
+    moments = Moments.of(table, places, 1)
+    statistics = tensor_views.statistics(table, places, 1, tally)
+    lower, upper, counts = tally.bins(0, moments.min[0], moments.max[0])
+    with_units = table[table["units"] >= 0]
+    return HistogramView(
+        first=int(table["first"].min()),
+        last=int(table["last"].max()),
+        merged=int(table["merged"].sum()),
+        statistics={name: float(values[0]) for name, values in statistics.items()},
+        lower=lower,
+        upper=upper,
+        counts=counts,
+        nan=int(moments.nan[0]),
+        pos_inf=int(moments.pos_inf[0]),
+        neg_inf=int(moments.neg_inf[0]),
+        zeros=int(moments.zeros[0]),
+        units_active=int(with_units["active"].max()) if len(with_units) else None,
+        units=int(with_units["units"].max()) if len(with_units) else None,
+    )
+
+
+def matches(pattern: str | None, name: str) -> bool:
+    if pattern is None or not pattern:
+        return True
+    try:
+        return re.search(pattern, name) is not None
+    except (re.error, RecursionError, OverflowError):
+        raise ReaderError(f"{pattern[:100]!r} is not a regular expression.") from None
+
+
+def stored(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")

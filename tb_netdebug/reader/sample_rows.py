@@ -1,0 +1,190 @@
+"""The samples of tensors in a range of steps, from the level that suits and finer ones where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tb_netdebug.reader import scanner
+from tb_netdebug.reader.block_reader import BlockReader, Blocks
+from tb_netdebug.reader.file_index import FileIndex
+from tb_netdebug.reader.scalar_rows import BATCH_BLOCKS
+from tb_netdebug.reader.timeline import SPAN, Integers, Piece, Spans
+from tb_netdebug.records.codec import codec
+
+Table = NDArray[np.void]
+Key = tuple[int, bytes]
+# Series that were not sampled for so many of their usual spans have ended, or not begun.
+_PATIENCE_SPANS = 32
+MOST_SUMMARY_BYTES = 32 << 20
+
+
+class SampleSource:
+    """Reads samples of the kinds in the bit set, of one name or all.
+
+    They come as tables (scanner.SAMPLE) by their last steps, in which `series` is a number of ours, see
+    `series`, and `block` the place of a block in `blocks`.
+    """
+
+    def __init__(self, reader: BlockReader, kinds: int, name: bytes | None = None) -> None:
+        self.series: dict[Key, int] = {}
+        self.blocks: list[tuple[FileIndex, int, bool]] = []
+        self._reader = reader
+        self._kinds = kinds
+        self._name = name
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """That of each series."""
+        return np.array([kind for kind, _ in self.series], np.int64)
+
+    def samples(self, pieces: Iterable[Piece], level: int) -> Table:
+        parts = [part for piece in pieces for part in self._cover(piece, level, piece.first, piece.last)]
+        table = np.concatenate([np.empty(0, scanner.SAMPLE), *parts])
+        return table[np.argsort(table["last"], kind="stable")]
+
+    def sketched(self, table: Table) -> list[bytes | None]:
+        """The packed summaries of the samples; None for those whose sketches are damaged."""
+        packed: list[bytes | None] = [None] * len(table)
+        owners, places = np.unique(table["block"], return_inverse=True)
+        bounds = np.searchsorted(places, np.arange(len(owners) + 1), sorter=np.argsort(places, kind="stable"))
+        order = np.argsort(places, kind="stable")
+        for at, owner in enumerate(owners.tolist()):
+            wanted = order[bounds[at] : bounds[at + 1]]
+            known = self._unpack(*self.blocks[owner])
+            for place, start in zip(wanted.tolist(), table["sketch"][wanted].tolist(), strict=True):
+                packed[place] = known.get(start)
+        return packed
+
+    def _unpack(self, file: FileIndex, place: int, is_detail: bool) -> dict[int, bytes]:
+        """The packed summaries of a block by where their sketches begin; none when they are damaged."""
+        blocks = self._reader.read(file, np.array([place]))
+        rows, _ = self._rows(blocks, is_detail)
+        known: dict[int, bytes] = {}
+        for series in np.unique(rows["series"]).tolist():
+            one = rows[rows["series"] == series]
+            start = int(one["sketch"][0])
+            sizes = one["sketch_bytes"]
+            [stream] = self._reader.sketches(blocks, [(0, start, int(sizes.sum()))])
+            fresh = np.zeros(len(one), np.uint8)
+            fresh[0] = 1
+            try:
+                packed = codec.decode(
+                    one["header"].tobytes(), sizes.astype("<u4").tobytes(), fresh.tobytes(), stream,
+                    MOST_SUMMARY_BYTES,
+                )  # fmt: skip
+            except ValueError:
+                self._reader.note_damage(blocks, [0])
+                continue
+            known.update(zip(one["sketch"].tolist(), packed, strict=True))
+        return known
+
+    def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Table]:
+        table = self._read(piece, self.spans(piece, level, low, high), level > 0)
+        table = table[(table["first"] >= low) & (table["last"] <= high)]
+        if level == 0:
+            yield newest(table)
+            return
+        yield table
+        if not len(table):
+            yield from self._cover(piece, level - 1, low, high)
+            return
+        edges = _Edges.of(table)
+        if low <= edges.left:
+            for part in self._cover(piece, level - 1, low, min(edges.left, high)):
+                yield part[part["last"] < edges.start_of(part["series"])]
+        if edges.right <= high:
+            for part in self._cover(piece, level - 1, max(edges.right, low), high):
+                yield part[part["first"] > edges.end_of(part["series"])]
+
+    def spans(self, piece: Piece, level: int, low: int, high: int) -> Spans:
+        """The blocks with samples; of a level also the next one, whose samples may be older than its rows."""
+        stretch, entries = piece.stretch, piece.track.file.entries.view
+        if level == 0:
+            late = [
+                (at, first, last, last) for at, first, last in stretch.late if first <= high and last >= low
+            ]
+            spans = np.concatenate([stretch.blocks(0, low, high), np.array(late, SPAN)])
+            spans = spans[np.unique(spans["at"], return_index=True)[1]]
+            return spans[entries["samples"][spans["at"]] > 0]
+        spans = stretch.spans(level)
+        spans = spans[entries["samples"][spans["at"]] > 0]
+        start = int(np.searchsorted(spans["last"], low, "left"))
+        stop = int(np.searchsorted(spans["first"], high, "right")) + 1
+        return spans[start:stop]
+
+    def _read(self, piece: Piece, spans: Spans, is_detail: bool) -> Table:
+        parts = [np.empty(0, scanner.SAMPLE)]
+        for start in range(0, len(spans), BATCH_BLOCKS):
+            parts.append(self._batch(piece.track.file, spans[start : start + BATCH_BLOCKS], is_detail))
+        return np.concatenate(parts)
+
+    def _batch(self, file: FileIndex, spans: Spans, is_detail: bool) -> Table:
+        blocks = self._reader.read(file, spans["at"])
+        table, series = self._rows(blocks, is_detail)
+        tops = spans["top"][table["block"]]
+        table["series"] = self._numbers(series)[table["series"]]
+        table["block"] += len(self.blocks)
+        self.blocks += [(file, at, is_detail) for at in spans["at"].tolist()]
+        first, last = np.minimum(table["first"], table["last"]), np.maximum(table["first"], table["last"])
+        table["first"], table["last"] = first, last
+        # Steps that were not recorded yet when this was written are those of before the training resumed.
+        return table[last <= tops] if is_detail else table
+
+    def _rows(self, blocks: Blocks, is_detail: bool) -> tuple[Table, list[Key]]:
+        data, series, damaged = scanner.sample_rows(
+            blocks.columns, blocks.numbers("rows"), blocks.numbers("samples"), blocks.numbers("sketches"),
+            is_detail, self._kinds, self._name,
+        )  # fmt: skip
+        self._reader.note_damage(blocks, damaged)
+        return np.frombuffer(data, scanner.SAMPLE).copy(), series
+
+    def _numbers(self, series: Sequence[Key]) -> NDArray[np.uint32]:
+        numbers = [self.series.setdefault(key, len(self.series)) for key in series]
+        return np.array(numbers, np.uint32)
+
+
+def newest(table: Table) -> Table:
+    """Of several samples of a tensor in one step the one that was written last."""
+    order = np.lexsort((np.arange(len(table)), table["last"], table["series"]))
+    ordered = table[order]
+    again = (ordered["series"][1:] == ordered["series"][:-1]) & (ordered["last"][1:] == ordered["last"][:-1])
+    if not again.any():
+        return table
+    return table[np.sort(order[np.append(~again, True)])]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Edges:
+    """Up to where samples of a level reach, for each series and for most of them."""
+
+    starts: Integers
+    ends: Integers
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, table: Table) -> _Edges:
+        count = int(table["series"].max()) + 1
+        starts = np.full(count, np.iinfo(np.int64).max)
+        ends = np.full(count, np.iinfo(np.int64).min)
+        np.minimum.at(starts, table["series"], table["first"])
+        np.maximum.at(ends, table["series"], table["last"])
+        patience = _PATIENCE_SPANS * int(np.median(table["last"] - table["first"]) + 1)
+        begun = starts[starts <= starts.min() + patience]
+        going = ends[ends >= ends.max() - patience]
+        return cls(starts, ends, int(begun.max()) - 1, int(going.min()) + 1)
+
+    def start_of(self, series: NDArray[np.uint32]) -> Integers:
+        return _at(self.starts, series, np.iinfo(np.int64).max)
+
+    def end_of(self, series: NDArray[np.uint32]) -> Integers:
+        return _at(self.ends, series, np.iinfo(np.int64).min)
+
+
+def _at(values: Integers, places: NDArray[np.uint32], beyond: int) -> Integers:
+    inside = places < len(values)
+    return np.where(inside, values[np.where(inside, places, 0)], beyond)

@@ -1,0 +1,135 @@
+"""The rows of scalars in a range of steps, from the level that suits and finer ones where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tb_netdebug.reader import scanner
+from tb_netdebug.reader.block_reader import BlockReader, Blocks
+from tb_netdebug.reader.timeline import Integers, Piece, Spans
+
+# Unpacked at once; so many are held in memory.
+BATCH_BLOCKS = 256
+
+Table = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of one or more steps by rising steps. The first five are columns, the others tables with a line
+    for each name; what was not measured is not `present`, and its numbers mean nothing."""
+
+    first: Integers
+    last: Integers
+    time: Table
+    last_time: Table
+    steps: Integers
+    present: Table
+    count: Table
+    bad: Table
+    sum: Table
+    min: Table
+    max: Table
+    end: Table
+
+    def where(self, chosen: Any) -> Rows:
+        return Rows(*(getattr(self, field.name)[..., chosen] for field in fields(self)))
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def joined(parts: Iterable[Rows], names: int) -> Rows:
+    """All rows by their first step; those that came later stay behind the others of the same step."""
+    parts = [_empty(names), *parts]
+    whole = Rows(*(np.concatenate([getattr(p, f.name) for p in parts], axis=-1) for f in fields(Rows)))
+    return whole if (np.diff(whole.first) >= 0).all() else whole.where(np.argsort(whole.first, kind="stable"))
+
+
+def _empty(names: int) -> Rows:
+    line, table = np.empty(0, np.int64), np.empty((names, 0))
+    doubles = [table] * 6
+    return Rows(line, line, np.empty(0), np.empty(0), line, np.empty((names, 0), np.bool_), *doubles)
+
+
+class ScalarSource:
+    """Reads rows of the given names, which are bytes as they are stored."""
+
+    def __init__(self, reader: BlockReader, names: Sequence[bytes]) -> None:
+        self._reader = reader
+        self.names = list(names)
+
+    def rows(self, pieces: Iterable[Piece], level: int) -> Rows:
+        parts = [rows for piece in pieces for rows in self._cover(piece, level, piece.first, piece.last)]
+        return joined(parts, len(self.names))
+
+    def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Rows]:
+        """What there is from `low` to `high`, in no particular order."""
+        file = piece.track.file
+        spans = piece.stretch.blocks(level, low, high)
+        parts = []
+        for start in range(0, len(spans), BATCH_BLOCKS):
+            some = spans[start : start + BATCH_BLOCKS]
+            blocks = self._reader.read(file, some["at"])
+            parts.append(self._details(blocks, some) if level else self._steps(blocks))
+        rows = joined(parts, len(self.names))
+        rows = rows.where((rows.first >= low) & (rows.last <= high))
+        yield rows
+        if level:
+            for first, last in self._uncovered(rows, low, high, file.has_lost):
+                yield from self._cover(piece, level - 1, first, last)
+
+    def _uncovered(self, rows: Rows, low: int, high: int, has_lost: bool) -> Iterator[tuple[int, int]]:
+        if not len(rows):
+            yield low, high
+            return
+        first, last = int(rows.first[0]), int(rows.last[-1])
+        if low < first:
+            yield low, first - 1
+        if has_lost:
+            gaps = rows.first[1:] - rows.last[:-1]
+            holes = np.flatnonzero(gaps > max(1, 2 * np.median(gaps))) if len(gaps) else gaps
+            for start, end in zip(rows.last[holes].tolist(), rows.first[holes + 1].tolist(), strict=True):
+                yield start + 1, end - 1
+        if last < high:
+            yield last + 1, high
+
+    def _steps(self, blocks: Blocks) -> Rows:
+        found = scanner.step_rows(blocks.columns, blocks.numbers("rows"), self.names)
+        _, steps, times, _, values, present, damaged = found
+        self._reader.note_damage(blocks, damaged)
+        step, time = np.frombuffer(steps, np.int64), np.frombuffer(times, np.float64)
+        value = np.frombuffer(values, np.float64).reshape(len(self.names), len(step))
+        there = np.frombuffer(present, np.bool_).reshape(value.shape)
+        finite = np.isfinite(value)
+        known, bad = np.where(finite, value, np.nan), (there & ~finite).astype(np.float64)
+        ones = np.ones(len(step), np.int64)
+        sums = np.where(finite, value, 0.0)
+        return Rows(
+            step, step, time, time, ones, there, there.astype(np.float64), bad, sums, known, known, value
+        )
+
+    def _details(self, blocks: Blocks, spans: Spans) -> Rows:
+        found = scanner.detail_rows(blocks.columns, blocks.numbers("rows"), self.names)
+        owners, frame, ranges, present, damaged = found
+        self._reader.note_damage(blocks, damaged)
+        owner = np.frombuffer(owners, np.uint32)
+        first, last, time, last_time, steps = np.frombuffer(frame, np.int64).reshape(5, len(owner))
+        # Rows of late samples tell of steps that other rows hold already.
+        last = np.minimum(np.maximum(first, last), spans["top"][owner])
+        last = np.maximum.accumulate(last)
+        first = np.maximum(first, np.concatenate([first[:1], last[:-1] + 1]))
+        table = np.frombuffer(ranges, np.int64).reshape(len(self.names), 9, len(owner))
+        doubles = table.view(np.float64)
+        there = np.frombuffer(present, np.bool_).reshape(len(self.names), len(owner))
+        bad = table[:, 1:4].sum(axis=1).astype(np.float64)
+        rows = Rows(
+            first, last, time.view(np.float64), last_time.view(np.float64), steps, there,
+            table[:, 0].astype(np.float64), bad, doubles[:, 6], doubles[:, 4], doubles[:, 5], doubles[:, 8],
+        )  # fmt: skip
+        return rows.where(rows.first <= rows.last)
