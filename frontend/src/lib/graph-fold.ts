@@ -28,7 +28,7 @@ export function fold(tree: GraphTree): void {
 
 /** What a stack holds, in words: "35 × Bottleneck", "8 × (Conv2d, ReLU)", "32 modules". */
 export function stackTitle(tree: GraphTree, stack: Item): string {
-  const names = stack.children.map((id) => titleOf(tree, id));
+  const names = stack.children.filter((id) => tree.items[id]?.kind !== "join").map((id) => titleOf(tree, id));
   const period = periodOf(names);
   const pattern = names.slice(0, period);
   const repeats = Math.round(names.length / period);

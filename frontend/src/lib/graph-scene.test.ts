@@ -3,7 +3,8 @@ import { anyGraph, residual, sequential } from "./graph-cases";
 import { expansionAtStart, MOST_BOXES_AT_START, revealing, standIn, toggled } from "./graph-expansion";
 import { fold, stackTitle } from "./graph-fold";
 import { type Scene, sceneOf, type SceneSizes } from "./graph-scene";
-import { type GraphTree, graphTree, isContainer } from "./graph-tree";
+import { graphTree } from "./graph-build";
+import { type GraphTree, isContainer } from "./graph-tree";
 import type { GraphData } from "../wire/types";
 
 const SIZES: SceneSizes = { sizeOf: () => ({ width: 180, height: 50 }), title: 26, padding: 14, leastWidth: () => 120 };

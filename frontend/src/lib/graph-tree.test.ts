@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { dataEdge, moduleNode, residual, sequential } from "./graph-cases";
-import { ancestry, graphTree, inside, type Item, NO_ITEM } from "./graph-tree";
+import { graphTree } from "./graph-build";
+import { ancestry, inside, type Item, NO_ITEM } from "./graph-tree";
 
 function children(items: readonly Item[], id: number): string[] {
   return (items[id]?.children ?? []).map((child) => items[child]?.label ?? "");
