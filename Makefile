@@ -1,4 +1,4 @@
-# Everything sets itself up: Python 3.10 or newer, gcc and make are enough. `make` alone lists the targets.
+# Everything sets itself up: Python 3.10 or newer, Node 18 or newer, gcc and make are enough. `make` alone lists the targets.
 # Two environments: .venv runs things, .venv-build turns the sources into a wheel (requirements/build.txt).
 
 SHELL := /bin/bash
@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: help test demo bench dev lint format size constraints clean compiler FORCE
+.PHONY: help test demo bench dev lint page format size constraints clean compiler node FORCE
 
 RUN := .venv/bin/python
 BUILD := .venv-build/bin/python
@@ -20,39 +20,48 @@ SELF := $(MAKE)
 PROTOS := $(shell find tb_netdebug -name '*.proto')
 GENERATED := $(PROTOS:.proto=_pb2.pyi)
 SOURCES := $(shell find setup.py pyproject.toml MANIFEST.in README.md LICENSE tb_netdebug -type f \
-    ! -name '*_pb2.py*' ! -name '*.so' ! -name '*.pyc')
+    ! -name '*_pb2.py*' ! -name '*.so' ! -name '*.pyc' ! -path 'tb_netdebug/plugin/page/*')
+PAGE := $(shell find tools/build_page.py frontend -type f ! -path '*/node_modules/*' ! -path 'frontend/dist/*')
+MODULES := frontend/node_modules/.made-from
 
 help: ## this list
 	@echo 'make TARGET, where TARGET is one of'
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-test: compiler .venv/test .venv/netdebug ## all checks and all tests, against the wheel (first time about 5 min)
+test: compiler node .venv/test .venv/netdebug ## all checks and all tests, against the wheel (first time about 5 min)
 	@$(SELF) lint; lint=$$?; \
+	$(SELF) page; page=$$?; \
 	$(SELF) size; \
 	echo 'pytest on the installed wheel (make test PYTEST_ARGS="-k name" runs some of the tests)'; \
 	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(PYTEST_ARGS); tests=$$?; \
 	[ $$tests -ne 5 ] || echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; \
 	[ $$lint -eq 0 ] || echo 'ruff or mypy found something: see above, before the size report.'; \
-	exit $$((lint | tests))
+	[ $$page -eq 0 ] || echo 'tsc or vitest found something: see above, before the size report.'; \
+	exit $$((lint | page | tests))
 
-demo: .venv/demo .venv/netdebug ## networks that train live in TensorBoard, some of them sick
+demo: node .venv/demo .venv/netdebug ## networks that train live in TensorBoard, some of them sick
 	@tools/check_compiler $(BUILD) || echo 'The demo goes on with the slower NumPy twin of the C kernel.'
 	@$(RUN) demo
 
-bench: compiler .venv/bench .venv/netdebug ## what monitoring costs on this machine, against its peers
+bench: compiler node .venv/bench .venv/netdebug ## what monitoring costs on this machine, against its peers
 	@$(RUN) bench $(BENCH_ARGS)
 
-dev: compiler .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
+dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
 	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)
 	@rm -f .venv/netdebug
 	@echo 'Now .venv/bin/python -m pytest, .venv/bin/netdebug and .venv/bin/tensorboard run this checkout.'
-	@echo 'After a change in C or in a .proto file: make dev again. `make test` puts the wheel back.'
+	@echo 'After a change in C, in a .proto file or in frontend/: make dev again. `make test` puts the wheel back.'
+	@echo 'To work on the page alone, with made-up runs: npm --prefix frontend run dev'
 
 lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
 	@echo 'ruff check'; $(RUN) -m ruff check --quiet --output-format concise .; rules=$$?; \
 	echo 'ruff format --check'; $(RUN) -m ruff format --check .; layout=$$?; \
 	echo 'mypy --strict (longer when its cache is empty)'; $(RUN) -m mypy --no-error-summary; types=$$?; \
 	exit $$((rules | layout | types))
+
+page: node $(MODULES) ## types and tests of the page
+	$(STEP) 'tsc on the page (about 5 s)' $(LOGS)/page-types.log npm --prefix frontend run --silent check
+	$(STEP) 'vitest on the page (about 5 s)' $(LOGS)/page-tests.log npm --prefix frontend run --silent test
 
 format: .venv/test ## lets ruff mend the layout and what else it can
 	@$(RUN) -m ruff check --fix --quiet . ; $(RUN) -m ruff format .
@@ -65,6 +74,7 @@ constraints: .venv/ready ## resolves constraints.txt anew, for the Pythons in PI
 	    $(RUN) tools/constraints.py $(or $(PINNED_FOR),$(RUN))
 
 clean: ## removes everything that was made here
+	rm -rf frontend/node_modules frontend/dist tb_netdebug/plugin/page
 	rm -rf .venv .venv-build build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find tb_netdebug \( -name '*_pb2.py*' -o -name '*.so' \) -delete
 	find . -name node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +
@@ -72,6 +82,9 @@ clean: ## removes everything that was made here
 compiler:
 	@python=$$(tools/find_python) || exit 1; tools/check_compiler "$$python" || \
 	    { echo 'Tests, benchmarks and development need the compiled kernel; make demo works without.' >&2; exit 1; }
+
+node:
+	@python=$$(tools/find_python) || exit 1; "$$python" tools/build_page.py check
 
 # --- environments: each file named here stands for a finished step -------------------------------------
 
@@ -92,9 +105,14 @@ compiler:
 
 # The list of sources changes when a file goes away, which no time stamp of the others would tell.
 build/sources.list: FORCE
-	@mkdir -p build && echo $(sort $(SOURCES)) | cmp -s - $@ || echo $(sort $(SOURCES)) >$@
+	@mkdir -p build && echo $(sort $(SOURCES) $(PAGE)) | cmp -s - $@ || echo $(sort $(SOURCES) $(PAGE)) >$@
 
-build/dist/built: $(SOURCES) build/sources.list .venv-build/ready
+$(MODULES): frontend/package-lock.json
+	@python=$$(tools/find_python) || exit 1; \
+	tools/step 'Installing what builds the page (about 20 s)' $(LOGS)/modules.log "$$python" tools/build_page.py modules
+	@touch $@
+
+build/dist/built: $(SOURCES) $(PAGE) build/sources.list .venv-build/ready
 	@rm -rf build/dist *.egg-info
 	$(STEP) 'Building the wheel from a source archive (about 20 s)' $(LOGS)/wheel.log \
 	    $(BUILD) -m build --no-isolation --outdir build/dist .

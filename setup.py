@@ -1,14 +1,16 @@
-"""Builds what a wheel needs beside Python files: the C kernel and the protobuf code."""
+"""Builds what a wheel needs beside Python files: the C kernel, the protobuf code and the page."""
 
 from __future__ import annotations
 
 import platform
+import runpy
 import sys
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
 NATIVE = Path("tb_netdebug/stats/native")
@@ -53,14 +55,23 @@ class BuildKernel(build_ext):
             ext.define_macros.append((f"HAVE_{name.upper()}", "1"))
 
 
-class BuildProtos(build_py):
-    """Generates `*_pb2.py` next to the modules that use them."""
+class BuildGenerated(build_py):
+    """Generates `*_pb2.py` next to the modules that use them, and puts the page beside the plugin."""
 
     def run(self) -> None:
         super().run()
         target = ROOT if self.editable_mode else Path(self.build_lib)
         for proto in PROTOS:
             generate(proto, target)
+        page("copy_page", target.resolve())
+
+
+class PackSources(sdist):
+    """Packs the built page along, so that installing from the archive needs no Node."""
+
+    def run(self) -> None:
+        page("build_dist")
+        super().run()
 
 
 def generate(proto: Path, target: Path) -> None:
@@ -69,6 +80,15 @@ def generate(proto: Path, target: Path) -> None:
     arguments = ["protoc", f"-I{ROOT}", f"--python_out={target}", f"--pyi_out={target}", str(ROOT / proto)]
     if protoc.main(arguments) != 0:
         sys.exit(f"protoc could not translate {proto}; its message stands above.")
+
+
+def page(step: str, *arguments: Path) -> None:
+    """A function of tools/build_page.py; what it cannot do ends the build with its sentence."""
+    tool = runpy.run_path(str(ROOT / "tools/build_page.py"))
+    try:
+        tool[step](*arguments)
+    except tool["BuildError"] as problem:
+        sys.exit(str(problem))
 
 
 setup(
@@ -131,5 +151,5 @@ setup(
             optional=True,
         ),
     ],
-    cmdclass={"build_ext": BuildKernel, "build_py": BuildProtos},
+    cmdclass={"build_ext": BuildKernel, "build_py": BuildGenerated, "sdist": PackSources},
 )

@@ -19,7 +19,9 @@ import tb_netdebug
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_PYTHON = ROOT / ".venv-build/bin/python"
 SHIPPED_FOLDERS = ("tb_netdebug", "tests", "tools", "requirements", "demo", "bench", "frontend")
-MADE_BY_TOOLS = re.compile(r"_pb2\.pyi?$|\.(so|pyc)$|node_modules/|^frontend/dist/|^bench/work/|__pycache__/")
+MADE_BY_TOOLS = re.compile(
+    r"_pb2\.pyi?$|\.(so|pyc)$|node_modules/|^tb_netdebug/plugin/page/|^bench/work/|__pycache__/"
+)
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
@@ -78,7 +80,7 @@ def test_make_test_tests_the_installed_wheel() -> None:
 
 
 def test_the_source_archive_carries_everything(source_archive: Path) -> None:
-    """Whoever unpacks the archive has every file of the project, and nothing that tools made."""
+    """Whoever unpacks the archive has every file of the project, and of what tools made the page alone."""
     with tarfile.open(source_archive) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     files = [path for folder in SHIPPED_FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
