@@ -49,7 +49,7 @@ def step_rows(
         found = np.zeros((len(names), count), np.uint8)
         for place, at in _places(known, names):
             values[place], found[place] = words[at], present[at]
-        return [steps, times.view(np.float64), present.any(axis=0).view(np.uint8), values, found]
+        return [steps, times.view(np.float64), present.any(axis=0).astype(np.uint8), values, found]
 
     empty: list[Table] = [np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8)]
     empty += [np.empty((len(names), 0)), np.empty((len(names), 0), np.uint8)]
@@ -118,7 +118,7 @@ def _samples_of(
     data: bytes, rows: int, count: int, sketches: int, details: bool, kinds: int, name: bytes | None,
     series: dict[tuple[int, bytes], int],
 ) -> Table:  # fmt: skip
-    message = pb.DetailColumns.FromString(data) if details else pb.StepColumns.FromString(data)
+    message: Any = (pb.DetailColumns if details else pb.StepColumns).FromString(data)
     # The sketches are elsewhere; only their number of bytes is compared.
     table = decode_samples(message.samples, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]
     if details:
@@ -141,7 +141,8 @@ def _samples_of(
     result["sketch"] = np.concatenate([[0], ends[:-1]])[:count]
     result["sketch_bytes"] = np.diff(ends, prepend=0)
     result["header"] = table.headers
-    return result[chosen]
+    wanted_rows: Table = result[chosen]
+    return wanted_rows
 
 
 class _Sized:

@@ -35,6 +35,15 @@ _serials = count()
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """What a piece of a file holds: blocks of ours, or in files of others points with `tags` to read them."""
+
+    blocks: NDArray[np.void]
+    points: NDArray[np.void]
+    tags: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class FileGap:
     """Bytes of a file without anything that can be read."""
 
@@ -44,7 +53,7 @@ class FileGap:
 
 
 class FileIndex:
-    """Follows one file of ours from its beginning. Not safe for several threads at once.
+    """Follows one file from its beginning. Not safe for several threads at once.
 
     `serial` differs for all files that were ever followed. `at` is where the next look begins.
     """
@@ -56,17 +65,22 @@ class FileIndex:
         self.entries = Growing(scanner.ENTRY)
         self.payloads: dict[str, tuple[int, int]] = {}
         self.at = 0
-        self.gaps: list[FileGap] = []
-        self.gap_count = 0
+        self._gaps: list[FileGap] = []
+        self._gap_count = 0
         self.tail: FileGap | None = None
-        self._state: FileState | None = None
+        self.state: FileState | None = None
         self._ours = is_ours(path.rpartition("/")[2])
         self._seal = b""
         self._damaged: set[int] = set()
 
     @property
-    def has_lost(self) -> bool:
-        return self.gap_count > 0
+    def lost(self) -> list[FileGap]:
+        """What could not be read, at most MOST_GAPS of it; an end that may still come is there at last."""
+        return [*self._gaps, *([self.tail] if self.tail is not None else [])]
+
+    @property
+    def gap_count(self) -> int:
+        return self._gap_count + (self.tail is not None)
 
     @property
     def progress(self) -> tuple[int, ...]:
@@ -83,21 +97,21 @@ class FileIndex:
 
     def is_other(self, state: FileState) -> bool:
         """Whether another file has taken the place, or this one was cut."""
-        before = self._state
+        before = self.state
         return before is not None and (before.identity != state.identity or state.size < before.size)
 
-    def grow(self, state: FileState) -> Iterator[NDArray[np.void]]:
-        """What was added up to the given state, piece by piece. Raises OSError, and ValueError when the file
-        is not the one that it was: begin anew then."""
-        if self._state == state:
+    def grow(self, state: FileState) -> Iterator[News]:
+        """What was added up to the given state, piece by piece. Raises OSError; of that FileExistsError when
+        another file is there by now: begin anew then."""
+        if self.state == state:
             return
         with self.storage.open(self.path) as file:
             if self._seal and file.at(self.at - len(self._seal), len(self._seal)) != self._seal:
-                raise ValueError("the file was written anew")
+                raise FileExistsError("the file was written anew")
             yield from self._read(file, state.size)
-        self._state = state
+        self.state = state
 
-    def _read(self, file: Reading, end: int) -> Iterator[NDArray[np.void]]:
+    def _read(self, file: Reading, end: int) -> Iterator[News]:
         at, lost, reason = self.at, -1, 0
         patience = 8 * (end - at) + _PATIENCE_BYTES
         piece = _REMOTE_PIECE_BYTES if self.storage.is_remote else _PIECE_BYTES
@@ -106,13 +120,17 @@ class FileIndex:
         while at < end:
             wanted = min(max(piece, need), end - at)
             data = file.at(at, wanted)
-            found = scanner.scan(data, 0, at, end - at, lost, reason, patience, self._ours)
-            *tables, stop, lost, reason, patience, need = found
+            entries, points, gaps, tags, stop, lost, reason, patience, need = scanner.scan(
+                data, 0, at, end - at, lost, reason, patience, self._ours
+            )
             whole = stop if lost < 0 else lost - at  # up to here no byte is looked at again
             if whole > 0:
                 self._seal = data[max(0, whole - _SEAL_BYTES) : whole]
                 self.at = at + whole
-            yield self._take(tables)
+            for start, after, why in np.frombuffer(gaps, scanner.GAP).tolist():
+                self._note(start, after, why)
+            blocks = self._blocks(np.frombuffer(entries, scanner.ENTRY), tags)
+            yield News(blocks, np.frombuffer(points, scanner.POINT), tags)
             at = at + stop if patience >= 0 else end
             if len(data) < wanted or (stop == 0 and not need):
                 break  # it is being cut at this moment, or a header has just begun
@@ -129,23 +147,18 @@ class FileIndex:
             lost, self.at, self._seal = given_up, given_up, b""
         self.tail = FileGap(lost, end - lost, _TAIL if reason != 0 else _REASONS[0])
 
-    def _take(self, tables: list[bytes]) -> NDArray[np.void]:
-        entries, _, gaps, tags = tables
-        for start, end, reason in np.frombuffer(gaps, scanner.GAP).tolist():
-            self._note(start, end, reason)
-        table = np.frombuffer(entries, scanner.ENTRY)
-        others = table[table["kind"] == OTHER]
-        for offset, tag, length in zip(
-            others["offset"].tolist(), others["first"].tolist(), others["length"].tolist(), strict=True
-        ):
-            name = clean(tags[tag].decode("utf-8", "replace"))
+    def _blocks(self, entries: NDArray[np.void], tags: list[bytes]) -> NDArray[np.void]:
+        """Keeps the entries; those of other payloads by their names, of each the newest."""
+        is_block = entries["kind"] != OTHER
+        for entry in entries[~is_block]:
+            name = clean(tags[entry["first"]].decode("utf-8", "replace"))
             if name in self.payloads or len(self.payloads) < MOST_NAMES:
-                self.payloads[name] = offset, length
-        blocks = table[table["kind"] != OTHER]
+                self.payloads[name] = int(entry["offset"]), int(entry["length"])
+        blocks: NDArray[np.void] = entries[is_block]
         self.entries.add(blocks)
         return blocks
 
     def _note(self, start: int, end: int, reason: int) -> None:
-        self.gap_count += 1
-        if len(self.gaps) < MOST_GAPS:
-            self.gaps.append(FileGap(start, end - start, _REASONS[reason]))
+        self._gap_count += 1
+        if len(self._gaps) < MOST_GAPS:
+            self._gaps.append(FileGap(start, end - start, _REASONS[reason]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -18,14 +18,14 @@ from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.places import RunFiles, clean
 from tb_netdebug.reader.recorded_views import RecordedViews
 from tb_netdebug.reader.recording import Recording
-from tb_netdebug.reader.scalar_view import amount
+from tb_netdebug.reader.summaries import Summaries
+from tb_netdebug.reader.summary_views import SummaryViews
 from tb_netdebug.reader.views import BandView, HeatView, HistogramView, RidgeView, ScalarView, TableView
 from tb_netdebug.records.graph import Graph
 from tb_netdebug.records.step import Kind, Series
 
 _MOST_GAPS = 100
 _LIVE_SECS = 10.0
-_NEWEST = ("loss", "monitor/every", "monitor/overhead")
 
 
 class FollowedRun:
@@ -39,10 +39,22 @@ class FollowedRun:
         self.version = 0
         self._files = files
         self._reader = reader
-        self._recording = Recording(files.storage, files.path, reader)
-        self._views = RecordedViews(self._recording)
-        self._details: tuple[int, dict[str, Any]] | None = None
         self._lock = threading.Lock()
+        self._details: tuple[int, dict[str, Any]] | None = None
+        self._kind = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        """The first file of ours makes another run of a folder."""
+        self._kind = self._files.kind
+        storage, path = self._files.storage, self._files.path
+        if self._kind == "netdebug":
+            recording = Recording(storage, path, self._reader)
+            self._content: Recording | Summaries = recording
+            self._views: RecordedViews | SummaryViews = RecordedViews(recording)
+        else:
+            self._content = summaries = Summaries(storage, path)
+            self._views = SummaryViews(summaries)
 
     def use(self, files: RunFiles) -> None:
         """What a look at the whole logdir has found of this run."""
@@ -53,7 +65,9 @@ class FollowedRun:
         with self._lock:
             if not self._files.storage.is_remote:  # there a look costs money; the logdir's own has to do
                 self._files.look()
-            changed = self._recording.refresh(self._files.read())
+            if self._files.kind != self._kind:
+                self._begin()
+            changed = self._content.refresh(self._files.read())
             if changed or self.version == 0:
                 self.version += 1
             return changed
@@ -62,11 +76,11 @@ class FollowedRun:
 
     def graph(self) -> Graph | None:
         """The modules and the data flow between them, as far as recorded."""
-        return self._recording.graph()
+        return self._content.graph() if isinstance(self._content, Recording) else None
 
     def info(self) -> dict[str, Any]:
         """What the training said of itself."""
-        return self._recording.info()
+        return self._content.info() if isinstance(self._content, Recording) else {}
 
     def details(self) -> dict[str, Any]:
         """Everything but the numbers, as plain values; some numbers may not be finite."""
@@ -93,45 +107,17 @@ class FollowedRun:
         return "ended" if has_ended(list(self._files.read())) else "idle"
 
     def _described(self) -> dict[str, Any]:
-        recording = self._recording
-        ranks = recording.ranks
-        rank = ranks[0] if ranks else 0
-        pieces = recording.pieces(rank)
-        newest = self._views.newest(_NEWEST, rank)
-        graph = recording.graph()
-        times = self._views.times(rank)
-        gaps = [(file, gap) for file in recording.files for gap in file.gaps]
+        files = self._content.files
+        gaps = [(file, gap) for file in files for gap in file.lost]
         return {
-            "first_step": pieces[0].first if pieces else None,
-            "last_step": pieces[-1].last if pieces else None,
-            "steps": round(amount(pieces, 0)[0]),
-            "loss": newest.get("loss"),
-            "ranks": ranks,
-            "gaps": sum(file.gap_count for file in recording.files),
-            "complaint": next(iter(recording.complaints.values()), None),
+            **self._views.described(),
+            "gaps": sum(file.gap_count for file in files),
+            "complaint": next(iter(self._content.complaints.values()), None),
             "verdict": None,
-            "info": recording.info(),
-            "scalars": list(recording.catalogue.scalars),
-            "series": [
-                {"kind": kind.name.lower(), "name": series.name}
-                for kind in Kind
-                for series in recording.catalogue.of_kind(kind, graph)
-            ],
-            "sampled_every": whole(newest.get("monitor/every")),
-            "overhead": newest.get("monitor/overhead"),
-            "gap_list": [
-                {
-                    "file": self._relative(file.path),
-                    "offset": gap.offset,
-                    "size": gap.size,
-                    "complaint": gap.complaint,
-                }
-                for file, gap in gaps[:_MOST_GAPS]
-            ],
-            "has_graph": graph is not None,
-            "first_time": times[0],
-            "last_time": times[1],
             "findings": [],
+            "gap_list": [
+                {"file": self._relative(file.path), **asdict(gap)} for file, gap in gaps[:_MOST_GAPS]
+            ],
         }
 
     def _relative(self, path: str) -> str:
@@ -193,10 +179,6 @@ class FollowedRun:
 def bounded(wanted: int) -> int:
     """A picture has no more points than this."""
     return max(1, min(wanted, 10_000))
-
-
-def whole(number: float | None) -> int | None:
-    return int(number) if number is not None and math.isfinite(number) else None
 
 
 def has_ended(paths: Sequence[str]) -> bool:

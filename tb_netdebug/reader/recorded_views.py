@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from tb_netdebug.reader import scalar_view, scanner, tensor_views
 from tb_netdebug.reader.catalogue import text_of
 from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.reader.patterns import matches
 from tb_netdebug.reader.recording import Recording
 from tb_netdebug.reader.sample_rows import SampleSource, Table
 from tb_netdebug.reader.scalar_rows import ScalarSource
@@ -31,6 +33,7 @@ _HEAT_STATISTICS = {*EXACT, "inactive_units"}
 # So many blocks back a table looks for tensors that are sampled rarely.
 _MOST_BACK = 512
 _AT_ONCE = 16
+_NEWEST = ("loss", "monitor/every", "monitor/overhead")
 
 
 class RecordedViews:
@@ -96,6 +99,34 @@ class RecordedViews:
         rows = [source.rows([end] if end else [], 0) for end in ends]
         first, last = (float(one.time[0]) if len(one) else None for one in rows)
         return first, last
+
+    def described(self) -> dict[str, Any]:
+        """The part of `details` that others' runs differ in."""
+        recording = self._recording
+        rank = next(iter(recording.ranks), 0)
+        pieces = recording.pieces(rank)
+        newest = self.newest(_NEWEST, rank)
+        graph = recording.graph()
+        first_time, last_time = self.times(rank)
+        return {
+            "first_step": pieces[0].first if pieces else None,
+            "last_step": pieces[-1].last if pieces else None,
+            "steps": round(scalar_view.amount(pieces, 0)[0]),
+            "loss": newest.get("loss"),
+            "ranks": recording.ranks,
+            "info": recording.info(),
+            "scalars": list(recording.catalogue.scalars),
+            "series": [
+                {"kind": kind.name.lower(), "name": series.name}
+                for kind in Kind
+                for series in recording.catalogue.of_kind(kind, graph)
+            ],
+            "sampled_every": whole(newest.get("monitor/every")),
+            "overhead": newest.get("monitor/overhead"),
+            "has_graph": graph is not None,
+            "first_time": first_time,
+            "last_time": last_time,
+        }
 
     # ---- tensors
 
@@ -254,14 +285,9 @@ def histogram_of(source: SampleSource, table: Table) -> HistogramView:
     )
 
 
-def matches(pattern: str | None, name: str) -> bool:
-    if pattern is None or not pattern:
-        return True
-    try:
-        return re.search(pattern, name) is not None
-    except (re.error, RecursionError, OverflowError):
-        raise ReaderError(f"{pattern[:100]!r} is not a regular expression.") from None
-
-
 def stored(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
+
+
+def whole(number: float | None) -> int | None:
+    return int(number) if number is not None and math.isfinite(number) else None

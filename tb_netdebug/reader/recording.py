@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader
 from tb_netdebug.reader.catalogue import Catalogue
 from tb_netdebug.reader.file_index import FileIndex
+from tb_netdebug.reader.following import FollowedFiles
 from tb_netdebug.reader.scan_twin import MOST_LEVELS
 from tb_netdebug.reader.storage import FileState, Storage
 from tb_netdebug.reader.timeline import Flags, Integers, Piece, Track, newest
@@ -25,76 +25,48 @@ from tb_netdebug.records.run_info import decode_run_info
 MOST_PAYLOAD_BYTES = 16 << 20
 # New blocks of which all names are read; of more at once a choice tells nearly as much.
 _FEW_BLOCKS = 64
+_SOME_BLOCKS = 24
 
 Decoded = TypeVar("Decoded")
 
 
-class Recording:
-    """Safe from any thread: `refresh` changes it under a lock, and what others hold stays as it is."""
+class Recording(FollowedFiles):
+    """What its files hold, by ranks."""
 
     def __init__(self, storage: Storage, path: str, reader: BlockReader) -> None:
+        super().__init__(storage, path)
         self.reader = reader
         self.catalogue = Catalogue()
-        self.complaints: dict[str, str] = {}
-        self._storage = storage
-        self._path = path
-        self._lock = threading.RLock()
-        self._files: dict[str, FileIndex] = {}
         self._tracks: dict[int, dict[str, Track]] = {}
         self._payloads: dict[str, tuple[object, Any]] = {}
         self._pieces: dict[int, list[Piece]] = {}
 
     # ---- following
 
-    def refresh(self, states: Mapping[str, FileState]) -> bool:
-        """Reads what was added to the files; whether anything was."""
-        with self._lock:
-            changed = False
-            for path in [*self._files]:
-                if path not in states or self._files[path].is_other(states[path]):
-                    self._forget(path)
-                    changed = True
-            for path, state in states.items():
-                changed |= self._follow(path, state)
-            if changed:
-                self._pieces = {}
-            return changed
+    def _take(self, file: FileIndex, state: FileState) -> None:
+        start = len(file.entries)
+        for news in file.grow(state):
+            known = np.flatnonzero(self._known(file.path, news.blocks))
+            entries = news.blocks[known]
+            places = known + (len(file.entries) - len(news.blocks))
+            for rank in np.unique(entries["rank"]).tolist():
+                chosen = entries["rank"] == rank
+                tracks = self._tracks.setdefault(rank, {})
+                track = tracks.setdefault(file.path, Track(file))
+                track.add(entries[chosen], places[chosen], lambda at: self._rows(file, at))
+        self._note_names(file, start)
 
-    def _forget(self, path: str) -> None:
-        del self._files[path]
+    def _drop(self, file: FileIndex) -> None:
         for rank in [*self._tracks]:
-            self._tracks[rank].pop(path, None)
+            self._tracks[rank].pop(file.path, None)
             if not self._tracks[rank]:
                 del self._tracks[rank]
-        self.complaints.pop(path, None)
 
-    def _follow(self, path: str, state: FileState) -> bool:
-        is_new = path not in self._files
-        file = self._files.setdefault(path, FileIndex(self._storage, path))
-        before = file.progress
-        try:
-            try:
-                self._read(file, state)
-            except ValueError:
-                self._forget(path)
-                return self._follow(path, state)
-        except OSError as error:
-            self.complaints[path] = f"{path.rpartition('/')[2]} cannot be read: {error.strerror or error}."
-            return is_new
-        return is_new or file.progress != before
-
-    def _read(self, file: FileIndex, state: FileState) -> None:
-        for entries in file.grow(state):
-            start = len(file.entries) - len(entries)
-            places = np.arange(start, start + len(entries))
-            known = self._known(file.path, entries)
-            for rank in np.unique(entries["rank"][known]).tolist():
-                chosen = np.flatnonzero(known & (entries["rank"] == rank))
-                track = self._tracks.setdefault(rank, {}).get(file.path)
-                if track is None:
-                    track = self._tracks[rank][file.path] = Track(file)
-                track.add(entries[chosen], places[chosen], lambda at: self._rows(file, at))
-            self._note_names(file, places[known])
+    def _settle(self) -> None:
+        self._pieces = {
+            rank: newest([tracks[file.path] for file in self.files if file.path in tracks])
+            for rank, tracks in sorted(self._tracks.items())
+        }
 
     def _known(self, path: str, entries: NDArray[np.void]) -> Flags:
         """Those whose version we know; of the others one complaint."""
@@ -113,52 +85,29 @@ class Recording:
             return []
         return [(np.frombuffer(steps, np.int64), np.frombuffer(measured, np.bool_))]
 
-    def _note_names(self, file: FileIndex, places: Integers) -> None:
-        kinds = file.entries.view["kind"][places]
+    def _note_names(self, file: FileIndex, start: int) -> None:
+        """From new blocks; of many of them the coarsest name nearly all that the others do."""
+        entries = file.entries.view
+        places = start + np.flatnonzero(self._known(file.path, entries[start:]))
         if len(places) > _FEW_BLOCKS:
-            places, kinds = self._telling(file, places, kinds)
+            kinds = entries["kind"][places]
+            places = np.concatenate([_spread(places[kinds == kind]) for kind in np.unique(kinds)])
         for is_detail in (False, True):
-            chosen = places[(kinds > 0) == is_detail]
+            chosen = places[(entries["kind"][places] > 0) == is_detail]
             if len(chosen):
                 blocks = self.reader.read(file, chosen)
                 self.catalogue.add(*scanner.names_of(blocks.columns, is_detail))
-
-    def _telling(self, file: FileIndex, places: Integers, kinds: NDArray[np.uint8]) -> Any:
-        """The first and last blocks of each level, and enough of the coarsest to name all that is there."""
-        chosen = set()
-        for level in np.unique(kinds).tolist():
-            of_level = places[kinds == level]
-            spread = np.linspace(0, len(of_level) - 1, min(len(of_level), 24)).astype(np.int64)
-            chosen.update(of_level[spread].tolist())
-        picked = np.array(sorted(chosen), np.int64)
-        return picked, file.entries.view["kind"][picked]
 
     # ---- what is there
 
     @property
     def ranks(self) -> list[int]:
-        with self._lock:
-            return sorted(self._tracks)
-
-    @property
-    def files(self) -> list[FileIndex]:
-        with self._lock:
-            return list(self._files.values())
+        return list(self._pieces)
 
     def pieces(self, rank: int, first: int | None = None, last: int | None = None) -> list[Piece]:
         """What counts of a rank in a range of steps, by rising steps."""
-        with self._lock:
-            if rank not in self._pieces:
-                self._pieces[rank] = newest(self._in_order(rank))
-            pieces = self._pieces[rank]
-        low = pieces[0].first if first is None and pieces else first
-        high = pieces[-1].last if last is None and pieces else last
-        parts = (piece.part(low or 0, high or 0) for piece in pieces)
+        parts = (piece.part(first, last) for piece in self._pieces.get(rank, []))
         return [part for part in parts if part is not None]
-
-    def _in_order(self, rank: int) -> list[Track]:
-        tracks = self._tracks.get(rank, {})
-        return [tracks[path] for path in self._files if path in tracks]
 
     def levels(self, pieces: Iterable[Piece]) -> list[int]:
         return sorted({level for piece in pieces for level in list(piece.stretch.levels)})
@@ -197,3 +146,11 @@ class Recording:
         with self._storage.open(file.path) as opened:
             data: bytes = opened.at(offset, size)
         return data
+
+
+def _spread(places: Integers) -> Integers:
+    """Some of them, evenly, the first and the last among them."""
+    chosen: Integers = places[
+        np.linspace(0, len(places) - 1, min(len(places), _SOME_BLOCKS)).astype(np.int64)
+    ]
+    return chosen

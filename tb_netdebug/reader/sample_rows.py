@@ -109,12 +109,14 @@ class SampleSource:
             ]
             spans = np.concatenate([stretch.blocks(0, low, high), np.array(late, SPAN)])
             spans = spans[np.unique(spans["at"], return_index=True)[1]]
-            return spans[entries["samples"][spans["at"]] > 0]
+            with_samples: Spans = spans[entries["samples"][spans["at"]] > 0]
+            return with_samples
         spans = stretch.spans(level)
         spans = spans[entries["samples"][spans["at"]] > 0]
         start = int(np.searchsorted(spans["last"], low, "left"))
         stop = int(np.searchsorted(spans["first"], high, "right")) + 1
-        return spans[start:stop]
+        chosen: Spans = spans[start:stop]
+        return chosen
 
     def _read(self, piece: Piece, spans: Spans, is_detail: bool) -> Table:
         parts = [np.empty(0, scanner.SAMPLE)]

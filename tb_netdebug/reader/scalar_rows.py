@@ -81,7 +81,7 @@ class ScalarSource:
         rows = rows.where((rows.first >= low) & (rows.last <= high))
         yield rows
         if level:
-            for first, last in self._uncovered(rows, low, high, file.has_lost):
+            for first, last in self._uncovered(rows, low, high, file.gap_count > 0):
                 yield from self._cover(piece, level - 1, first, last)
 
     def _uncovered(self, rows: Rows, low: int, high: int, has_lost: bool) -> Iterator[tuple[int, int]]:

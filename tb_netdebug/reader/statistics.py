@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,16 +47,13 @@ class Moments:
     def of(cls, table: NDArray[np.void], places: NDArray[np.int64], count: int) -> Moments:
         """Of samples (columns_twin.SAMPLE) at their places among `count`."""
         headers = table["header"]
-        merged = np.bincount(places, table["merged"], count)
+        merged = _sums(places, table["merged"], count)
         sums = {name: _sums(places, headers[name], count) for name in SUMS}
         least, most, inactive = (np.full(count, np.nan) for _ in range(3))
         np.fmin.at(least, places, headers["min"])
         np.fmax.at(most, places, headers["max"])
         np.fmin.at(inactive, places, inactive_of(table))
         return cls(merged=merged, min=least, max=most, inactive=inactive, **sums)
-
-    def reshape(self, *shape: int) -> Moments:
-        return Moments(**{field.name: getattr(self, field.name).reshape(shape) for field in fields(self)})
 
     def statistic(self, name: str) -> Doubles:
         """NaN where there is no sample. KeyError for what only a sketch can tell."""
@@ -67,8 +66,9 @@ class Moments:
         return self.count - self.nan - self.pos_inf - self.neg_inf
 
 
-def _sums(places: NDArray[np.int64], values: NDArray[np.generic], count: int) -> Doubles:
-    return np.bincount(places, values.astype(np.float64), count)
+def _sums(places: NDArray[np.int64], values: NDArray[Any], count: int) -> Doubles:
+    sums: Doubles = np.bincount(places, values.astype(np.float64), count).astype(np.float64)
+    return sums
 
 
 def inactive_of(table: NDArray[np.void]) -> Doubles:
@@ -85,7 +85,7 @@ def _std(one: Moments) -> Doubles:
 
 
 # Numbers are those of one sample on the average, so that they mean the same near and far.
-_FORMULAS = {
+_FORMULAS: dict[str, Callable[[Moments], Doubles]] = {
     "count": lambda one: one.count / one.merged,
     "mean": lambda one: one.sum / one.finite,
     "std": _std,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,17 +41,19 @@ class Storage(Protocol):
     def files(self, folder: str) -> dict[str, FileState]:
         """The event files in one folder by name; none when it is not there."""
 
-    def open(self, path: str) -> Any:
-        """A context manager giving a Reading. Raises OSError."""
+    def open(self, path: str) -> AbstractContextManager[Reading]:
+        """Raises OSError."""
 
 
 def storage_of(root: str) -> tuple[Storage, str]:
     """The storage of a path or URL, and the path in it. Raises OSError."""
+    if root.lower().startswith("file://"):
+        root = root[len("file://") :]
     if not _URL.match(root):
         return Local(), os.path.abspath(os.path.expanduser(root)).replace(os.sep, "/")  # noqa: PTH100, PTH111
-    if root.lower().startswith("file://"):
-        return storage_of(root[len("file://") :])
-    return remote(root)
+    from tb_netdebug.reader.object_store import ObjectStore  # fsspec takes a while to import
+
+    return ObjectStore.of(root)
 
 
 class Local:
@@ -110,13 +112,6 @@ class _Descriptor:
 
 def _state(status: os.stat_result) -> FileState:
     return FileState(status.st_size, status.st_mtime, (status.st_dev, status.st_ino))
-
-
-def remote(url: str) -> tuple[Storage, str]:
-    """An object store; OSError in words when its driver is missing."""
-    from tb_netdebug.reader.object_store import ObjectStore
-
-    return ObjectStore.of(url)
 
 
 def is_event_file(name: str) -> bool:

@@ -75,8 +75,9 @@ class Piece:
     first: int
     last: int
 
-    def part(self, low: int, high: int) -> Piece | None:
-        low, high = max(low, self.first), min(high, self.last)
+    def part(self, first: int | None, last: int | None) -> Piece | None:
+        low = self.first if first is None else max(first, self.first)
+        high = self.last if last is None else min(last, self.last)
         return Piece(self.track, self.stretch, low, high) if low <= high else None
 
 
