@@ -3,6 +3,7 @@
 import uPlot from "uplot";
 import { TIME_INCREMENTS } from "../lib/elapsed";
 import { extentX, extentY, type Extent } from "../lib/extent";
+import { DrawnNotice } from "./drawn";
 import { paint } from "./line-painter";
 import type { LineSeries, Marker } from "./line-series";
 import { dragAlong } from "./line-touch";
@@ -38,6 +39,7 @@ const NUMBER_INCREMENTS = [...Array(20).keys()].flatMap((index) => [1, 2, 5].map
 export class LinePlot {
   readonly plot: uPlot;
   private moved = false;
+  private readonly notice = new DrawnNotice();
 
   constructor(
     place: PlotPlace,
@@ -100,7 +102,7 @@ export class LinePlot {
       axes: [this.axisX(), this.axisY()],
       cursor: this.cursor(syncKey),
       hooks: {
-        draw: [(plot) => paint(plot, this.content)],
+        draw: [(plot) => this.draw(plot)],
         setSelect: [(plot) => this.select(plot)],
         setCursor: [(plot) => this.tellCursor(plot)],
       },
@@ -145,6 +147,11 @@ export class LinePlot {
       grid: { stroke: () => this.content.palette.grid, width: 1 },
       ticks: { show: false },
     };
+  }
+
+  private draw(plot: uPlot): void {
+    paint(plot, this.content);
+    this.notice.drew(this.content.series);
   }
 
   private select(plot: uPlot): void {

@@ -1,5 +1,12 @@
 /** What a line chart draws. */
 
+/** Where the numbers of a line come from, and up to which step. */
+export interface Source {
+  readonly run: string;
+  readonly scalar: string;
+  readonly last: number;
+}
+
 export interface LineSeries {
   readonly label: string;
   readonly colour: string;
@@ -15,6 +22,7 @@ export interface LineSeries {
   /** Number of non-finite values at each x: marked at the lower edge. */
   readonly bad?: Float64Array;
   readonly dash?: readonly number[];
+  readonly source?: Source;
 }
 
 export interface Marker {

@@ -83,7 +83,8 @@ function seriesOf(name: string, { answers }: ColumnsState, whole: WholeRuns): Li
     const origin = whole.get(answer.run)?.origin ?? columns.time[0] ?? 0;
     const curve = curveOf(columns, axis.value, smoothing.value, origin);
     const look = { label: answer.run, colour: colourOf(answer.run), dash: dashOf(answer.run) };
-    return [{ ...curve, ...look, focused: answer.run === focus.value }];
+    const source = { run: answer.run, scalar: name, last: columns.last.at(-1) ?? NaN };
+    return [{ ...curve, ...look, source, focused: answer.run === focus.value }];
   });
   return found.sort((a, b) => Number(b.focused) - Number(a.focused));
 }
