@@ -24,7 +24,7 @@ export function sequentialRamp(theme: Theme): Ramp {
     const height = theme === "dark" ? t : 1 - t;
     return {
       lightness: 0.24 + 0.7 * height,
-      chroma: 0.07 + 0.3 * height * (1 - height) + 0.06 * height,
+      chroma: 0.09 + 0.1 * height * (1 - height) + 0.04 * height,
       hue: 295 - 190 * height,
     };
   });

@@ -4,21 +4,32 @@ import { dragged, kept, moved, zoomed } from "./step-window";
 
 describe("layout", () => {
   it("gives few rows room and many rows a readable height with scrolling", () => {
-    expect(heatLayout(1000, 500, 8).rowHeight).toBeGreaterThan(20);
-    const long = heatLayout(1000, 500, 1500);
+    expect(heatLayout(1000, 500, 8, 200).rowHeight).toBeGreaterThan(20);
+    const long = heatLayout(1000, 500, 1500, 200);
     expect(long.rowHeight).toBeGreaterThanOrEqual(12);
     expect(long.total).toBeGreaterThan(500);
-    expect(wantedHeight(8, 600)).toBeLessThan(300);
     expect(wantedHeight(1500, 600)).toBe(600);
   });
 
+  it("is no taller than its rows", () => {
+    for (const rows of [1, 8, 34, 45]) {
+      const height = wantedHeight(rows, 600);
+      expect(heatLayout(1000, height, rows, 200).total).toBe(height);
+    }
+  });
+
+  it("gives names the room they need, and no more than the cells can spare", () => {
+    expect(heatLayout(1000, 500, 8, 120).labels).toBe(120);
+    expect(heatLayout(1000, 500, 8, 9000).labels).toBe(280);
+  });
+
   it("keeps most of a phone for the cells", () => {
-    const layout = heatLayout(358, 500, 100);
+    const layout = heatLayout(358, 500, 100, 900);
     expect(layout.labels).toBeLessThan(120);
   });
 
   it("finds row and step of every place back", () => {
-    const layout = heatLayout(900, 400, 1500);
+    const layout = heatLayout(900, 400, 1500, 200);
     const window = { first: 100, last: 299 };
     for (const step of [100, 177.25, 299.5]) {
       expect(xToStep(layout, window, stepToX(layout, window, step))).toBeCloseTo(step);
@@ -31,11 +42,11 @@ describe("layout", () => {
       expect(rowAt(layout, row * layout.rowHeight - scroll + 1, scroll)).toBe(row);
     }
     expect(rowAt(layout, -1, 0)).toBe(-1);
-    expect(rowAt(heatLayout(900, 400, 3), 200, 0)).toBe(-1);
+    expect(rowAt(heatLayout(900, 400, 3, 200), 200, 0)).toBe(-1);
   });
 
   it("does not scroll for a row that is in sight", () => {
-    const layout = heatLayout(900, 400, 1500);
+    const layout = heatLayout(900, 400, 1500, 200);
     expect(scrollFor(layout, 10, 50)).toBe(50);
   });
 });

@@ -17,15 +17,20 @@ const LEAST_ROW = 13;
 const MOST_ROW = 26;
 export const AXIS_HEIGHT = 22;
 
-export function heatLayout(width: number, height: number, rows: number): HeatLayout {
-  const rowHeight = Math.min(MOST_ROW, Math.max(LEAST_ROW, Math.floor(height / Math.max(1, rows))));
-  const labels = Math.round(Math.min(260, Math.max(96, width * 0.26)));
+/** `names` is the width that the names would like to have. */
+export function heatLayout(width: number, height: number, rows: number, names: number): HeatLayout {
+  const rowHeight = rowHeightFor(height, rows);
+  const labels = Math.round(Math.min(names, Math.max(96, width * 0.28)));
   return { width, height, labels, rowHeight, rows, total: rows * rowHeight };
 }
 
-/** How tall the map wants to be when its place offers so much. */
+function rowHeightFor(height: number, rows: number): number {
+  return Math.min(MOST_ROW, Math.max(LEAST_ROW, Math.floor(height / Math.max(1, rows))));
+}
+
+/** How tall the map wants to be when its place offers so much: no taller than its rows. */
 export function wantedHeight(rows: number, offered: number): number {
-  return Math.max(3 * MOST_ROW, Math.min(offered, rows * MOST_ROW));
+  return Math.max(MOST_ROW, Math.min(offered, rows * rowHeightFor(offered, rows)));
 }
 
 /** The rows that show something of themselves when scrolled so far, `to` excluded. */

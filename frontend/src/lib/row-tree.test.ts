@@ -1,7 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { matches, rowTree, visibleRows, type Row } from "./row-tree";
 
-const NAMES = ["stem.weight", "block.0.conv.weight", "block.0.conv.bias", "block.1.conv.weight", "head.weight", "block.0.late"];
+const NAMES = [
+  "stem.weight",
+  "block.0.conv.weight", "block.0.conv.bias", "block.0.conv.scale", "block.0.conv.shift", "block.1.conv.weight",
+  "head.weight", "head.bias", "block.0.late",
+];
 
 function outline(rows: readonly Row[]): string[] {
   return rows.map((row) => `${"  ".repeat(row.depth)}${row.kind === "group" ? (row.open ? "v " : "> ") : ""}${row.label}`);
@@ -15,8 +19,11 @@ describe("groups", () => {
       "  v 0.conv",
       "    weight",
       "    bias",
+      "    scale",
+      "    shift",
       "  1.conv.weight",
       "head.weight",
+      "head.bias",
       "block.0.late",
     ]);
   });
@@ -25,8 +32,8 @@ describe("groups", () => {
     const tree = rowTree(NAMES, true);
     const block = visibleRows(tree, new Set()).find((row) => row.name === "block");
     const rows = visibleRows(tree, new Set([block?.key ?? ""]));
-    expect(outline(rows)).toEqual(["stem.weight", "> block", "head.weight", "block.0.late"]);
-    expect([rows[1]?.from, rows[1]?.to]).toEqual([1, 4]);
+    expect(outline(rows)).toEqual(["stem.weight", "> block", "head.weight", "head.bias", "block.0.late"]);
+    expect([rows[1]?.from, rows[1]?.to]).toEqual([1, 6]);
   });
 
   it("cover every tensor once and in order, however names look", () => {
@@ -55,7 +62,7 @@ it("opens everything when there is not much", () => {
 });
 
 it("finds names by all words of a search", () => {
-  expect(matches(NAMES, "")).toEqual([0, 1, 2, 3, 4, 5]);
-  expect(matches(NAMES, "Weight  block")).toEqual([1, 3]);
+  expect(matches(NAMES, "")).toEqual(NAMES.map((_, i) => i));
+  expect(matches(NAMES, "Weight  block")).toEqual([1, 5]);
   expect(matches(NAMES, "absent")).toEqual([]);
 });

@@ -26,22 +26,22 @@ interface Node {
   children: Node[];
 }
 
-/** Fewer tensors than this need no groups. */
-export const GROUPED_FROM = 12;
+/** Fewer tensors than this are easier to read as a list. */
+export const GROUPED_FROM = 40;
+/** Smaller groups cost more rows than they save. */
+const LEAST_GROUP = 4;
 const MOST_ROWS_AT_FIRST = 70;
 
 export interface RowTree {
   readonly roots: readonly Node[];
   /** Depth up to which groups begin open, so that the first picture is not too long. */
   readonly openDepth: number;
-  readonly hasGroups: boolean;
 }
 
 export function rowTree(names: readonly string[], grouped: boolean): RowTree {
   const parts = names.map((name) => name.split("."));
   const roots = grouped ? grow(parts, 0, parts.length, 0) : parts.map((own, i) => leaf(own, i, 0));
-  const hasGroups = roots.some((node) => node.children.length > 0);
-  return { roots, hasGroups, openDepth: openDepth(roots, names.length) };
+  return { roots, openDepth: openDepth(roots, names.length) };
 }
 
 function leaf(parts: readonly string[], index: number, depth: number): Node {
@@ -54,20 +54,25 @@ function grow(parts: readonly (readonly string[])[], from: number, to: number, d
   for (let start = from; start < to; ) {
     const own = parts[start] ?? [];
     let end = start + 1;
-    while (end < to && own.length > depth + 1 && parts[end]?.[depth] === own[depth] && (parts[end]?.length ?? 0) > depth + 1) end++;
-    nodes.push(end === start + 1 ? leaf(own, start, depth) : group(parts, start, end, depth));
+    while (end < to && sharePart(own, parts[end] ?? [], depth)) end++;
+    if (end - start >= LEAST_GROUP) nodes.push(group(parts, start, end, depth));
+    else for (let i = start; i < end; i++) nodes.push(leaf(parts[i] ?? [], i, depth));
     start = end;
   }
   return nodes;
+}
+
+/** Both have more parts after that one: the last part is the tensor's own. */
+function sharePart(a: readonly string[], b: readonly string[], depth: number): boolean {
+  return a.length > depth + 1 && b.length > depth + 1 && a[depth] === b[depth];
 }
 
 /** A group whose tensors share more than one part of their names is one group, not a chain of them. */
 function group(parts: readonly (readonly string[])[], from: number, to: number, depth: number): Node {
   const own = parts[from] ?? [];
   let end = depth + 1;
-  const sharesPart = (at: number): boolean =>
-    parts.slice(from, to).every((other) => other.length > at + 1 && other[at] === own[at]);
-  while (sharesPart(end)) end++;
+  const members = parts.slice(from, to);
+  while (members.every((other) => sharePart(own, other, end))) end++;
   const children = grow(parts, from, to, end);
   return { name: own.slice(0, end).join("."), label: own.slice(depth, end).join("."), from, to, children };
 }
@@ -75,8 +80,11 @@ function group(parts: readonly (readonly string[])[], from: number, to: number, 
 function openDepth(roots: readonly Node[], leaves: number): number {
   if (leaves <= 2 * MOST_ROWS_AT_FIRST) return Infinity;
   let depth = 0;
-  while (countRows(roots, depth + 1) <= MOST_ROWS_AT_FIRST && countRows(roots, depth + 1) > countRows(roots, depth)) depth++;
-  return depth;
+  for (let rows = countRows(roots, 0); ; depth++) {
+    const next = countRows(roots, depth + 1);
+    if (next > MOST_ROWS_AT_FIRST || next === rows) return depth;
+    rows = next;
+  }
 }
 
 function countRows(nodes: readonly Node[], depth: number): number {

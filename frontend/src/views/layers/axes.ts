@@ -53,13 +53,22 @@ export function drawValueAxis(context: CanvasRenderingContext2D, frame: Frame, a
   context.font = `${SMALL_TEXT}px ${palette.font}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  for (const tick of axis.ticks(Math.max(2, Math.floor((frame.bottom - frame.top) / VALUE_LABEL_PIXELS)))) {
+  const ticks = axis.ticks(Math.max(2, Math.floor((frame.bottom - frame.top) / VALUE_LABEL_PIXELS)));
+  const digits = tellingDigits(ticks.map((tick) => tick.value));
+  for (const tick of ticks) {
     const y = valueY(frame, axis, tick.value);
     context.fillStyle = tick.value === 0 ? palette.line : palette.grid;
     context.fillRect(frame.left, Math.round(y), frame.right - frame.left, 1);
     context.fillStyle = palette.muted;
-    context.fillText(formatNumber(tick.value, 3), frame.left - 6, Math.min(Math.max(y, frame.top + 5), frame.bottom - 4));
+    context.fillText(formatNumber(tick.value, digits), frame.left - 6, Math.min(Math.max(y, frame.top + 5), frame.bottom - 4));
   }
+}
+
+/** As few digits as tell all values apart. */
+export function tellingDigits(values: readonly number[]): number {
+  let digits = 3;
+  while (digits < 9 && new Set(values.map((value) => formatNumber(value, digits))).size < values.length) digits++;
+  return digits;
 }
 
 export function drawFrame(context: CanvasRenderingContext2D, frame: Frame, palette: Palette): void {

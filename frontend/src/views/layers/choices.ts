@@ -15,7 +15,8 @@ export interface LayerChoices {
   readonly search: string;
   readonly colouring: Colouring;
   readonly tensor: string | null;
-  readonly grouped: boolean;
+  /** null: as many names as there are say. */
+  readonly grouped: boolean | null;
 }
 
 export function layerChoices(): LayerChoices {
@@ -27,7 +28,7 @@ export function layerChoices(): LayerChoices {
     search: of["layers.search"] ?? "",
     colouring: colouring === "full" || colouring === "own" ? colouring : "robust",
     tensor: of["layers.tensor"] ?? null,
-    grouped: of["layers.flat"] === undefined,
+    grouped: of["layers.groups"] === undefined ? null : of["layers.groups"] === "1",
   };
 }
 

@@ -11,7 +11,8 @@ export interface LayerControlsProps {
   readonly statistic: TensorStatistic;
   /** Kinds of which the run has samples; null while nobody knows. */
   readonly present: ReadonlySet<Kind> | null;
-  readonly hasGroups: boolean;
+  /** Whether names are in groups now; null while there are no names. */
+  readonly grouped: boolean | null;
   readonly onOpenAll: (open: boolean) => void;
 }
 
@@ -62,15 +63,15 @@ export function LayerControls(props: LayerControlsProps): JSX.Element {
   );
 }
 
-function GroupChoice({ choices, hasGroups, onOpenAll }: LayerControlsProps): JSX.Element | null {
-  if (!hasGroups && choices.grouped) return null;
+function GroupChoice({ grouped, onOpenAll }: LayerControlsProps): JSX.Element | null {
+  if (grouped === null) return null;
   return (
     <div class="tensor-groups">
       <label class="setting">
-        <input type="checkbox" checked={choices.grouped} onChange={() => setParam("layers.flat", choices.grouped ? "1" : null)} />
+        <input type="checkbox" checked={grouped} onChange={() => setParam("layers.groups", grouped ? "0" : "1")} />
         Groups
       </label>
-      {choices.grouped && (
+      {grouped && (
         <>
           <button type="button" class="link" onClick={() => onOpenAll(true)}>
             open all

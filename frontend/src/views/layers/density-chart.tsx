@@ -46,7 +46,10 @@ export function DensityChart(props: DensityChartProps): JSX.Element {
     },
     [answer, shares, window.first, window.last],
   );
-  if (!axis) return <p class="hint">All values are exactly zero in these steps.</p>;
+  if (!axis) {
+    const nothing = answer.counts.length === 0;
+    return <p class="hint">{nothing ? "No finite value in these steps." : "All values are exactly zero in these steps."}</p>;
+  }
   return (
     <StepChart
       window={window}
@@ -102,7 +105,8 @@ function densityFacts(answer: HistogramsAnswer, sample: number): FactsProps["row
   return rows;
 }
 
-function histogramRows(answer: HistogramsAnswer): CsvRow[] {
+/** Bins of all samples, one after the other. */
+export function histogramRows(answer: HistogramsAnswer): CsvRow[] {
   const rows: CsvRow[] = [["first_step", "last_step", "lower", "upper", "count"]];
   for (let i = 0; i < lengthOf(answer); i++) {
     const bins = binsAt(answer, i);

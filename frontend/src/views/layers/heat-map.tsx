@@ -37,7 +37,7 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
   const drag = useSignal<readonly [from: number, to: number] | null>(null);
   const spoken = useSignal("");
   const height = wantedHeight(scene.rows.length, useViewportHeight(0.58)) + AXIS_HEIGHT;
-  const layoutOf = (size: PlotSize): HeatLayout => heatLayout(size.width, size.height - AXIS_HEIGHT, scene.rows.length);
+  const layoutOf = (size: PlotSize): HeatLayout => layoutFor(scene, size);
   const tall = layoutOf({ width: 100, height }).total + AXIS_HEIGHT;
 
   const top = scroll.value;
@@ -126,6 +126,10 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
   );
 }
 
+function layoutFor({ rows, names }: HeatScene, size: PlotSize): HeatLayout {
+  return heatLayout(size.width, size.height - AXIS_HEIGHT, rows.length, names);
+}
+
 function drawCursor(context: CanvasRenderingContext2D, layout: HeatLayout, scene: HeatScene, cursor: HeatCursor, scroll: number, palette: Palette): void {
   const top = cursor.row * layout.rowHeight - scroll;
   context.globalAlpha = 0.1;
@@ -163,7 +167,7 @@ function HeatTooltip(props: HeatTooltipProps): JSX.Element | null {
   const shown = useComputed(() => (props.drag.value ? null : props.cursor.value)).value;
   const row = shown && props.scene.rows[shown.row];
   if (!shown || !row) return null;
-  const layout = heatLayout(shown.size.width, shown.size.height - AXIS_HEIGHT, props.scene.rows.length);
+  const layout = layoutFor(props.scene, shown.size);
   const onCells = shown.byKey || shown.at.x >= layout.labels;
   const facts = onCells ? factsAt(props, shown) : null;
   return (

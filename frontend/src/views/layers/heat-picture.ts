@@ -14,6 +14,8 @@ import type { GroupRule } from "../../lib/heat";
 export interface HeatScene {
   readonly table: HeatTable;
   readonly rows: readonly Row[];
+  /** The width that the names of the rows would like to have. */
+  readonly names: number;
   readonly scale: HeatScale;
   readonly colours: HeatColours;
   readonly rule: GroupRule;
@@ -76,6 +78,12 @@ function wordsOf(scene: HeatScene, row: Row): Uint32Array {
 
 const INDENT = 11;
 const MARGIN = 8;
+
+/** About the width that the longest name takes; letters are measured when they are drawn. */
+export function namesWidth(rows: readonly Row[]): number {
+  const letters = rows.map((row) => 6.4 * Math.min(row.label.length + (row.kind === "group" ? 8 : 1), 80) + Math.min(row.depth, 5) * INDENT);
+  return Math.max(60, ...letters) + MARGIN + 6;
+}
 
 /** Where the triangle of a group is, from the left. */
 export function caretX(row: Row): number {

@@ -6,8 +6,8 @@ import type { ViewProps } from "../../app/view";
 import { divergingRamp, sequentialRamp } from "../../lib/colourmap";
 import { heatColours } from "../../lib/heat";
 import { heatScale, type HeatScaleKind } from "../../lib/heat-scale";
-import { rowTree, visibleRows } from "../../lib/row-tree";
-import { KINDS, kindLabel } from "../../lib/tensor-statistics";
+import { GROUPED_FROM, rowTree, visibleRows } from "../../lib/row-tree";
+import { kindLabel } from "../../lib/tensor-statistics";
 import { useColumns, useRun } from "../../wire/client";
 import type { HeatAnswer, Kind, RunDetails, RunRow } from "../../wire/types";
 import { layerChoices, limitsOf, statisticOfChoice } from "./choices";
@@ -15,8 +15,9 @@ import { LayerControls } from "./controls";
 import { LayerDetail } from "./detail";
 import { NoTensors } from "./empty";
 import { HeatMap } from "./heat-map";
-import type { HeatScene } from "./heat-picture";
+import { namesWidth, type HeatScene } from "./heat-picture";
 import { groupRule, heatAnswer, heatTable } from "./heat-table";
+import { firstKind, presentKinds } from "./kinds";
 import { Legend, scaleName } from "./legend";
 import { boundsOf, queryRange, shownWindow, stepMoves } from "./steps";
 import "./layers.css";
@@ -26,17 +27,6 @@ export function LayersView({ run }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
   if (!run) return <p class="hint">Choose a run in the list.</p>;
   return <Layers key={run.name} run={run} details={details} />;
-}
-
-/** Kinds that the run has samples of; null while nobody knows. */
-export function presentKinds(details: RunDetails | null): ReadonlySet<Kind> | null {
-  return details && new Set(details.series.map((each) => each.kind));
-}
-
-/** Gradients say most; a run that has none is shown by what it has. */
-export function firstKind(present: ReadonlySet<Kind> | null): Kind {
-  const order: readonly Kind[] = ["gradient", ...KINDS.map((each) => each.kind)];
-  return order.find((kind) => present?.has(kind)) ?? "gradient";
 }
 
 interface LayersProps {
@@ -83,7 +73,7 @@ function Layers({ run, details }: LayersProps): JSX.Element {
     toggled.value = next;
   };
   const drawn = useMemo<HeatScene | null>(
-    () => scene && rows && window && { ...scene, rows, window, selected, words, rule: groupRule(statistic.name) },
+    () => scene && rows && window && { ...scene, rows, names: namesWidth(rows), window, selected, words, rule: groupRule(statistic.name) },
     [scene, toggled.value, openDepth.value, window?.first, window?.last, selected, words],
   );
   const hasRows = heat !== null && heat.names.length > 0 && heat.first.length > 0;
@@ -94,7 +84,7 @@ function Layers({ run, details }: LayersProps): JSX.Element {
         kind={kind}
         statistic={statistic}
         present={present}
-        hasGroups={scene?.tree.hasGroups ?? false}
+        grouped={scene && scene.grouped}
         onOpenAll={openAll}
       />
       {(error ?? failed?.error) && <p class="bad" role="alert">{error ?? failed?.error}</p>}
@@ -128,11 +118,15 @@ function legendTitle(kind: Kind, statistic: string, { scale }: HeatScene): strin
   return scale.kind === "change" ? `${what} ÷ own median` : `${what}, ${scaleName(scale)}`;
 }
 
-type Scene = Pick<HeatScene, "table" | "scale" | "colours"> & { readonly tree: ReturnType<typeof rowTree> };
+type Scene = Pick<HeatScene, "table" | "scale" | "colours"> & {
+  readonly tree: ReturnType<typeof rowTree>;
+  readonly grouped: boolean;
+};
 
 /** What is drawn, without what scrolling and opening groups change. */
 function useScene(heat: HeatAnswer | null, bad: HeatAnswer | null, usual: HeatScaleKind, run: RunRow): Scene | null {
-  const { search, colouring, grouped } = layerChoices();
+  const { search, colouring, ...choices } = layerChoices();
+  const grouped = choices.grouped ?? (heat !== null && heat.names.length >= GROUPED_FROM);
   const table = useMemo(() => heat && heatTable(heat, bad, search, colouring === "own"), [heat, bad, search, colouring]);
   const tree = useMemo(() => table && rowTree(table.names, grouped), [table?.names.join("\n"), grouped, run.name]);
   const kind: HeatScaleKind = colouring !== "own" ? usual : usual === "signed" ? "signed" : "change";
@@ -141,6 +135,6 @@ function useScene(heat: HeatAnswer | null, bad: HeatAnswer | null, usual: HeatSc
     if (!table || !tree || !scale) return null;
     const diverges = scale.kind === "signed" || scale.kind === "change";
     const ramp = diverges ? divergingRamp(theme.value) : sequentialRamp(theme.value);
-    return { table, tree, scale, colours: heatColours(ramp, theme.value) };
-  }, [table, tree, scale, theme.value]);
+    return { table, tree, grouped, scale, colours: heatColours(ramp, theme.value) };
+  }, [table, tree, grouped, scale, theme.value]);
 }

@@ -1,0 +1,195 @@
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { Icon } from "../../app/icons";
+import { range, rank, setParam } from "../../app/state";
+import { formatCount } from "../../lib/format";
+import { axisFor, binsAt, lengthOf } from "../../lib/ridge";
+import type { ValueAxis, ValueScale } from "../../lib/value-axis";
+import { useColumns } from "../../wire/client";
+import type { Answer, Histogram, HistogramsAnswer, Kind, Query, RunRow } from "../../wire/types";
+import { openLayer, setValueScale, valueScale } from "../layers/choices";
+import { stepsText } from "../layers/heat-cell";
+import { heatAnswer } from "../layers/heat-table";
+import { Segments, VALUE_AXES } from "../layers/segments";
+import { queryRange } from "../layers/steps";
+import { Beside, countOf } from "./beside";
+import { setStep, type HistogramChoices } from "./choices";
+import { CompareBar } from "./compare-bar";
+import { HistogramChart } from "./histogram-chart";
+import { OverTime } from "./over-time";
+import { exactly, sampleSteps } from "./samples";
+import { StepBar } from "./step-bar";
+import { Tables } from "./tables";
+
+export interface TensorHistogramProps {
+  readonly run: RunRow;
+  readonly runs: readonly RunRow[];
+  readonly kind: Kind;
+  readonly name: string;
+  readonly choices: HistogramChoices;
+}
+
+/** A step that no run reaches: the newest sample is what lies before it. */
+const NEWEST = Number.MAX_SAFE_INTEGER;
+const RIDGES = 40;
+const SAMPLES = 1000;
+
+export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistogramProps): JSX.Element {
+  const common = { run: run.name, kind, rank: rank.value, ...queryRange() };
+  const overTime = useColumns(() => [
+    { what: "heat", statistic: "rms", pattern: exactly(name), columns: SAMPLES, ...common },
+    { what: "histograms", name, columns: RIDGES, ...common },
+  ]);
+  const shown = useColumns(() => histogramQueries(run, kind, name, choices));
+  const samples = useMemo(() => sampleSteps(heatAnswer(overTime.answers?.[0]), name), [overTime.answers, name]);
+  const ridges = overTime.answers?.find((each) => each.what === "histograms") ?? null;
+  const [a, b] = [histogramOf(shown.answers?.[0]), histogramOf(shown.answers?.[1])];
+  const histograms = useMemo(() => [a, b].filter((each) => each !== null), [a, b]);
+  const error = overTime.error ?? shown.error ?? failure(shown.answers) ?? failure(overTime.answers);
+  const scale = valueScale();
+  const axis = useMemo(() => axisOf(histograms, choices.fit === "all" ? ridges : null, scale), [histograms, ridges, choices.fit, scale]);
+  const others = runs.filter((each) => each.name !== run.name);
+  const file = `${run.name}-${kind}-${name}`;
+  return (
+    <section class="card tensor-histogram" aria-label={`Histogram of ${name}`}>
+      <header class="layer-head">
+        <h2 class="tensor-name" title={name.slice(0, 500)}><bdi>{name}</bdi></h2>
+        <span class="muted">{a ? shownText(a) : ""}</span>
+        <span class="grow" />
+        <button type="button" class="button" onClick={() => openLayer(kind, name)}>
+          In layers <Icon name="chevron" />
+        </button>
+      </header>
+      {error && <p class="bad" role="alert">{error}</p>}
+      <StepBar choices={choices} samples={samples} ready={!shown.loading} />
+      <CompareBar run={run} others={others} choices={choices} samples={samples} a={a} b={b} />
+      <Looks choices={choices} compared={histograms.length > 1} />
+      <div class="histogram-and-time">
+        <div class="histogram-main">
+          {shown.answers && a === null && !error && <p class="hint">No sample of this tensor at or before this step.</p>}
+          {histograms.length > 0 && (
+            <>
+              <HistogramOrZeros histograms={histograms} axis={axis} choices={choices} name={name} file={file} />
+              <Beside histograms={histograms} />
+              <Tables histograms={histograms} />
+            </>
+          )}
+        </div>
+        {ridges && ridges.first.length > 0 && (
+          <OverTime
+            answer={ridges}
+            axis={axis}
+            scale={scale}
+            choices={choices}
+            run={run}
+            chosen={a && a.last}
+            name={name}
+            file={file}
+            onPick={(step) => setStep(step >= (samples.at(-1) ?? Infinity) ? null : step)}
+          />
+        )}
+      </div>
+    </section>
+  );
+}
+
+function histogramQueries(run: RunRow, kind: Kind, name: string, choices: HistogramChoices): Query[] {
+  const newest = range.value?.last ?? NEWEST;
+  const last = choices.to ?? choices.step ?? newest;
+  const ask = (of: string, from: number, to: number): Query => ({
+    what: "histogram", run: of, kind, name, first: from, last: to, rank: rank.value,
+  });
+  const queries = [ask(run.name, choices.to === null ? last : (choices.step ?? last), last)];
+  const { against } = choices;
+  if (against) queries.push(ask(against.run ?? run.name, against.step ?? last, against.step ?? last));
+  return queries;
+}
+
+function histogramOf(answer: Answer | undefined): Histogram | null {
+  return answer?.what === "histogram" ? answer.histogram : null;
+}
+
+function failure(answers: readonly Answer[] | null): string | null {
+  const failed = answers?.find((each) => each.what === "failed");
+  return failed?.what === "failed" ? failed.error : null;
+}
+
+function axisOf(histograms: readonly Histogram[], ridges: HistogramsAnswer | null, scale: ValueScale): ValueAxis | null {
+  const others = ridges ? Array.from({ length: lengthOf(ridges) }, (_, i) => binsAt(ridges, i)) : [];
+  return axisFor([...histograms, ...others], scale);
+}
+
+function shownText(histogram: Histogram): string {
+  const merged = histogram.merged > 1 ? `, ${formatCount(histogram.merged)} samples merged` : "";
+  const steps = histogram.last > histogram.first ? "steps" : "step";
+  return `${steps} ${stepsText(histogram.first, histogram.last)}${merged}`;
+}
+
+interface HistogramOrZerosProps {
+  readonly histograms: readonly Histogram[];
+  readonly axis: ValueAxis | null;
+  readonly choices: HistogramChoices;
+  readonly name: string;
+  readonly file: string;
+}
+
+function HistogramOrZeros({ histograms, axis, choices, name, file }: HistogramOrZerosProps): JSX.Element {
+  const shapes = useMemo(
+    () => histograms.map((each) => ({ bins: each, nonfinite: each.nan + each.pos_inf + each.neg_inf })),
+    [histograms],
+  );
+  const [a] = histograms;
+  const onAxis = histograms.some((each) => countOf(each) > each.zeros + each.nan + each.pos_inf + each.neg_inf);
+  if (!axis || !onAxis) {
+    const finite = histograms.some((each) => each.counts.length > 0);
+    return <p class="hint">{finite ? "All finite values are exactly zero." : "There is no finite value."}</p>;
+  }
+  return (
+    <HistogramChart
+      histograms={shapes}
+      axis={axis}
+      mode={choices.mode}
+      log={choices.logCounts}
+      label={`Histogram of ${name}, ${a ? shownText(a) : ""}: ${formatCount(a ? countOf(a) : 0)} values`}
+      exportName={`${file}-step-${a?.last ?? ""}`}
+      height={histograms.length > 1 ? 370 : 300}
+    />
+  );
+}
+
+/** How the histogram is drawn, and what that means. */
+function Looks({ choices, compared }: { readonly choices: HistogramChoices; readonly compared: boolean }): JSX.Element {
+  const { mode, logCounts, fit } = choices;
+  return (
+    <div class="looks">
+      <span class="setting">
+        Values <Segments options={VALUE_AXES} value={valueScale()} onChange={setValueScale} label="Axis of values" />
+      </span>
+      <span class="setting">
+        Height{" "}
+        <Segments
+          options={[
+            { value: "density", label: "density", hint: "Equal areas are equal numbers of values; 1 is an even spread over the axis" },
+            { value: "count", label: compared ? "share" : "count", hint: "What is in each bar, however wide its bin is" },
+          ]}
+          value={mode}
+          onChange={(next) => setParam("histograms.height", next === "count" ? "count" : null)}
+          label="Height of bars"
+        />
+      </span>
+      <label class="setting">
+        <input type="checkbox" checked={logCounts} onChange={() => setParam("histograms.log", logCounts ? null : "1")} />
+        Log height
+      </label>
+      <label class="setting" title="Else the axis holds the values of all steps, and stands still while steps change">
+        <input type="checkbox" checked={fit === "shown"} onChange={() => setParam("histograms.fit", fit === "shown" ? null : "shown")} />
+        Fit axis to this step
+      </label>
+      <p class="faint looks-why">
+        {mode === "density"
+          ? "Area is number of values: bins of the sketch are 6 to 12 % wide, so a wider bin is drawn lower for the same count."
+          : "Height is what is in the bin: bins of the sketch get wider with the magnitude, and wider bins hold more."}
+      </p>
+    </div>
+  );
+}
