@@ -1,31 +1,102 @@
-"""`make demo`: trains one network, records it, and shows what was recorded."""
+"""`make demo`: three networks train live, two of them are sick, and TensorBoard shows it."""
 
 from __future__ import annotations
 
 import argparse
+import math
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
-from digits import train
-from picture import show
+from board import BoardError
+from children import Child, stop
+from show import Show, new_folder, open_browser, shown
 
 import tb_netdebug as nd
 
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--logdir", default="runs", help="where the run is written (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=400, help="batches to train (default: %(default)s)")
-    arguments = parser.parse_args()
-    print(
-        f"NetDebug {nd.__version__}: training a small network on handwritten digits, every batch recorded.\n"
-    )
+
+class Terminated(Exception):  # noqa: N818  # somebody asked for it
+    """The system asks the demo to end."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """0 after Ctrl-C, 1 when something is broken, 143 after SIGTERM. All children have ended by then."""
+    options = parser().parse_args(words)
+    for number in ENDINGS:
+        signal.signal(number, on_signal)
+    children: list[Child] = []
     try:
-        run = train(Path(arguments.logdir), steps=arguments.steps)
+        return run(options, children)
     except KeyboardInterrupt:
-        print("\nStopped. What was recorded until now is kept.")
-        return 130
-    show(run)
+        print("\nStopped.", end=" ")
+        return 0
+    except Terminated:
+        return 128 + signal.SIGTERM
+    except (BoardError, OSError) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    finally:
+        for number in (signal.SIGINT, *ENDINGS):
+            signal.signal(number, signal.SIG_IGN)  # it is being done already
+        stop(children)
+        print("All that the demo started has ended.", flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python demo", description=__doc__)
+    made.add_argument("--seconds", type=duration, default=600.0, help="how long they train (default: 600)")
+    made.add_argument(
+        "--port", type=port, default=0, help="where TensorBoard listens (default: any free port)"
+    )
+    made.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    made.add_argument(
+        "--logdir", default="runs/demo", help="where a new folder is made (default: %(default)s)"
+    )
+    made.add_argument(
+        "--smoke", action="store_true", help="look at the page in a headless browser, then end with 0 or 1"
+    )
+    return made
+
+
+def duration(text: str) -> float:
+    secs = float(text)
+    if not 0 < secs < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no length of time")
+    return secs
+
+
+def port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 65536:
+        raise argparse.ArgumentTypeError(f"{text} is no port: they go from 0, any free one, to 65535")
+    return number
+
+
+def on_signal(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def run(options: argparse.Namespace, children: list[Child]) -> int:
+    folder = new_folder(Path(options.logdir).absolute())
+    print(
+        f"NetDebug {nd.__version__}: three networks learn to read handwritten digits. Two of them are sick.\n"
+    )
+    print(f"  runs    {shown(folder)}", flush=True)
+    show = Show(folder, children)
+    ready = show.start(seconds=options.seconds, port=options.port)
+    print(f"  page    {ready.page}", flush=True)
+    if options.smoke:
+        from smoke import look
+
+        look(ready, show.trainings)
+        return 0
+    if not options.no_browser:
+        open_browser(ready.page)
+    show.follow(ready, seconds=options.seconds)
     return 0
 
 

@@ -14,6 +14,7 @@ from tb_netdebug.version import __version__
 COMMANDS = {
     "doctor": "say what of NetDebug works on this machine",
     "export": "write what was recorded as CSV files",
+    "watch": "show a training live in this terminal",
 }
 INTERRUPTED = 130
 

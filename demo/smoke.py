@@ -1,0 +1,112 @@
+"""`make demo SMOKE=1`: looks at the page in a headless browser, and takes a picture of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from board import Board, BoardError, fetch
+from children import Child
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+PICTURE = Path(__file__).resolve().parents[1] / "build" / "demo.png"
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+WAIT_SECS = 90.0
+FEWEST_STEPS = 20
+WIDTH, HEIGHT = 1280, 900
+HOW_TO_GET = "Install Chromium (apt install chromium) and Playwright (pip install playwright)"
+
+
+def look(board: Board, trainings: Sequence[Child]) -> None:
+    """Raises BoardError, which says what of the page is not as it should be."""
+    names = [child.name for child in trainings]
+    wait_for_data(board, names, trainings)
+    print(f"  smoke   TensorBoard serves the page, and {len(names)} runs with their steps", flush=True)
+    missing = missing_browser()
+    if missing and os.environ.get("CI"):
+        raise BoardError(f"{missing} Under CI that is a failure. {HOW_TO_GET}.")
+    if missing:
+        print(f"  smoke   {missing} So the page was not drawn. {HOW_TO_GET}.", flush=True)
+        return
+    look_in_browser(board, names)
+    print(f"  smoke   the page draws them, live; the picture is {os.path.relpath(PICTURE)}", flush=True)
+
+
+def wait_for_data(board: Board, names: Sequence[str], trainings: Sequence[Child]) -> None:
+    def steps() -> dict[str, int]:
+        runs = json.loads(fetch(f"{board.url}/data/plugin/netdebug/runs"))["runs"]
+        return {run["name"]: run["last_step"] or 0 for run in runs}
+
+    def is_there() -> bool:
+        failed = [child.ending() for child in trainings if child.has_failed]
+        if failed:
+            raise BoardError(" ".join(failed))
+        return all(steps().get(name, 0) >= FEWEST_STEPS for name in names)
+
+    if not holds(is_there):
+        raise BoardError(f"After {WAIT_SECS:.0f} s the runs have not come: {steps()}")
+
+
+def holds(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + WAIT_SECS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def missing_browser() -> str:
+    if importlib.util.find_spec("playwright") is None:
+        return "Playwright is not installed."
+    return "" if chromium() else "There is no Chromium."
+
+
+def chromium() -> str | None:
+    return next((path for name in CHROMIUMS if (path := shutil.which(name))), None)
+
+
+def look_in_browser(board: Board, names: Sequence[str]) -> None:
+    from playwright.sync_api import Error, sync_playwright
+
+    complaints: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        page.set_default_timeout(WAIT_SECS * 1000)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        try:
+            page.goto(board.page)
+            tab = page.frame_locator("iframe").locator("body")
+            for name in names:
+                tab.get_by_text(name, exact=False).first.wait_for()
+            tab.locator("canvas").first.wait_for()
+            wait_for_change(tab)
+        except Error as error:
+            complaints.append(str(error).partition("\n")[0])
+        PICTURE.parent.mkdir(exist_ok=True)
+        page.screenshot(path=PICTURE)
+        browser.close()
+    if complaints:
+        raise BoardError(f"The page is not as it should be (see {PICTURE}): {'; '.join(complaints)}")
+
+
+def wait_for_change(tab: Locator) -> None:
+    """Twice another text, which is what new steps look like."""
+    from playwright.sync_api import expect
+
+    for _ in range(2):
+        before = tab.inner_text()
+        expect(tab).not_to_have_text(before, use_inner_text=True, timeout=WAIT_SECS * 1000)

@@ -1,0 +1,35 @@
+"""The course of a number over time, in one line of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+
+BARS = "▁▂▃▄▅▆▇█"
+NOT_FINITE = "×"
+# For terminals that know no more than ASCII.
+PLAIN_BARS = "_.-=+*%#"
+PLAIN_NOT_FINITE = "x"
+
+
+def sparkline(values: Doubles | Sequence[float], width: int, *, ascii_only: bool = False) -> str:
+    """At most `width` characters, each the mean of its share of the values; a cross for what is not finite."""
+    if len(values) == 0 or width < 1:
+        return ""
+    bars, cross = (PLAIN_BARS, PLAIN_NOT_FINITE) if ascii_only else (BARS, NOT_FINITE)
+    values = np.asarray(values, np.float64)
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return cross * min(width, len(values))
+    scaled = values / max(np.abs(finite).max(), np.finfo(float).tiny)  # sums of big numbers must not overflow
+    parts = np.array_split(scaled, min(width, len(values)))
+    heights = np.array([part.mean() if np.isfinite(part).all() else np.nan for part in parts])
+    low, high = np.nanmin(heights, initial=1.0), np.nanmax(heights, initial=-1.0)
+    if not high > low:  # a number that stays where it is runs along the middle
+        low, high = low - 3.0, high + 4.0
+    places = (heights - low) / (high - low) * (len(bars) - 1)
+    return "".join(bars[round(place)] if np.isfinite(place) else cross for place in places.tolist())

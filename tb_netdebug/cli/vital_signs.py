@@ -1,0 +1,125 @@
+"""How a run is doing: the numbers that the terminal view shows, taken from the reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tb_netdebug.reader.followed_run import FollowedRun
+
+Doubles = NDArray[np.float64]
+
+PHASES = ("data", "forward", "backward", "optimizer")
+# Speed and phases are those of so many of the last steps: enough to be steady, few enough to be news.
+RECENT_STEPS = 50
+# The course of a number over the whole run; more points than a terminal has columns help nobody.
+COURSE_POINTS = 400
+FIRST = ("loss", "gradient_norm")
+MEMORY_PREFIX = "memory/"
+OWN_PREFIX = "scalar/"
+MOST_OWN_SCALARS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A number over the run; NaN in `values` where one of the values was not finite. `last` is as it came."""
+
+    values: Doubles
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class VitalSigns:
+    """None and empty stand for what was not recorded."""
+
+    name: str
+    state: str
+    complaint: str = ""
+    steps: int | None = None
+    last_step: int | None = None
+    last_time: float | None = None
+    steps_per_sec: float | None = None
+    step_secs: float | None = None
+    phase_secs: Mapping[str, float] = field(default_factory=dict)
+    courses: Mapping[str, Course] = field(default_factory=dict)
+    memory: Mapping[str, float] = field(default_factory=dict)
+    sampled_every: float | None = None
+    overhead: float | None = None
+    gaps: int = 0
+    ranks: int = 1
+
+
+def vital_signs(run: FollowedRun) -> VitalSigns:
+    """Reads what one screen needs; the cost does not grow with the length of the run."""
+    details = run.details()
+    names: list[str] = details["scalars"]
+    recent = recent_means(run, names, details["last_step"])
+    return VitalSigns(
+        name=run.name,
+        state=details["state"],
+        complaint=details["complaint"] or "",
+        steps=details["steps"],
+        last_step=details["last_step"],
+        last_time=details["last_time"],
+        steps_per_sec=steps_per_sec(run, names, details["last_step"]),
+        step_secs=recent.get("step"),
+        phase_secs={phase: recent[phase] for phase in PHASES if phase in recent},
+        courses=courses(run, names),
+        memory=newest(run, [name for name in names if name.startswith(MEMORY_PREFIX)]),
+        sampled_every=details["sampled_every"],
+        overhead=details["overhead"],
+        gaps=details["gaps"] or 0,
+        ranks=len(details["ranks"] or [0]),
+    )
+
+
+def recent_means(run: FollowedRun, names: Sequence[str], last_step: int | None) -> dict[str, float]:
+    """Mean times of the last steps, by phase."""
+    wanted = [name for name in ("time/step", *(f"time/{phase}" for phase in PHASES)) if name in names]
+    if last_step is None or not wanted:
+        return {}
+    view = run.scalars(wanted, first=last_step - RECENT_STEPS + 1, points=RECENT_STEPS)
+    means = {}
+    for name, columns in view.scalars.items():
+        values = columns.mean[np.isfinite(columns.mean)]
+        if len(values):
+            means[name.removeprefix("time/")] = float(np.median(values))
+    return means
+
+
+def steps_per_sec(run: FollowedRun, names: Sequence[str], last_step: int | None) -> float | None:
+    clock = next((name for name in ("time/step", "loss") if name in names), None)
+    if last_step is None or clock is None:
+        return None
+    view = run.scalars([clock], first=last_step - RECENT_STEPS + 1, points=RECENT_STEPS)
+    columns = view.scalars.get(clock)
+    if columns is None or len(columns.time) < 2:
+        return None
+    took = float(columns.time[-1] - columns.time[0])
+    return float(columns.step[-1] - columns.step[0]) / took if took > 0 else None
+
+
+def courses(run: FollowedRun, names: Sequence[str]) -> dict[str, Course]:
+    """Loss and gradient norm first, then the user's own numbers; anything of a run that we did not record."""
+    is_ours = "time/step" in names
+    own = [name for name in names if name.startswith(OWN_PREFIX) or (not is_ours and name not in FIRST)]
+    wanted = [name for name in FIRST if name in names] + own[:MOST_OWN_SCALARS]
+    view = run.scalars(wanted, points=COURSE_POINTS) if wanted else None
+    found = {}
+    for name in wanted:
+        columns = view.scalars.get(name) if view is not None else None
+        if columns is not None and len(columns.mean):
+            values = np.where(columns.bad > 0, np.nan, columns.mean)
+            found[name] = Course(values, float(columns.end[-1]))
+    return found
+
+
+def newest(run: FollowedRun, names: Sequence[str]) -> dict[str, float]:
+    """The last value of each."""
+    view = run.scalars(names, points=1).scalars if names else {}
+    return {name: float(columns.end[-1]) for name, columns in view.items() if len(columns.end)}

@@ -1,0 +1,95 @@
+"""Shows a training live in the terminal: its vital signs, and its layers, the worst first.
+
+In a terminal, q quits, and tab or an arrow key shows another run. Into a pipe or a file, or with --once, it
+prints what there is and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.cli.watch_page import Page
+from tb_netdebug.cli.watch_screen import Screen, is_ascii
+from tb_netdebug.cli.watched_runs import WatchedRuns
+
+ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
+# In a pipe or a file there is no width; the same everywhere, so that outputs can be compared.
+PLAIN_WIDTH = 100
+MOST_NAMES = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", metavar="LOGDIR", help="a run, or a folder with runs in it")
+    parser.add_argument("--run", metavar="NAME", help="the run to begin with (default: the newest)")
+    parser.add_argument("--once", action="store_true", help="print what there is now, and end")
+    parser.add_argument(
+        "--layers",
+        type=layer_count,
+        default=40,
+        metavar="N",
+        help="list at most N layers (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check_place(arguments.logdir)
+    is_live = sys.stdout.isatty() and not arguments.once
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    runs = WatchedRuns(arguments.logdir, wanted=arguments.run)
+    try:
+        if is_live and not console.is_dumb_terminal:
+            Screen(runs, console, most_layers=arguments.layers).show()
+        else:
+            print_once(runs, console, most_layers=arguments.layers)
+    finally:
+        runs.close()
+    return 0
+
+
+def layer_count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} layers cannot be listed")
+    return number
+
+
+def check_place(logdir: str) -> None:
+    """Raises UserMistake for what can never hold a run; a folder without one is only early."""
+    path = Path(logdir)
+    if path.is_dir() or "://" in logdir:
+        return
+    if path.exists():
+        raise UserMistake(f"{harmless(logdir)} is a file. Give the folder that it is in: {path.parent}")
+    if ADDRESS.fullmatch(logdir):
+        raise UserMistake(
+            f"{logdir} is an address, and only folders can be watched yet: give one, such as `runs`."
+        )
+    raise UserMistake(
+        f"there is no folder {harmless(logdir)}. Give the logdir of a training, such as `runs`."
+    )
+
+
+def print_once(runs: WatchedRuns, console: Console, *, most_layers: int) -> None:
+    """Raises UserMistake when there is nothing to print."""
+    runs.read_all()
+    if not runs.names:
+        reasons = " ".join(map(harmless, runs.complaints))
+        raise UserMistake(f"there is no run in {harmless(runs.place)} yet. {reasons}".strip())
+    if runs.chosen is None:
+        known = ", ".join(harmless(name) for name in runs.names[:MOST_NAMES])
+        more = ", ..." if len(runs.names) > MOST_NAMES else ""
+        raise UserMistake(f"{harmless(runs.place)} has no run of that name. There are: {known}{more}")
+    if isinstance(console.file, io.TextIOWrapper):
+        console.file.reconfigure(errors="replace")  # names may have letters that this terminal does not
+    page = Page(console.width, most_layers=most_layers, ascii_only=is_ascii(console))
+    for line in page.lines(runs.view()):
+        line.rstrip()
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)

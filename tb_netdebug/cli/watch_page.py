@@ -1,0 +1,301 @@
+"""What `netdebug watch` shows, as lines of text; it looks the same on a screen, in a pipe and in a file."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from tb_netdebug.capture.console import MISSING, duration, number, size
+from tb_netdebug.cli.harmless import fitted, harmless
+from tb_netdebug.cli.layer_rows import Layer
+from tb_netdebug.cli.sparkline import sparkline
+from tb_netdebug.cli.vital_signs import OWN_PREFIX, PHASES, Course, VitalSigns
+
+LEAST_WIDTH = 20
+NARROW, NARROWER = 64, 48
+ALARM = "bold white on red"
+STATE_STYLES = {"live": "bold green", "ended": "blue", "idle": "yellow"}
+# A letter for each phase, because colours alone are not for everyone, nor for every terminal.
+PHASE_STYLES = {"data": "magenta", "forward": "cyan", "backward": "blue", "optimizer": "green", "rest": "dim"}
+REST_MARK = "·"
+KEYS = "q quits   tab or arrows: another run"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run in the list; what was not read yet is None."""
+
+    name: str
+    state: str
+    last_step: int | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that is shown at one moment."""
+
+    logdir: str
+    runs: Sequence[RunLine] = ()
+    chosen: int = 0
+    signs: VitalSigns | None = None
+    layers: Sequence[Layer] = ()
+    message: str = ""
+    complaints: Sequence[str] = ()
+    more_runs: int = 0
+    now: float = field(default_factory=time.time)
+
+
+class Page:
+    """Draws views for a terminal of this width; `height` None is as long as it takes."""
+
+    def __init__(
+        self, width: int, height: int | None = None, *, most_layers: int = 20, ascii_only: bool = False
+    ):
+        self._width = max(width, LEAST_WIDTH)
+        self._height = height
+        self._most_layers = most_layers
+        self._label, self._value = (15, 11) if width >= NARROWER else (10, 9)
+        self._ascii_only = ascii_only
+
+    def lines(self, view: View) -> list[Text]:
+        top = [*self._title(view), *self._runs(view)]
+        if view.signs is not None:
+            top += [Text(), *self._signs(view.signs, view.now)]
+        if view.message:
+            top += [Text(), *self._wrapped(view.message, "yellow")]
+        if self._height is None:
+            return top + self._layers(view.layers, self._most_layers)
+        room = self._height - len(top) - 4  # an empty line, the header of the table, and the line of keys
+        top = (top + self._layers(view.layers, min(self._most_layers, room)))[: self._height - 1]
+        top += [Text()] * (self._height - 1 - len(top))
+        return [*top, Text(fitted(KEYS, self._width), "dim")]
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _title(self, view: View) -> Iterator[Text]:
+        count = f"{len(view.runs) + view.more_runs} runs" if len(view.runs) + view.more_runs != 1 else "1 run"
+        room = self._width - len("NetDebug  ") - len(count) - 1
+        place = fitted(view.logdir, room)
+        gap = " " * (room - cell_len(place) + 1)
+        yield Text.assemble(("NetDebug", "bold"), "  ", place, gap, (count, "dim"))
+        for complaint in view.complaints:
+            yield from self._wrapped(complaint, "red")
+
+    def _runs(self, view: View) -> Iterator[Text]:
+        """The list, as much of it around the chosen one as there is room for."""
+        if len(view.runs) + view.more_runs < 2:
+            return
+        room = len(view.runs) if self._height is None else max(self._height // 4, 3)
+        first = min(max(view.chosen - room // 2, 0), max(len(view.runs) - room, 0))
+        shown = view.runs[first : first + room]
+        for place, run in enumerate(shown, start=first):
+            yield self._run_line(run, is_chosen=place == view.chosen)
+        hidden = len(view.runs) + view.more_runs - len(shown)
+        if hidden:
+            yield Text(f"  and {hidden} more", "dim")
+
+    def _run_line(self, run: RunLine, *, is_chosen: bool) -> Text:
+        loss = f"loss {number(run.loss)}" if run.loss is not None else ""
+        step = f"step {run.last_step}" if run.last_step is not None else ""
+        cells = [(run.state.ljust(8), STATE_STYLES.get(run.state, "dim"))]
+        if self._width >= NARROWER:
+            cells.append((step.rjust(13), ""))
+        is_bad = run.loss is not None and not math.isfinite(run.loss)
+        cells.append((loss.rjust(16) if self._width >= NARROWER else loss.rjust(12), ALARM if is_bad else ""))
+        room = min(self._width - 3 - sum(len(text) for text, _ in cells), 48)
+        name = fitted(run.name, room)
+        mark = (">" if self._ascii_only else "▸") if is_chosen else " "
+        return Text.assemble(f"{mark} ", (padded(name, room + 1), "bold" if is_chosen else ""), *cells)
+
+    def _signs(self, signs: VitalSigns, now: float) -> Iterator[Text]:
+        yield from self._heading(signs, now)
+        if signs.complaint:
+            yield from self._wrapped(signs.complaint, "red")
+        for name, course in signs.courses.items():
+            yield self._course(name, course)
+        yield from self._step_time(signs)
+        if signs.memory:
+            yield self._row("memory", size(signs.memory.get("memory/rss")), Text(memory_text(signs), "dim"))
+        if signs.sampled_every is not None:
+            cost = "" if signs.overhead is None else f"watching costs {signs.overhead:.1%} of the time"
+            yield self._row("samples", f"1 in {signs.sampled_every:.0f}", Text(cost, "dim"))
+        if signs.gaps:
+            places = "1 place" if signs.gaps == 1 else f"{signs.gaps} places"
+            yield self._row("gaps", str(signs.gaps), Text(f"{places} of the files cannot be read", "yellow"))
+        if signs.ranks > 1:
+            yield self._row("ranks", str(signs.ranks), Text("shown is rank 0", "dim"))
+
+    def _heading(self, signs: VitalSigns, now: float) -> Iterator[Text]:
+        parts = [signs.state]
+        if signs.last_step is not None:
+            parts.append(f"step {signs.last_step}")
+        if signs.state == "live" and signs.steps_per_sec is not None:
+            parts.append(f"{signs.steps_per_sec:.3g} steps/s")
+        elif signs.last_time is not None:
+            parts.append(self._moment(signs.last_time, now))
+        facts = Text(fitted(", ".join(parts), self._width), STATE_STYLES.get(signs.state, "dim"))
+        name = fitted(signs.name, self._width)
+        gap = self._width - cell_len(name) - len(facts)
+        if gap >= 2:
+            yield Text.assemble((name + " " * gap, "bold"), facts)
+        else:
+            yield from (Text(name, "bold"), facts)
+
+    def _moment(self, then: float, now: float) -> str:
+        """On paper, "a minute ago" would soon be wrong."""
+        if self._height is None:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
+        return f"{ago(now - then)} ago"
+
+    def _course(self, name: str, course: Course) -> Text:
+        label = "gradient norm" if name == "gradient_norm" else name.removeprefix(OWN_PREFIX)
+        if label == "gradient norm" and self._width < NARROWER:
+            label = "grad norm"
+        line = sparkline(course.values, self._rest, ascii_only=self._ascii_only)
+        style = "" if math.isfinite(course.last) else ALARM
+        return self._row(label, number(course.last), Text(line, "cyan"), style)
+
+    def _step_time(self, signs: VitalSigns) -> Iterator[Text]:
+        if signs.step_secs is None or not signs.step_secs > 0:
+            return
+        rest = max(signs.step_secs - sum(signs.phase_secs.values()), 0.0)
+        parts = {**signs.phase_secs, "rest": rest} if signs.phase_secs else {}
+        micro = "us" if self._ascii_only else "µs"
+        yield self._row("step time", duration(signs.step_secs, micro), phase_bar(parts, self._rest))
+        told = [f"{name} {duration(secs, micro)}" for name, secs in parts.items()]
+        indent = self._width - self._rest if self._width >= NARROW else 2
+        for line in packed(told, self._width - indent):
+            yield Text(" " * indent + line, "dim")
+
+    def _layers(self, layers: Sequence[Layer], most: int) -> list[Text]:
+        if not layers or most < 1:
+            return []
+        shown = layers[:most]
+        step = max(layer.step for layer in layers)
+        columns = self._layer_columns()
+        room = self._width - sum(width for _, width in columns)
+        title = "layer, worst first" if step < 0 else f"layer, worst first (step {step})"
+        header = padded(title if len(title) < room else "layer", room) + "".join(
+            name.rjust(width) for name, width in columns
+        )
+        rows = [self._layer(layer, room, [name for name, _ in columns], dict(columns)) for layer in shown]
+        hidden = len(layers) - len(shown)
+        rest = [Text(f"and {hidden} more", "dim")] if hidden else []
+        return [Text(), Text(header, "bold"), *rows, *rest]
+
+    def _layer_columns(self) -> list[tuple[str, int]]:
+        weight = [("weight", 10)] if self._width >= NARROW else []
+        if self._width >= NARROWER:
+            return [*weight, ("gradient", 10), ("update/w", 10), ("inactive", 10)]
+        return [("gradient", 9), ("upd/w", 9), ("inact", 6)]
+
+    def _layer(self, layer: Layer, room: int, names: Sequence[str], widths: dict[str, int]) -> Text:
+        cells = {
+            "weight": norm_cell(layer, "weight"),
+            "gradient": norm_cell(layer, "gradient"),
+            **dict.fromkeys(("update/w", "upd/w"), ratio_cell(layer)),
+            **dict.fromkeys(("inactive", "inact"), inactive_cell(layer)),
+        }
+        line = Text(padded(fitted(layer.name, room - 1), room))
+        for name in names:
+            text, style = cells[name]
+            line.append(" " * max(widths[name] - len(text), 1)).append(text, style)
+        return line
+
+    # ---- pieces ------------------------------------------------------------------------------------------
+
+    @property
+    def _rest(self) -> int:
+        """What is left of a line behind label and value."""
+        return max(self._width - self._label - self._value - 2, 1)
+
+    def _row(self, label: str, value: str, rest: Text, style: str = "") -> Text:
+        name = padded(fitted(label, self._label - 1), self._label)
+        line = Text(name).append(" " * max(self._value - len(value), 0)).append(value, style).append("  ")
+        line.append_text(rest)
+        line.truncate(self._width, overflow="ellipsis")
+        return line
+
+    def _wrapped(self, text: str, style: str) -> Iterator[Text]:
+        for line in packed(harmless(text).split(" "), self._width, between=" "):
+            yield Text(fitted(line, self._width), style)
+
+
+def padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def packed(words: Sequence[str], width: int, *, between: str = "  ") -> Iterator[str]:
+    """As many words on each line as fit."""
+    line = ""
+    for word in words:
+        longer = f"{line}{between}{word}" if line else word
+        if line and cell_len(longer) > width:
+            yield line
+            longer = word
+        line = longer
+    if line:
+        yield line
+
+
+def phase_bar(parts: dict[str, float], width: int) -> Text:
+    """A letter for each share of the time: D data, F forward, B backward, O optimizer."""
+    bar, total = Text(), sum(parts.values())
+    done = 0.0
+    for name, secs in parts.items():
+        start = round(done / total * width) if total else 0
+        done += secs
+        mark = name[0].upper() if name in PHASES else REST_MARK
+        bar.append(mark * (round(done / total * width) - start if total else 0), PHASE_STYLES[name])
+    return bar
+
+
+def memory_text(signs: VitalSigns) -> str:
+    """What else is known of the memory: GPUs, and what the host has left."""
+    told = []
+    for name, value in sorted(signs.memory.items()):
+        short = name.removeprefix("memory/")
+        if short.startswith(("gpu", "cuda")) and short.endswith(("/process", "/used", "/allocated")):
+            told.append(f"{short} {size(value)}")
+    if "memory/host_available" in signs.memory:
+        told.append(f"{size(signs.memory['memory/host_available'])} free on this host")
+    return ", ".join(told)
+
+
+def norm_cell(layer: Layer, kind: str) -> tuple[str, str]:
+    if kind in layer.nonfinite:
+        return "NaN/Inf", ALARM
+    return short(getattr(layer, kind)), ""
+
+
+def ratio_cell(layer: Layer) -> tuple[str, str]:
+    if "update" in layer.nonfinite:
+        return "NaN/Inf", ALARM
+    return short(layer.ratio), "yellow" if layer.concern > 1.0 and not math.isnan(layer.ratio) else ""
+
+
+def inactive_cell(layer: Layer) -> tuple[str, str]:
+    if "activation" in layer.nonfinite:
+        return "NaN/Inf", ALARM
+    return (MISSING if math.isnan(layer.inactive) else f"{layer.inactive:.0%}"), ""
+
+
+def short(value: float) -> str:
+    if math.isnan(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    return f"{value:.1e}" if not 1e-3 <= abs(value) < 1e4 else f"{value:#.3g}"
+
+
+def ago(secs: float) -> str:
+    for unit, length in (("day", 86400), ("h", 3600), ("min", 60)):
+        if secs >= 2 * length:
+            return f"{secs / length:.0f} {unit}{'s' if unit == 'day' else ''}"
+    return f"{max(secs, 0):.0f} s"

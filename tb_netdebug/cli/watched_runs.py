@@ -1,0 +1,163 @@
+"""The runs of a logdir as the terminal view follows them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from tb_netdebug.cli.layer_rows import Layer, worst_first
+from tb_netdebug.cli.vital_signs import VitalSigns, vital_signs
+from tb_netdebug.cli.watch_page import RunLine, View
+from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.reader.logdir import LogDir
+
+# Runs come and go, and go quiet, at this pace; what is added to the chosen one is looked for at every call.
+LIST_SECS = 1.0
+# Around the chosen run, so many in the list tell how they are doing, and each call spends so long on them.
+MOST_LISTED = 40
+OTHERS_SECS = 0.1
+
+
+class WatchedRuns:
+    """Which runs there are, and one of them in full: that of the name `wanted`, or else the newest.
+
+    All methods but `move` belong to one thread.
+    """
+
+    def __init__(self, place: str, *, wanted: str | None = None) -> None:
+        self.place = place
+        self._logdir = LogDir([("", place)])
+        self._wanted = wanted
+        self._listed = -math.inf
+        self._read = -math.inf
+        self._known: tuple[Sequence[str], Sequence[str]] = ((), ())
+        self._lines: dict[str, RunLine] = {}
+        self._due: list[str] = []
+        self._version: tuple[str, int] | None = None
+        self._signs: VitalSigns | None = None
+        self._layers: list[Layer] = []
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._logdir.runs)
+
+    @property
+    def complaints(self) -> list[str]:
+        return list(self._logdir.complaints)
+
+    @property
+    def chosen(self) -> str | None:
+        """None as long as the run is not there."""
+        runs = self._logdir.runs
+        if self._wanted is not None:
+            return self._wanted if self._wanted in runs else None
+        return max(runs, key=lambda name: runs[name].started, default=None)
+
+    def close(self) -> None:
+        self._logdir.close()
+
+    def move(self, by: int) -> None:
+        """Choose the run after this one, or before it; from any thread."""
+        names, chosen = self.names, self.chosen
+        if names:
+            self._wanted = names[(names.index(chosen) + by) % len(names) if chosen in names else 0]
+
+    def refresh(self) -> bool:
+        """Reads what is new; whether there is something else to show."""
+        list_is_due = time.monotonic() - self._listed >= LIST_SECS
+        changed = self._read_list() if list_is_due else False
+        changed = self._read_chosen(again=list_is_due) or changed
+        return self._read_others() or changed
+
+    def read_all(self) -> None:
+        """Reads whatever a view shows, however long it takes."""
+        self.refresh()
+        while self._due:
+            self._read_others()
+
+    def view(self) -> View:
+        names, chosen = self.names, self.chosen
+        place = names.index(chosen) if chosen in names else -1
+        first = min(max(place - MOST_LISTED // 2, 0), max(len(names) - MOST_LISTED, 0))
+        shown = names[first : first + MOST_LISTED]
+        signs = self._signs if self._signs is not None and self._signs.name == chosen else None
+        return View(
+            logdir=self.place,
+            runs=[self._lines.get(name) or RunLine(name, "") for name in shown],
+            chosen=place - first,
+            more_runs=len(names) - len(shown),
+            signs=signs,
+            layers=self._layers if signs is not None else (),
+            complaints=self.complaints,
+            message=self._message(),
+        )
+
+    def _message(self) -> str:
+        if not self._logdir.runs:
+            return (
+                f"There is no run in {self.place} yet: waiting for one. "
+                "A training makes it with nd.watch(model, optimizer, logdir=...)."
+            )
+        if self.chosen is None:
+            return f"There is no run {self._wanted} yet: waiting for it. Tab shows the others."
+        return (
+            ""
+            if self._signs is not None and self._signs.name == self.chosen
+            else f"Reading {self.chosen} ..."
+        )
+
+    def _read_list(self) -> bool:
+        self._logdir.refresh()
+        self._listed = time.monotonic()
+        before, self._known = self._known, (tuple(self.names), tuple(self.complaints))
+        self._due = [line.name for line in self.view().runs]
+        return before != self._known
+
+    def _read_chosen(self, *, again: bool) -> bool:
+        """`again`: even when nothing was added, the run may have gone quiet."""
+        name = self.chosen
+        if name is None:
+            changed, self._signs = self._signs is not None, None
+            return changed
+        try:
+            run = self._logdir.open(name)
+            run.refresh()
+            if self._version == (name, run.version) and not again:
+                return False
+            before, self._signs = self._signs, vital_signs(run)
+            if self._version != (name, run.version):
+                self._layers = worst_first(run)
+            self._version = (name, run.version)
+        except (ReaderError, OSError, KeyError) as error:  # KeyError: it went away in this very moment
+            before, self._signs = self._signs, VitalSigns(name, "unreadable", complaint=str(error))
+            self._layers, self._version = [], None
+        self._lines[name] = line_of(self._signs)
+        return before is None or line_of(before) != line_of(self._signs) or again
+
+    def _read_others(self) -> bool:
+        began, before = time.monotonic(), dict(self._lines)
+        while self._due and time.monotonic() - began < OTHERS_SECS:
+            name = self._due.pop(0)
+            if name != self.chosen and name in self._logdir.runs:
+                self._lines[name] = self._line(name)
+        return before != self._lines
+
+    def _line(self, name: str) -> RunLine:
+        try:
+            run = self._logdir.open(name)
+            run.refresh()
+            details = run.details()
+            return RunLine(name, details["state"], details["last_step"], plain(details["loss"]))
+        except (ReaderError, OSError, KeyError):
+            return RunLine(name, "unreadable")
+
+
+def line_of(signs: VitalSigns) -> RunLine:
+    loss = signs.courses.get("loss")
+    return RunLine(signs.name, signs.state, signs.last_step, loss.last if loss is not None else None)
+
+
+def plain(value: float | str | None) -> float | None:
+    """A number that may have travelled as text, because JSON has no NaN."""
+    return None if value is None else float(value)
