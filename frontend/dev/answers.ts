@@ -169,11 +169,11 @@ function table(run: MadeRun, query: Json, _first: number, newest: number): Answe
   const kind = String(query["kind"]);
   const step = Math.min(newest, Number(query["step"] ?? newest));
   const names = seriesNames(run, kind);
-  const columns: Record<string, Column> = {};
+  const columns: Record<string, Column> = { steps: Float64Array.from(names, () => step) };
   for (const name of STATISTICS) {
     columns[`statistics\u0000${name}`] = Float64Array.from(names, (_, index) => statisticOf(name, run, kind, index, step));
   }
-  return { head: { names, step }, columns };
+  return { head: { names }, columns };
 }
 
 /** Header and arrays in one body: see `columns` in the server's http_api.md. */

@@ -39,7 +39,7 @@ function respond(route: string, asked: URLSearchParams, response: ServerResponse
   const run = runs.find((each) => each.name === asked.get("run"));
   if (route === "runs") {
     const rows = runs.map((each) => rowOf(each, live));
-    response.end(JSON.stringify({ epoch: EPOCH, version: 1, logdir: "/home/ada/runs", complaints: [], runs: rows }));
+    response.end(JSON.stringify({ epoch: EPOCH, version: 1, logdir: "/home/ada/runs", complete: true, complaints: [], runs: rows }));
   } else if (!run) {
     response.statusCode = 404;
     response.end(JSON.stringify({ error: `There is no run ${asked.get("run")}.` }));
@@ -64,8 +64,7 @@ function stream(response: ServerResponse, runs: MadeRun[], live: boolean): void 
   const heartbeat = setInterval(() => response.write(": still here\n\n"), 4000);
   const news = setInterval(() => {
     for (const run of live ? runs.filter((each) => each.ended === null) : []) {
-      const { version, last_step, steps, loss, state } = rowOf(run, live) as Record<string, unknown>;
-      tell("run", { run: run.name, version, last_step, steps, loss, state }, stepsOf(run, live));
+      tell("run", { run: run.name, ...rowOf(run, live) }, stepsOf(run, live));
     }
   }, 200);
   response.on("close", () => {

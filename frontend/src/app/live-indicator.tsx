@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { formatAge } from "../lib/elapsed";
 import { connection, hidden } from "../wire/live";
 import { Icon } from "./icons";
-import { chosenRuns, focusedRun, paused } from "./state";
+import { chosenRuns, clockLead, focusedRun, paused } from "./state";
 
 const clock = signal(Date.now() / 1000);
 setInterval(() => {
@@ -19,7 +19,7 @@ export interface LiveState {
 const liveState = computed((): LiveState => {
   const drawn = focusedRun.value ? [focusedRun.value, ...chosenRuns.value] : chosenRuns.value;
   const newest = Math.max(...drawn.map((run) => run.changed));
-  const age = clock.value - newest;
+  const age = clock.value - clockLead.value - newest;
   const training = drawn.some((run) => run.state === "live");
   if (paused.value) {
     return { tone: "paused", text: "Paused", explanation: "The picture stands still; recording goes on. Space continues." };

@@ -7,7 +7,7 @@ import type { RunRow } from "../wire/types";
 import { Icon } from "./icons";
 import { RunName } from "./run-name";
 import {
-  chosen, colourChoices, colourIndex, colourOf, drawerOpen, focus, focusRun, theme, toggleChosen,
+  chosen, clockLead, colourChoices, colourIndex, colourOf, drawerOpen, focus, focusRun, theme, toggleChosen,
 } from "./state";
 
 const STATE_WORDS: Readonly<Record<RunRow["state"], string>> = {
@@ -52,7 +52,7 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
 
 function RunFacts({ run }: { readonly run: RunRow }): JSX.Element {
   if (run.complaint) return <span class="bad">{run.complaint}</span>;
-  const when = run.state === "live" ? "live" : `${formatAge(Date.now() / 1000 - run.changed)} ago`;
+  const when = run.state === "live" ? "live" : `${formatAge(Date.now() / 1000 - clockLead.value - run.changed)} ago`;
   if (run.version === null) return <span>{when}</span>;
   return (
     <>

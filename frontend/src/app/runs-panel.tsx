@@ -4,7 +4,7 @@ import { searchFor } from "../lib/search";
 import { sortRuns } from "../lib/sort-runs";
 import { Icon } from "./icons";
 import { RunListRow } from "./run-row";
-import { chosen, chosenByUser, complaints, drawerOpen, focus, runs, search, sort, SORTS } from "./state";
+import { chosen, chosenByUser, complaints, drawerOpen, focus, listComplete, runs, search, sort, SORTS } from "./state";
 import { VirtualList } from "./virtual-list";
 
 const ROW_HEIGHT = 48;
@@ -86,7 +86,8 @@ function ListTools(): JSX.Element {
 function ListBody(): JSX.Element {
   if (runs.value === null) return <p class="hint">Looking for runs …</p>;
   if (listed.value.length === 0) {
-    return <p class="hint">{runs.value.length === 0 ? "No runs yet." : "No run has such a name."}</p>;
+    if (runs.value.length > 0) return <p class="hint">No run has such a name.</p>;
+    return <p class="hint">{listComplete.value ? "No runs yet." : "Still looking for runs …"}</p>;
   }
   return (
     <>

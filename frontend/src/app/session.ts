@@ -1,7 +1,7 @@
 /** Brings the list of runs and the server's news into the state. */
 
 import { batch } from "@preact/signals";
-import { getJson } from "../wire/http";
+import { clockLead, get } from "../wire/http";
 import { parseRunList, parseRunNews } from "../wire/json";
 import { connection, hidden, listen, tellRunChange } from "../wire/live";
 import type { RunList } from "../wire/types";
@@ -38,7 +38,9 @@ export async function refreshList(): Promise<void> {
 
 async function fetchList(): Promise<void> {
   try {
-    takeList(parseRunList(await getJson("runs")));
+    const response = await get("runs");
+    state.clockLead.value = clockLead(response);
+    takeList(parseRunList((await response.json()) as Record<string, unknown>));
     state.listError.value = null;
   } catch (error) {
     state.listError.value = error instanceof Error ? error.message : String(error);
@@ -54,6 +56,7 @@ function takeList(list: RunList): void {
     state.runs.value = list.runs;
     state.logdir.value = list.logdir;
     state.complaints.value = list.complaints;
+    state.listComplete.value = list.complete;
     takeChoice(firstChoice(list.runs, present()));
   });
   for (const run of list.runs) {
@@ -74,12 +77,10 @@ function takeNews(data: unknown): void {
   const news = parseRunNews(data);
   if (!news) return;
   const list = state.runs.peek();
-  const index = list?.findIndex((run) => run.name === news.run) ?? -1;
+  const index = list?.findIndex((run) => run.name === news.name) ?? -1;
   const row = list?.[index];
   if (!list || !row) return void refreshList();
-  const { run: name, ...changes } = news;
-  if (row.version !== null && changes.version < row.version) return;
-  const next = { ...row, ...changes, changed: changes.state === "live" ? Date.now() / 1000 : row.changed };
-  state.runs.value = list.with(index, next);
-  tellRunChange(name);
+  if (row.version !== null && news.version !== null && news.version < row.version) return;
+  state.runs.value = list.with(index, news);
+  if (row.version !== news.version) tellRunChange(news.name);
 }

@@ -8,7 +8,7 @@ import { Icon } from "./icons";
 import { NoRunChosen, NoRuns, Unreachable } from "./notices";
 import { RunName } from "./run-name";
 import { RunsPanel } from "./runs-panel";
-import { chosenRuns, drawerOpen, focusedRun, listError, page, runs, type PageName } from "./state";
+import { chosenRuns, drawerOpen, focusedRun, listComplete, listError, page, runs, type PageName } from "./state";
 import { TopBar } from "./top-bar";
 
 /** Everything: the bar, the list of runs and the page. */
@@ -28,7 +28,7 @@ export function Shell(): JSX.Element {
 
 function Body(): JSX.Element {
   if (runs.value === null) return listError.value ? <Unreachable /> : <p class="hint">Looking for runs …</p>;
-  if (runs.value.length === 0) return <NoRuns />;
+  if (runs.value.length === 0) return listComplete.value ? <NoRuns /> : <p class="hint">Still looking for runs …</p>;
   if (!focusedRun.value) return <NoRunChosen />;
   return (
     <>

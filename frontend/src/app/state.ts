@@ -41,6 +41,10 @@ export function setParam(name: string, value: string | null): void {
 // ---- the list of runs ----------------------------------------------------------------------------------
 
 export const logdir = signal("");
+/** False while the server still looks for runs. */
+export const listComplete = signal(true);
+/** By how many seconds the clock here is ahead of the server's. */
+export const clockLead = signal(0);
 /** What is wrong with the logdir, in sentences. */
 export const complaints = signal<readonly string[]>([]);
 /** Why the list cannot be shown, as a sentence. */

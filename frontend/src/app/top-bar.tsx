@@ -2,7 +2,8 @@ import type { JSX } from "preact";
 import { VIEWS } from "../views/registry";
 import { Icon } from "./icons";
 import { LiveIndicator } from "./live-indicator";
-import { drawerOpen, helpOpen, page, PAGES } from "./state";
+import { RunName } from "./run-name";
+import { drawerOpen, focusedRun, helpOpen, page, PAGES } from "./state";
 
 export function TopBar(): JSX.Element {
   return (
@@ -11,6 +12,7 @@ export function TopBar(): JSX.Element {
         <Icon name="menu" />
         <span class="unseen">Runs</span>
       </button>
+      <span class="top-run only-phone">{focusedRun.value && <RunName name={focusedRun.value.name} />}</span>
       <h1 class="brand">
         <svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">
           <path d="M1 11h4l2.5-7 4 12 2.5-5h5" />

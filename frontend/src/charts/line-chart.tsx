@@ -2,7 +2,7 @@ import { signal, type Signal } from "@preact/signals";
 import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { theme } from "../app/state";
-import { formatNumber, formatShort } from "../lib/format";
+import { formatCount, formatNumber, formatShort } from "../lib/format";
 import { nearestIndex } from "../lib/nearest";
 import { onSize } from "./canvas";
 import { ChartEmpty, ChartTools } from "./chart-frame";
@@ -26,6 +26,8 @@ export interface LineChartProps {
   /** "elapsed": x are seconds. */
   readonly xKind?: "number" | "elapsed";
   readonly logY?: boolean;
+  /** "bytes": ticks at round numbers of KiB, MiB and so on. */
+  readonly yKind?: "number" | "bytes";
   readonly formatY?: (value: number) => string;
   readonly formatX?: (value: number) => string;
   readonly markers?: readonly Marker[];
@@ -182,12 +184,8 @@ function Dot({ colour, plot, x, y }: { colour: string; plot: uPlot; x: number; y
 }
 
 function titleAt(props: LineChartProps, x: number): string {
-  const text = props.xKind === "elapsed" ? formatX(props)(x) : (props.formatX ?? exactly)(x);
+  const text = props.xKind === "elapsed" ? formatX(props)(x) : formatCount(x);
   return props.xLabel ? `${props.xLabel} ${text}` : text;
-}
-
-function exactly(x: number): string {
-  return formatNumber(Math.round(x), 12);
 }
 
 function formatY(props: LineChartProps | Omit<LineChartProps, "series">): (value: number) => string {
@@ -205,6 +203,7 @@ function contentOf(props: LineChartProps): PlotContent {
     zoom: props.zoom ?? null,
     logY: props.logY ?? false,
     elapsed: props.xKind === "elapsed",
+    bytes: props.yKind === "bytes",
     formatX: formatX(props),
     formatY: formatY(props),
     palette: paletteOf(theme.value),

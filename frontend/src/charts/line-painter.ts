@@ -185,6 +185,8 @@ function paintMarker(canvas: Canvas, marker: Marker): void {
 /** Text that stays inside the frame and readable on lines. */
 function label({ context, box, ratio, content }: Canvas, text: string, x: number, y: number, colour: string): void {
   context.font = `500 ${11 * ratio}px ${content.palette.font}`;
+  context.textAlign = "left";
+  context.textBaseline = "alphabetic";
   const width = context.measureText(text).width;
   const left = Math.max(box.left, Math.min(x, box.left + box.width - width - 4 * ratio));
   context.lineWidth = 3 * ratio;

@@ -2,6 +2,7 @@
 
 import uPlot from "uplot";
 import { TIME_INCREMENTS } from "../lib/elapsed";
+import { byteIncrements } from "../lib/format";
 import { extentX, extentY, type Extent } from "../lib/extent";
 import { DrawnNotice } from "./drawn";
 import { paint } from "./line-painter";
@@ -17,6 +18,8 @@ export interface PlotContent {
   /** A plot keeps the kind of scale that it was made with. */
   readonly logY: boolean;
   readonly elapsed: boolean;
+  /** Ticks at round numbers of KiB, MiB and so on. */
+  readonly bytes: boolean;
   readonly formatX: (value: number) => string;
   readonly formatY: (value: number) => string;
   readonly palette: Palette;
@@ -124,7 +127,7 @@ export class LinePlot {
       ...this.axisLook(),
       size: 26,
       gap: 5,
-      space: 72,
+      space: 64,
       incrs: () => (this.content.elapsed ? [...TIME_INCREMENTS] : NUMBER_INCREMENTS),
       values: (_, ticks) => ticks.map((tick) => this.content.formatX(tick)),
     };
@@ -135,6 +138,7 @@ export class LinePlot {
       ...this.axisLook(),
       gap: 6,
       space: 36,
+      ...(this.content.bytes ? { incrs: byteIncrements() } : {}),
       size: (plot, values) => widest(plot, values),
       values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : this.content.formatY(tick))),
     };

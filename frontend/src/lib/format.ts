@@ -60,3 +60,9 @@ export function formatPercent(share: number | null | undefined): string {
   if (share === null || share === undefined || !Number.isFinite(share)) return formatNumber(share);
   return `${trimmed((share * 100).toPrecision(share > 0 && share < 0.1 ? 2 : 3))} %`;
 }
+
+/** Distances between ticks that read well in KiB, MiB and so on. */
+export function byteIncrements(): number[] {
+  const units = [0, 1, 2, 3, 4, 5].map((power) => 1024 ** power);
+  return units.flatMap((unit) => [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50].map((lead) => lead * unit)).filter((each) => each >= 1);
+}

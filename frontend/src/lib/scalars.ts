@@ -9,12 +9,9 @@ export interface ScalarGroup {
 
 const GROUPS: readonly (readonly [title: string, belongs: RegExp])[] = [
   ["Loss and metrics", /^(loss$|scalar\/)/],
-  ["Gradients", /^(gradient_norm|nonfinite_)/],
-  ["Learning rate", /^lr\//],
-  ["Step time", /^time\//],
-  ["Memory", /^memory\//],
-  ["Devices", /^gpu\d+\//],
-  ["Batches", /^batch_/],
+  ["Optimization", /^(gradient_norm|nonfinite_|lr\/)/],
+  ["Time and batches", /^(time\/|batch_)/],
+  ["Memory and devices", /^(memory|gpu\d+)\//],
   ["Monitoring", /^(monitor|writer)\//],
 ];
 
@@ -52,14 +49,29 @@ const TITLES: ReadonlyMap<string, string> = new Map([
 ]);
 
 export function titleOf(name: string): string {
-  return TITLES.get(name) ?? name.replace(/^scalar\//, "").replace(/^lr\/(\d+)$/, "Learning rate of group $1");
+  return TITLES.get(name) ?? PATTERNS.reduce((title, [from, to]) => title.replace(from, to), name);
+}
+
+const PATTERNS: readonly (readonly [from: RegExp, to: string])[] = [
+  [/^scalar\//, ""],
+  [/^lr\/0$/, "Learning rate"],
+  [/^lr\/(\d+)$/, "Learning rate of group $1"],
+  [/^memory\/gpu(\d+)\/process$/, "GPU $1: used by the process"],
+  [/^memory\/gpu(\d+)\/children$/, "GPU $1: used by its children"],
+  [/^memory\/gpu(\d+)\/(.*)$/, "GPU $1: $2"],
+  [/^memory\/cuda(\d+)\/(.*)$/, "GPU $1: $2 by torch"],
+  [/^gpu(\d+)\/utilization$/, "GPU $1: utilization in %"],
+  [/^memory\/(.*)$/, "Memory: $1"],
+];
+
+export function isBytes(name: string): boolean {
+  return name.startsWith("memory/") && !/count$|utilization$/.test(name);
 }
 
 /** How values of this scalar are written. */
 export function formatterOf(name: string): (value: number) => string {
   if (name.startsWith("time/")) return formatSeconds;
-  if (/^(memory|gpu\d+)\/.*(count|utilization)$/.test(name)) return formatNumber;
-  if (name.startsWith("memory/")) return formatBytes;
+  if (isBytes(name)) return formatBytes;
   if (name === "monitor/overhead") return formatPercent;
   if (/^(batch_size|nonfinite_|writer\/)/.test(name)) return formatCount;
   return formatNumber;

@@ -13,13 +13,15 @@ import { ResourcesView } from "./resources/index";
 export interface PageEntry {
   readonly title: string;
   readonly View: (props: ViewProps) => JSX.Element | null;
+  /** Whether it draws curves, to which axis, smoothing and log scale apply. */
+  readonly curves: boolean;
 }
 
 export const VIEWS: Readonly<Record<PageName, PageEntry>> = {
-  overview: { title: "Overview", View: OverviewView },
-  layers: { title: "Layers", View: LayersView },
-  histograms: { title: "Histograms", View: HistogramsView },
-  data: { title: "Data", View: DataView },
-  resources: { title: "Resources", View: ResourcesView },
-  graph: { title: "Graph", View: GraphView },
+  overview: { title: "Overview", View: OverviewView, curves: true },
+  layers: { title: "Layers", View: LayersView, curves: false },
+  histograms: { title: "Histograms", View: HistogramsView, curves: false },
+  data: { title: "Data", View: DataView, curves: true },
+  resources: { title: "Resources", View: ResourcesView, curves: true },
+  graph: { title: "Graph", View: GraphView, curves: false },
 };

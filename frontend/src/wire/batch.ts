@@ -4,24 +4,30 @@ import { decodeColumns } from "./columns";
 import { get } from "./http";
 import type { Answer, Query } from "./types";
 
-// Servers refuse request lines of 64 KiB; proxies often at 16.
-const LONGEST_URL = 12000;
+/** Servers refuse request lines of 64 KiB, and proxies often shorter ones. */
+const LONGEST_TEXT = 7000;
+/** The server takes 100. */
+const MOST_QUERIES = 80;
 
 interface Order {
-  readonly queries: readonly Query[];
+  readonly query: Query;
   readonly signal: AbortSignal;
-  readonly resolve: (answers: Answer[]) => void;
+  readonly resolve: (answer: Answer) => void;
   readonly reject: (reason: unknown) => void;
 }
 
 let waiting: Order[] = [];
 
-/** The answers to the queries, in their order. Aborting one order leaves those that travel with it alone. */
+/** The answers to the queries, in their order. Aborting leaves the queries of others that travel along alone. */
 export function askColumns(queries: readonly Query[], signal: AbortSignal): Promise<Answer[]> {
-  return new Promise((resolve, reject) => {
-    if (waiting.length === 0) setTimeout(flush, 0);
-    waiting.push({ queries, signal, resolve, reject });
-  });
+  const answers = queries.map(
+    (query) =>
+      new Promise<Answer>((resolve, reject) => {
+        if (waiting.length === 0) setTimeout(flush, 0);
+        waiting.push({ query, signal, resolve, reject });
+      }),
+  );
+  return Promise.all(answers);
 }
 
 function flush(): void {
@@ -30,15 +36,16 @@ function flush(): void {
   for (const group of groups(orders)) void send(group);
 }
 
-/** Splits orders so that no URL gets too long; one order is never split. */
-export function groups<Asked extends { readonly queries: readonly Query[] }>(orders: readonly Asked[]): Asked[][] {
+/** As many together as one request carries. */
+export function groups<Asked extends { readonly query: Query }>(orders: readonly Asked[]): Asked[][] {
   const found: Asked[][] = [];
   let room = 0;
   for (const order of orders) {
-    const size = encodeURIComponent(JSON.stringify(order.queries)).length;
-    if (room < size || found.length === 0) {
+    const size = encodeURIComponent(JSON.stringify(order.query)).length;
+    const full = (found[found.length - 1]?.length ?? MOST_QUERIES) >= MOST_QUERIES;
+    if (room < size || full) {
       found.push([]);
-      room = LONGEST_URL;
+      room = LONGEST_TEXT;
     }
     found[found.length - 1]?.push(order);
     room -= size;
@@ -53,12 +60,17 @@ async function send(orders: readonly Order[]): Promise<void> {
   };
   for (const order of orders) order.signal.addEventListener("abort", giveUp);
   try {
-    const queries = orders.flatMap((order) => order.queries);
+    const queries = orders.map((order) => order.query);
     const response = await get(`columns?q=${encodeURIComponent(JSON.stringify(queries))}`, abort.signal);
     const answers = decodeColumns(await response.arrayBuffer());
-    let at = 0;
-    for (const order of orders) order.resolve(answers.slice(at, (at += order.queries.length)));
+    orders.forEach((order, index) => {
+      const answer = answers[index];
+      if (answer) order.resolve(answer);
+      else order.reject(new Error("The server answered fewer queries than it was asked."));
+    });
   } catch (error) {
     for (const order of orders) order.reject(error);
+  } finally {
+    for (const order of orders) order.signal.removeEventListener("abort", giveUp);
   }
 }

@@ -50,7 +50,9 @@ function decodeAnswer(answer: Json, body: ArrayBuffer, start: number): Answer {
         counts: f64(columns, "counts"), nonfinite: f64(columns, "nonfinite"),
       };
     case "table":
-      return { ...head, what: "table", names: texts(answer["names"]), statistics: statistics(columns) };
+      return {
+        ...head, what: "table", names: texts(answer["names"]), steps: f64(columns, "steps"), statistics: statistics(columns),
+      };
     default:
       throw new WireError("The server answers in a way this page does not know: reload it.");
   }

@@ -1,6 +1,6 @@
 /** From what JSON.parse gives to the types of types.ts. Non-finite numbers travel as strings. */
 
-import type { GraphData, RunDetails, RunList, RunNews, RunRow } from "./types";
+import type { GraphData, RunDetails, RunList, RunRow } from "./types";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -28,11 +28,11 @@ export function parseRunList(json: Json): RunList {
   return { ...(json as unknown as RunList), runs: rows.map(parseRunRow) };
 }
 
-/** Null for anything that is not news of a run. */
-export function parseRunNews(data: unknown): RunNews | null {
+/** A row as the live stream brings it; null for anything else. */
+export function parseRunNews(data: unknown): RunRow | null {
   const json = (data ?? {}) as Json;
-  if (typeof json["run"] !== "string") return null;
-  return { ...(json as unknown as RunNews), loss: optional(json["loss"]) };
+  const name = json["run"];
+  return typeof name === "string" ? parseRunRow({ ...json, name }) : null;
 }
 
 export function parseRunDetails(json: Json): RunDetails {

@@ -27,18 +27,10 @@ export interface RunList {
   readonly epoch: string;
   readonly version: number;
   readonly logdir: string;
+  /** Whether the first look at the logdir is over. */
+  readonly complete: boolean;
   readonly complaints: readonly string[];
   readonly runs: readonly RunRow[];
-}
-
-/** What the live stream tells of a run. */
-export interface RunNews {
-  readonly run: string;
-  readonly version: number;
-  readonly last_step: number | null;
-  readonly steps: number | null;
-  readonly loss: number | null;
-  readonly state: RunState;
 }
 
 export interface SeriesName {
@@ -235,6 +227,8 @@ export interface HistogramsAnswer extends Answered {
 export interface TableAnswer extends Answered {
   readonly what: "table";
   readonly names: readonly string[];
+  /** Of the samples, one for each name. */
+  readonly steps: Float64Array;
   readonly statistics: ReadonlyMap<string, Float64Array>;
 }
 export interface FailedAnswer {

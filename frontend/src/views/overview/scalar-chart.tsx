@@ -6,7 +6,7 @@ import { LineChart, type LineSeries, type Marker } from "../../charts/line-chart
 import { curveOf, rangeOf, zoomOf } from "../../lib/curves";
 import { formatElapsed } from "../../lib/elapsed";
 import { formatShort } from "../../lib/format";
-import { formatterOf, titleOf } from "../../lib/scalars";
+import { formatterOf, isBytes, titleOf } from "../../lib/scalars";
 import { useColumns, type ColumnsState } from "../../wire/client";
 import type { Query, RunRow, ScalarColumns } from "../../wire/types";
 import type { WholeRuns } from "./whole-runs";
@@ -57,6 +57,7 @@ function Drawn({ name, whole, height, markers, state, error }: DrawnProps): JSX.
       xKind={kind === "time" ? "elapsed" : "number"}
       formatX={kind === "time" ? formatElapsed : formatShort}
       formatY={formatterOf(name)}
+      yKind={isBytes(name) ? "bytes" : "number"}
       logY={logY.value}
       zoom={zoomOf(range.value, focused?.columns, kind, focused?.origin ?? 0)}
       onZoom={(zoom) => (range.value = zoom && rangeOf(zoom, focused?.columns, kind, focused?.origin ?? 0))}

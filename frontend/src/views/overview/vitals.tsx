@@ -104,9 +104,9 @@ function gradientCard(scalars: Scalars): Card {
 function nonFiniteCard(scalars: Scalars, run: RunRow): Card {
   const { steps, first } = vitals.nonFinite(scalars);
   const columns = scalars.get("nonfinite_gradients");
-  const facts = first === null ? `in ${formatCount(run.steps)} steps` : `of ${formatCount(run.steps)} steps, from step ${formatCount(first)}`;
+  const facts = first === null ? `of ${formatCount(run.steps)}` : `of ${formatCount(run.steps)}, from step ${formatCount(first)}`;
   return {
-    title: "NaN or infinite",
+    title: "Steps with NaN or Inf",
     value: first === null ? "none" : formatCount(steps),
     tone: first === null ? "good" : "bad",
     facts,

@@ -1,0 +1,109 @@
+/** Keeps the answers to some queries fresh: asks again for what has changed, and only for that. */
+
+import { signal, type ReadonlySignal, type Signal } from "@preact/signals";
+import type { Answer, Query } from "./types";
+
+export interface ColumnsState {
+  /** One for each query, in their order; of the queries before while new ones are on their way. */
+  readonly answers: readonly Answer[] | null;
+  readonly error: string | null;
+  readonly loading: boolean;
+}
+
+/** The world around a watch. */
+export interface Surroundings {
+  readonly ask: (queries: readonly Query[], signal: AbortSignal) => Promise<Answer[]>;
+  /** Whether news have to wait: the page is paused, or nobody sees it. */
+  readonly resting: ReadonlySignal<boolean>;
+  readonly now: () => number;
+}
+
+const FASTEST_MILLISECONDS = 100;
+const SLOWEST_MILLISECONDS = 2000;
+/** On a slow line most of the time is left for others. */
+const REST_PER_REQUEST = 2;
+const RETRY_MILLISECONDS = 4000;
+
+export class ColumnsWatch {
+  readonly state: Signal<ColumnsState> = signal({ answers: null, error: null, loading: true });
+  private queries: readonly Query[] = [];
+  private answers = new Map<string, Answer>();
+  private outdated = new Set<string>();
+  private running: AbortController | null = null;
+  private timer: ReturnType<typeof setTimeout> | null = null;
+  private restUntil = 0;
+
+  constructor(private readonly around: Surroundings) {}
+
+  /** Other queries from now on; what is known already is not asked for again. */
+  want(queries: readonly Query[]): void {
+    this.queries = queries;
+    const keys = new Set(queries.map(keyOf));
+    for (const key of [...this.answers.keys()]) if (!keys.has(key)) this.answers.delete(key);
+    this.stop();
+    void this.ask();
+  }
+
+  /** A run has something new. */
+  changed(run: string): void {
+    if (!this.queries.some((query) => query.run === run)) return;
+    this.outdated.add(run);
+    this.schedule();
+  }
+
+  /** Asks for what waited while the page rested, and again for what failed. */
+  wake(): void {
+    if (this.state.peek().error !== null || this.outdated.size > 0) this.schedule();
+  }
+
+  stop(): void {
+    this.running?.abort();
+    this.running = null;
+    if (this.timer !== null) clearTimeout(this.timer);
+    this.timer = null;
+  }
+
+  private schedule(wait = 0): void {
+    if (this.running || this.timer !== null || this.around.resting.peek()) return;
+    const rest = Math.max(wait, this.restUntil - this.around.now(), 0);
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      if (!this.around.resting.peek()) void this.ask();
+    }, rest);
+  }
+
+  private async ask(): Promise<void> {
+    const wanted = this.queries.filter((query) => !this.answers.has(keyOf(query)) || this.outdated.has(query.run));
+    this.outdated.clear();
+    if (wanted.length === 0) return this.show(null);
+    if (this.answers.size < this.queries.length) this.state.value = { ...this.state.peek(), loading: true };
+    const controller = new AbortController();
+    this.running = controller;
+    const began = this.around.now();
+    try {
+      const answers = await this.around.ask(wanted, controller.signal);
+      if (controller.signal.aborted) return;
+      answers.forEach((answer, index) => this.answers.set(keyOf(wanted[index] as Query), answer));
+      this.show(null);
+    } catch (error) {
+      if (controller.signal.aborted) return;
+      for (const query of wanted) this.outdated.add(query.run);
+      this.show(error instanceof Error ? error.message : String(error));
+    }
+    this.running = null;
+    const took = this.around.now() - began;
+    const rest = Math.min(Math.max(took * REST_PER_REQUEST, FASTEST_MILLISECONDS), SLOWEST_MILLISECONDS);
+    this.restUntil = this.around.now() + rest;
+    if (this.outdated.size > 0) this.schedule(this.state.peek().error === null ? 0 : RETRY_MILLISECONDS);
+  }
+
+  private show(error: string | null): void {
+    const answers = this.queries.map((query) => this.answers.get(keyOf(query)));
+    const complete = answers.every((answer) => answer !== undefined);
+    this.state.value = { answers: complete ? answers : this.state.peek().answers, error, loading: false };
+  }
+}
+
+function keyOf(query: Query): string {
+  return JSON.stringify(query);
+}
