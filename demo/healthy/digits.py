@@ -37,7 +37,7 @@ model = nn.Sequential(
     )
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
-warm_up = LinearLR(optimizer, start_factor=0.001, total_iters=1500)
+warm_up = LinearLR(optimizer, start_factor=0.05, total_iters=1500)
 
 monitor = nd.watch(model, optimizer, logdir=options.logdir, run="healthy")
 end = time.monotonic() + options.seconds

@@ -1,7 +1,7 @@
 """Sick: the network of healthy/digits.py with a learning rate that is 30 times too high.
 
 It learns as long as the warm-up keeps the rate low. Then each update is bigger than the slope it follows is
-long, the loss climbs, and after some 300 batches it is NaN. The cure: `lr=0.1`.
+long, the loss climbs, and after some 250 batches it is NaN. The cure: `lr=0.1`.
 """
 
 import argparse
@@ -41,7 +41,7 @@ model = nn.Sequential(
     )
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=3.0, momentum=0.9, weight_decay=1e-4)
-warm_up = LinearLR(optimizer, start_factor=0.001, total_iters=1500)
+warm_up = LinearLR(optimizer, start_factor=0.05, total_iters=1500)
 
 monitor = nd.watch(model, optimizer, logdir=options.logdir, run="learning-rate-too-high")
 end = time.monotonic() + options.seconds

@@ -17,7 +17,7 @@ PLAIN_NOT_FINITE = "x"
 
 
 def sparkline(values: Doubles | Sequence[float], width: int, *, ascii_only: bool = False) -> str:
-    """At most `width` characters, each the mean of its share of the values; a cross for what is not finite."""
+    """At most `width` characters, each the mean of its share of the values; a cross for the not finite."""
     if len(values) == 0 or width < 1:
         return ""
     bars, cross = (PLAIN_BARS, PLAIN_NOT_FINITE) if ascii_only else (BARS, NOT_FINITE)
