@@ -30,6 +30,10 @@ const liveState = computed((): LiveState => {
   if (connection.value !== "open") return { tone: "calm", text: "Connecting", explanation: "Waiting for TensorBoard." };
   if (drawn.length === 0) return { tone: "calm", text: "Waiting", explanation: "New runs appear by themselves." };
   if (training && age < 12) return { tone: "live", text: "Live", explanation: "New steps are drawn as they come." };
+  if (focusedRun.value?.state === "ended") {
+    const ago = formatAge(clock.value - clockLead.value - focusedRun.value.changed);
+    return { tone: "calm", text: `Ended ${ago} ago`, explanation: "This run was closed. New runs appear by themselves." };
+  }
   return {
     tone: "calm",
     text: `Data is ${formatAge(age)} old`,

@@ -8,8 +8,10 @@ export function RunName({ name }: { readonly name: string }): JSX.Element {
   const short = name.length > LONGEST ? `${name.slice(0, LONGEST)}…` : name;
   const slash = short.lastIndexOf("/") + 1;
   // Own directions, so that a right-to-left name does not turn its surroundings around.
+  // A date at the end says less than the folder before it.
+  const dated = /^\d{4}-\d\d-\d\d/.test(short.slice(slash));
   return (
-    <span class="run-name">
+    <span class={`run-name ${dated && slash > 0 ? "dated" : ""}`}>
       {slash > 0 && <bdi class="run-folder">{short.slice(0, slash)}</bdi>}
       <bdi class="run-base">{short.slice(slash)}</bdi>
     </span>

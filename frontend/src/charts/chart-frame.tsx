@@ -6,13 +6,15 @@ export interface ChartToolsProps {
   readonly onPng: () => void;
   readonly onCsv?: (() => void) | undefined;
   readonly onReset?: (() => void) | undefined;
+  readonly children?: ComponentChildren;
 }
 
 /** The buttons of every chart. */
-export function ChartTools({ what, onPng, onCsv, onReset }: ChartToolsProps): JSX.Element {
+export function ChartTools({ what, onPng, onCsv, onReset, children }: ChartToolsProps): JSX.Element {
   const of = <span class="unseen"> of {what}</span>;
   return (
     <div class="chart-tools">
+      {children}
       {onReset && (
         <button type="button" class="tool" title="Show all steps (R)" onClick={onReset}>
           <Icon name="reset" />

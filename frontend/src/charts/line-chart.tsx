@@ -1,8 +1,9 @@
 import { signal, type Signal } from "@preact/signals";
 import type { JSX, RefObject } from "preact";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { theme } from "../app/state";
 import { formatCount, formatNumber, formatShort } from "../lib/format";
+import { extentX, extentY } from "../lib/extent";
 import { nearestIndex } from "../lib/nearest";
 import { onSize } from "./canvas";
 import { ChartEmpty, ChartTools } from "./chart-frame";
@@ -44,6 +45,8 @@ export interface LineChartProps {
   readonly empty?: string;
 }
 
+const DEFAULT_HEIGHT = 200;
+
 interface Pointed {
   readonly x: number;
   readonly own: boolean;
@@ -54,27 +57,17 @@ export function LineChart(props: LineChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<LinePlot | null>(null);
   const pointed = useMemo(() => signal<Pointed | null>(null), []);
-  const { height = 200, logY = false, syncKey } = props;
+  const [whole, setWhole] = useState(false);
+  const { content, hides } = contentOf(props, whole);
   const hasPoints = props.series.some((series) => series.x.length > 0);
-  const latest = useRef(props);
-  latest.current = props;
+  const latest = useRef({ props, content });
+  latest.current = { props, content };
+  const { height = DEFAULT_HEIGHT, logY = false, syncKey } = props;
   usePlot({ place, chart, pointed, latest, recreate: [hasPoints, logY, syncKey, height] });
-  const content = contentOf(props);
   useEffect(() => chart.current?.show(content));
-  const csv = (): void => exportCsv(csvRows(props), props.exportName);
-  const png = (): void => void (chart.current && exportPng(chart.current.plot.ctx.canvas, props.exportName));
-  const reset = props.zoom && props.onZoom ? (): void => props.onZoom?.(null) : undefined;
   return (
     <figure class="line-chart">
-      <figcaption class="chart-head">
-        <h4 class="chart-title">
-          <bdi>{props.title.slice(0, 200)}</bdi>
-        </h4>
-        {props.yLabel && <span class="chart-unit">{props.yLabel}</span>}
-        <span class="grow" />
-        {hasPoints && <ChartTools what={props.title.slice(0, 200)} onPng={png} onCsv={csv} onReset={reset} />}
-        <Headline {...props} pointed={pointed} />
-      </figcaption>
+      <Head {...props} pointed={pointed} chart={chart} hides={hides} whole={whole} setWhole={setWhole} />
       {hasPoints ? (
         <div
           ref={place}
@@ -96,11 +89,53 @@ export function LineChart(props: LineChartProps): JSX.Element {
   );
 }
 
+type HeadProps = Pointing & {
+  readonly chart: { readonly current: LinePlot | null };
+  /** Whether some points lie outside of the picture unless all of them are wanted. */
+  readonly hides: boolean;
+  readonly whole: boolean;
+  readonly setWhole: (whole: boolean) => void;
+};
+
+function Head(props: HeadProps): JSX.Element {
+  const { title, yLabel, zoom, onZoom, chart, exportName, hides, whole, setWhole } = props;
+  const short = title.slice(0, 200);
+  const png = (): void => void (chart.current && exportPng(chart.current.plot.ctx.canvas, exportName));
+  return (
+    <figcaption class="chart-head">
+      <h4 class="chart-title">
+        <bdi>{short}</bdi>
+      </h4>
+      {yLabel && <span class="chart-unit">{yLabel}</span>}
+      <span class="grow" />
+      <ChartTools
+        what={short}
+        onPng={png}
+        onCsv={() => exportCsv(csvRows(props), exportName)}
+        onReset={zoom && onZoom ? () => onZoom(null) : undefined}
+      >
+        {hides && (
+          <button
+            type="button"
+            class="tool"
+            aria-pressed={whole}
+            title="Show even the few points far beyond all others"
+            onClick={() => setWhole(!whole)}
+          >
+            OUTLIERS
+          </button>
+        )}
+      </ChartTools>
+      <Headline {...props} />
+    </figcaption>
+  );
+}
+
 interface PlotHook {
   readonly place: RefObject<HTMLDivElement | null>;
   readonly chart: { current: LinePlot | null };
   readonly pointed: Signal<Pointed | null>;
-  readonly latest: { readonly current: LineChartProps };
+  readonly latest: { readonly current: { readonly props: LineChartProps; readonly content: PlotContent } };
   /** A plot is made anew when one of these changes. */
   readonly recreate: readonly unknown[];
 }
@@ -109,9 +144,9 @@ function usePlot({ place, chart, pointed, latest, recreate }: PlotHook): void {
   useEffect(() => {
     const element = place.current;
     if (!element) return;
-    const { height = 200, syncKey } = latest.current;
-    const made = new LinePlot({ element, height, syncKey }, contentOf(latest.current), {
-      onZoom: (zoom) => latest.current.onZoom?.(zoom),
+    const { height = DEFAULT_HEIGHT, syncKey } = latest.current.props;
+    const made = new LinePlot({ element, height, syncKey }, latest.current.content, {
+      onZoom: (zoom) => latest.current.props.onZoom?.(zoom),
       onCursor: (x, own) => {
         pointed.value = x === null ? null : { x, own };
         if (own) rememberCursor(handle);
@@ -135,7 +170,7 @@ function movable(chart: LinePlot, latest: PlotHook["latest"], pointed: Signal<Po
   return {
     element: chart.plot.root,
     move: (points: number): boolean => {
-      const xs = latest.current.series.find((series) => series.x.length > 0)?.x;
+      const xs = latest.current.props.series.find((series) => series.x.length > 0)?.x;
       if (!xs) return false;
       const [low, high] = chart.rangeX;
       const from = nearestIndex(xs, pointed.peek()?.x ?? (points > 0 ? low : high));
@@ -196,18 +231,24 @@ function formatX(props: LineChartProps): (value: number) => string {
   return props.formatX ?? formatShort;
 }
 
-function contentOf(props: LineChartProps): PlotContent {
-  return {
-    series: props.series,
+function contentOf(props: LineChartProps, whole: boolean): { readonly content: PlotContent; readonly hides: boolean } {
+  const { series, logY: log = false } = props;
+  const rangeX = props.zoom ?? extentX(series) ?? [0, 1];
+  const bulk = extentY(series, rangeX, { log });
+  const found = whole ? extentY(series, rangeX, { log, whole }) : bulk;
+  const content = {
+    series,
     markers: props.markers ?? [],
-    zoom: props.zoom ?? null,
-    logY: props.logY ?? false,
+    rangeX,
+    rangeY: found?.range ?? (log ? [0.1, 1] : [0, 1]),
+    logY: log,
     elapsed: props.xKind === "elapsed",
     bytes: props.yKind === "bytes",
     formatX: formatX(props),
     formatY: formatY(props),
     palette: paletteOf(theme.value),
-  };
+  } as const;
+  return { content, hides: bulk?.hides ?? false };
 }
 
 function csvRows({ series, xLabel = "x" }: LineChartProps): CsvRow[] {

@@ -14,6 +14,8 @@ interface Canvas {
   readonly box: uPlot.BBox;
   readonly ratio: number;
   readonly content: PlotContent;
+  /** Where labels stand already, by their left and upper corner. */
+  readonly labels: (readonly [left: number, top: number, right: number])[];
 }
 
 const BAND_ALPHA = 0.16;
@@ -23,7 +25,7 @@ const POINT_SPACING = 14;
 
 export function paint(plot: uPlot, content: PlotContent): void {
   const { ctx: context, bbox: box } = plot;
-  const canvas = { context, box, content, ratio: devicePixelRatio || 1, x: placeX(plot), y: placeY(plot, content.logY) };
+  const canvas = { context, box, content, ratio: devicePixelRatio || 1, x: placeX(plot), y: placeY(plot, content.logY), labels: [] };
   context.save();
   context.beginPath();
   context.rect(box.left, box.top, box.width, box.height);
@@ -34,8 +36,10 @@ export function paint(plot: uPlot, content: PlotContent): void {
   for (const series of order) paintBand(canvas, series);
   for (const series of order) if (series.raw) paintLine(canvas, series, series.raw, RAW_ALPHA);
   for (const series of order) paintLine(canvas, series, series.y, 1);
-  order.forEach((series, index) => paintBad(canvas, series, order.length - 1 - index));
+  const broken = content.series.filter((series) => series.bad?.some((count) => count > 0));
+  broken.forEach((series, row) => paintBad(canvas, series, row));
   for (const marker of content.markers) paintMarker(canvas, marker);
+  for (const series of content.series) paintBeyond(canvas, series);
   context.restore();
 }
 
@@ -167,6 +171,35 @@ function paintBad(canvas: Canvas, series: LineSeries, row: number): void {
   flush();
 }
 
+/** Triangles at the edges where a line leaves the picture, with how far it goes. */
+function paintBeyond(canvas: Canvas, series: LineSeries): void {
+  const { x, y, box, ratio, content } = canvas;
+  const [from, to] = sight(canvas, series);
+  let [highest, lowest] = [-1, -1];
+  for (let index = from; index < to; index++) {
+    const place = y(series.y[index] ?? NaN);
+    if (place < box.top && !((series.y[highest] ?? -Infinity) >= (series.y[index] ?? 0))) highest = index;
+    if (place > box.top + box.height && !((series.y[lowest] ?? Infinity) <= (series.y[index] ?? 0))) lowest = index;
+  }
+  for (const [index, edge, sign] of [[highest, box.top, 1], [lowest, box.top + box.height, -1]] as const) {
+    // Without logarithm there is no place for zero; that is not beyond an edge worth a mark.
+    if (index < 0 || (content.logY && sign < 0)) continue;
+    const left = Math.min(Math.max(x(series.x[index] ?? 0), box.left + 5 * ratio), box.left + box.width - 5 * ratio);
+    paintTriangle(canvas, left, edge, sign * 7 * ratio, series.colour);
+    const text = content.formatY(series.y[index] ?? 0);
+    label(canvas, text, left + 7 * ratio, edge + (sign > 0 ? 10 : -3) * ratio, series.colour);
+  }
+}
+
+function paintTriangle({ context }: Canvas, x: number, edge: number, size: number, colour: string): void {
+  context.fillStyle = colour;
+  context.beginPath();
+  context.moveTo(x, edge);
+  context.lineTo(x - Math.abs(size) * 0.7, edge + size);
+  context.lineTo(x + Math.abs(size) * 0.7, edge + size);
+  context.fill();
+}
+
 function paintMarker(canvas: Canvas, marker: Marker): void {
   const { context, x, box, ratio, content } = canvas;
   const colour = marker.tone === "info" ? content.palette.accent : content.palette[marker.tone];
@@ -182,13 +215,17 @@ function paintMarker(canvas: Canvas, marker: Marker): void {
   label(canvas, marker.label, left + 5 * ratio, box.top + 12 * ratio, colour);
 }
 
-/** Text that stays inside the frame and readable on lines. */
-function label({ context, box, ratio, content }: Canvas, text: string, x: number, y: number, colour: string): void {
+/** Text that stays inside the frame and readable on lines; left out where another text stands. */
+function label(canvas: Canvas, text: string, x: number, y: number, colour: string): void {
+  const { context, box, ratio, content, labels } = canvas;
   context.font = `500 ${11 * ratio}px ${content.palette.font}`;
   context.textAlign = "left";
   context.textBaseline = "alphabetic";
   const width = context.measureText(text).width;
   const left = Math.max(box.left, Math.min(x, box.left + box.width - width - 4 * ratio));
+  const height = 13 * ratio;
+  if (labels.some(([from, top, to]) => left < to && left + width > from && Math.abs(top - y) < height)) return;
+  labels.push([left, y, left + width]);
   context.lineWidth = 3 * ratio;
   context.strokeStyle = content.palette.surface;
   context.strokeText(text, left, y);

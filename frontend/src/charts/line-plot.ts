@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { TIME_INCREMENTS } from "../lib/elapsed";
 import { byteIncrements } from "../lib/format";
-import { extentX, extentY, type Extent } from "../lib/extent";
+import type { Extent } from "../lib/extent";
 import { DrawnNotice } from "./drawn";
 import { paint } from "./line-painter";
 import type { LineSeries, Marker } from "./line-series";
@@ -14,7 +14,8 @@ import type { Palette } from "./palette";
 export interface PlotContent {
   readonly series: readonly LineSeries[];
   readonly markers: readonly Marker[];
-  readonly zoom: Extent | null;
+  readonly rangeX: Extent;
+  readonly rangeY: Extent;
   /** A plot keeps the kind of scale that it was made with. */
   readonly logY: boolean;
   readonly elapsed: boolean;
@@ -78,17 +79,12 @@ export class LinePlot {
   }
 
   get rangeX(): Extent {
-    return this.content.zoom ?? extentX(this.content.series) ?? [0, 1];
-  }
-
-  private rangeY(): Extent {
-    const { series, logY } = this.content;
-    return extentY(series, this.rangeX, logY) ?? (logY ? [0.1, 1] : [0, 1]);
+    return this.content.rangeX;
   }
 
   /** All that uPlot knows of the data: two points, of which it makes its scales. */
   private corners(): uPlot.AlignedData {
-    return [[...this.rangeX], [...this.rangeY()]];
+    return [[...this.content.rangeX], [...this.content.rangeY]];
   }
 
   private options({ element, height, syncKey }: PlotPlace): uPlot.Options {
@@ -98,8 +94,8 @@ export class LinePlot {
       legend: { show: false },
       padding: [8, 12, 0, 0],
       scales: {
-        x: { time: false, range: () => [...this.rangeX] },
-        y: { distr: this.content.logY ? 3 : 1, range: () => [...this.rangeY()] },
+        x: { time: false, range: () => [...this.content.rangeX] },
+        y: { distr: this.content.logY ? 3 : 1, range: () => [...this.content.rangeY] },
       },
       series: [{}, { paths: () => null, points: { show: false } }],
       axes: [this.axisX(), this.axisY()],

@@ -37,6 +37,7 @@ function paint(canvas: HTMLCanvasElement, { x, y, colour, logY = false }: Sparkl
   const finite = values.filter(Number.isFinite);
   if (finite.length === 0) return;
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  const flat = high - low <= 1e-9 * Math.max(Math.abs(high), Math.abs(low));
   const [first, last] = [x[0] ?? 0, x[x.length - 1] ?? 1];
   const placeX = (value: number): number => ((value - first) / (last - first || 1)) * (width - 4) + 1;
   const placeY = (value: number): number => height - 3 - ((value - low) / (high - low || 1)) * (height - 7);
@@ -45,7 +46,7 @@ function paint(canvas: HTMLCanvasElement, { x, y, colour, logY = false }: Sparkl
   let drawing = false;
   values.forEach((value, index) => {
     const there = Number.isFinite(value);
-    if (there) line[drawing ? "lineTo" : "moveTo"](placeX(x[index] ?? 0), high === low ? height / 2 : placeY(value));
+    if (there) line[drawing ? "lineTo" : "moveTo"](placeX(x[index] ?? 0), flat ? height / 2 : placeY(value));
     drawing = there;
   });
   const { theme: name } = paletteOf(theme.peek());

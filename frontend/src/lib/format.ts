@@ -7,8 +7,8 @@ export function formatNumber(value: number | null | undefined, digits = 4): stri
   if (!Number.isFinite(value)) return value > 0 ? "+Inf" : "−Inf";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  const text = size >= 1e5 || size < 1e-3 ? exponential(value, digits) : trimmed(value.toPrecision(digits));
-  return text.replace("-", "−");
+  if (size >= 1e5 || size < 1e-3) return exponential(value, digits).replace("-", "−");
+  return (size >= 10 ** digits ? formatCount(value) : trimmed(value.toPrecision(digits))).replace("-", "−");
 }
 
 function exponential(value: number, digits: number): string {
