@@ -20,6 +20,7 @@ FORBIDDEN = {
     "checks": FRAMEWORKS | STARTING_THINGS,
     "writer": FRAMEWORKS,
     "reader": FRAMEWORKS,
+    "plugin": FRAMEWORKS - {"tensorboard"},
 }
 # What a stage may know of the package, besides its own folder and the version.
 EARLIER_STAGES = {
@@ -28,9 +29,19 @@ EARLIER_STAGES = {
     "checks": {"stats", "records"},
     "writer": {"stats", "records"},
     "reader": {"stats", "records", "writer"},
+    "plugin": {"stats", "records", "reader"},
+}
+# All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
+OURS_AT_START = {
+    "tb_netdebug",
+    "tb_netdebug.version",
+    "tb_netdebug.plugin",
+    "tb_netdebug.plugin.loader",
+    "tb_netdebug.plugin.tab",
 }
 # Where the pure folders read a file after all: which OpenMP runtime this process has loaded.
 READ_ON_PURPOSE = {("stats/kernel.py", "open")}
+HARMLESS_ORIGINS = {"from __future__", "from typing"}
 READING_AND_WRITING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "fromfile", "tofile"}
 
 
@@ -145,6 +156,54 @@ def test_the_writer_runs_without_frameworks(run_python: Callable[..., str]) -> N
         f"print(*(name for name in {sorted(FRAMEWORKS)} if name in sys.modules))"
     )
     assert "" == run_python(code).strip()
+
+
+def test_tensorboard_imports_next_to_nothing_at_its_start(run_python: Callable[..., str]) -> None:
+    """The entry point loads what TensorBoard has loaded anyway and a few small modules, the tab included."""
+    code = (
+        "import sys\nfrom tensorboard import default\nfrom tensorboard.plugins import base_plugin\n"
+        "before = set(sys.modules)\nfrom tb_netdebug.plugin.loader import NetDebugLoader\n"
+        "plugin = NetDebugLoader().load(base_plugin.TBContext())\n"
+        "plugin.get_plugin_apps(), plugin.is_active()\n"
+        "plugin.frontend_metadata(), plugin.data_plugin_names()\n"
+        "print(plugin.plugin_name, *sorted(set(sys.modules) - before))"
+    )
+    name, *modules = run_python(code).split()
+    assert "netdebug" == name
+    assert set() == set(modules) - OURS_AT_START
+
+
+def test_the_entry_point_imports_nothing_that_can_fail() -> None:
+    """An error while it is imported would keep TensorBoard from starting: the standard library, and the base
+    class that TensorBoard itself has loaded."""
+    tree = ast.parse((PACKAGE / "plugin/loader.py").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert {"import logging", "from tensorboard.plugins import base_plugin"} == {
+        text
+        for node in imports
+        if (text := ast.unparse(node)).partition(" import ")[0] not in HARMLESS_ORIGINS
+    }
+
+
+def test_the_plugin_works_without_frameworks(run_python: Callable[..., str]) -> None:
+    """TensorBoard is often installed beside neither torch nor TensorFlow."""
+    names = [f"tb_netdebug.plugin.{path.stem}" for path in modules("plugin") if path.stem != "__init__"]
+    code = (
+        "import importlib, sys\nfor name in ('torch', 'tensorflow', 'keras'): sys.modules[name] = None\n"
+        f"for name in {names}: importlib.import_module(name)\nprint('fine')"
+    )
+    assert "fine" == run_python(code).strip()
+
+
+def test_one_module_makes_json_for_the_page() -> None:
+    """NaN and infinities are handled in one place; the stand-in needs to work without it."""
+    makers = [
+        path.name
+        for path in modules("plugin")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("dumps", "JSONEncoder", "jsonify")
+    ]
+    assert {"stand_in.py", "wire.py"} == set(makers)
 
 
 def test_exported_names_are_sorted_and_importable() -> None:

@@ -100,7 +100,7 @@ def _histograms(run: FollowedRun, arguments: dict[str, Any]) -> Answer:
 
 def _table(run: FollowedRun, arguments: dict[str, Any]) -> Answer:
     view = run.statistics_at(arguments.pop("kind"), **arguments)
-    return Answer({"names": view.names}, _statistics(view.statistics))
+    return Answer({"names": view.names}, {"steps": view.steps, **_statistics(view.statistics)})
 
 
 def _series(arguments: dict[str, Any]) -> Series:

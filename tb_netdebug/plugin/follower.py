@@ -53,8 +53,8 @@ class Follower:
         with self._news:
             self._attended = time.monotonic()
             if not self._threads and not self._closed:
-                for work in (self._follow, self._read_first):
-                    thread = threading.Thread(target=work, name=f"netdebug-{work.__name__}", daemon=True)
+                for work, name in ((self._follow, "follower"), (self._read_first, "first-reads")):
+                    thread = threading.Thread(target=work, name=f"netdebug-{name}", daemon=True)
                     self._threads.append(thread)
                     thread.start()
             self._news.notify_all()
@@ -67,9 +67,10 @@ class Follower:
 
     def read(self, name: str) -> FollowedRun:
         """A run that has been read at least once. Raises KeyError when there is none of this name."""
-        run = self._logdir.open(name)
         with self._news:
-            unread = name not in self._schedule
+            run, unread = self._runs.get(name), name not in self._schedule
+        if run is None:
+            run = self._logdir.open(name)
         if unread:
             self._look(name, run)
         return run

@@ -133,7 +133,9 @@ class TensorBoard:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=REPLY_SECS)
         try:
             connection.request(method, full, headers=dict(headers or {}))
-            yield connection.getresponse()
+            # Closed by itself: the connection has given its socket to it.
+            with connection.getresponse() as response:
+                yield response
         finally:
             connection.close()
 
