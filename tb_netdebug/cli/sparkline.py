@@ -11,6 +11,9 @@ Doubles = NDArray[np.float64]
 
 BARS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
+# A course that spans more than so many times its least value is drawn logarithmically: what blows up would
+# make a flat line of everything before.
+LOGARITHMIC_FROM = 1e3
 # For terminals that know no more than ASCII.
 PLAIN_BARS = "_.-=+*%#"
 PLAIN_NOT_FINITE = "x"
@@ -26,6 +29,8 @@ def sparkline(values: Doubles | Sequence[float], width: int, *, ascii_only: bool
     if not len(finite):
         return cross * min(width, len(values))
     scaled = values / max(np.abs(finite).max(), np.finfo(float).tiny)  # sums of big numbers must not overflow
+    if finite.min() > 0 and finite.max() > LOGARITHMIC_FROM * finite.min():
+        scaled = np.log(values)
     parts = np.array_split(scaled, min(width, len(values)))
     heights = np.array([part.mean() if np.isfinite(part).all() else np.nan for part in parts])
     low, high = np.nanmin(heights, initial=1.0), np.nanmax(heights, initial=-1.0)

@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from tb_netdebug.reader.followed_run import FollowedRun
+    from tb_netdebug.reader.views import ScalarColumns
 
 Doubles = NDArray[np.float64]
 
 PHASES = ("data", "forward", "backward", "optimizer")
 # Speed and phases are those of so many of the last steps: enough to be steady, few enough to be news.
 RECENT_STEPS = 50
+STEPS_OF_SAMPLING = 500
 # The course of a number over the whole run; more points than a terminal has columns help nobody.
 COURSE_POINTS = 400
 FIRST = ("loss", "gradient_norm")
+NONFINITE_GRADIENTS = "nonfinite_gradients"
 MEMORY_PREFIX = "memory/"
 OWN_PREFIX = "scalar/"
 MOST_OWN_SCALARS = 6
@@ -71,8 +74,8 @@ def vital_signs(run: FollowedRun) -> VitalSigns:
         phase_secs={phase: recent[phase] for phase in PHASES if phase in recent},
         courses=courses(run, names),
         memory=newest(run, [name for name in names if name.startswith(MEMORY_PREFIX)]),
-        sampled_every=details["sampled_every"],
-        overhead=details["overhead"],
+        sampled_every=sampled_every(run, names, details["last_step"]),
+        overhead=newest(run, ["monitor/overhead"]).get("monitor/overhead"),
         gaps=details["gaps"] or 0,
         ranks=len(details["ranks"] or [0]),
     )
@@ -109,14 +112,34 @@ def courses(run: FollowedRun, names: Sequence[str]) -> dict[str, Course]:
     is_ours = "time/step" in names
     own = [name for name in names if name.startswith(OWN_PREFIX) or (not is_ours and name not in FIRST)]
     wanted = [name for name in FIRST if name in names] + own[:MOST_OWN_SCALARS]
-    view = run.scalars(wanted, points=COURSE_POINTS) if wanted else None
-    found = {}
-    for name in wanted:
-        columns = view.scalars.get(name) if view is not None else None
-        if columns is not None and len(columns.mean):
-            values = np.where(columns.bad > 0, np.nan, columns.mean)
-            found[name] = Course(values, float(columns.end[-1]))
+    view = run.scalars([*wanted, NONFINITE_GRADIENTS], points=COURSE_POINTS).scalars if wanted else {}
+    found = {name: course(view[name]) for name in wanted if name in view and len(view[name].mean)}
+    nonfinite = view.get(NONFINITE_GRADIENTS)
+    if "gradient_norm" in found and nonfinite is not None:
+        found["gradient_norm"] = without(found["gradient_norm"], view["gradient_norm"], nonfinite)
     return found
+
+
+def course(columns: ScalarColumns) -> Course:
+    return Course(np.where(columns.bad > 0, np.nan, columns.mean), float(columns.end[-1]))
+
+
+def without(norm: Course, columns: ScalarColumns, nonfinite: ScalarColumns) -> Course:
+    """The norm is that of the finite gradients, which says nothing where others are not finite."""
+    steps = nonfinite.step[nonfinite.max > 0]
+    places = np.searchsorted(columns.last, steps)
+    values = norm.values.copy()
+    values[places[places < len(values)]] = np.nan
+    return Course(values, norm.last if nonfinite.end[-1] == 0 else float("nan"))
+
+
+def sampled_every(run: FollowedRun, names: Sequence[str], last_step: int | None) -> float | None:
+    """How far apart full samples were on the average."""
+    if last_step is None or "monitor/every" not in names:
+        return None
+    view = run.scalars(["monitor/every"], first=last_step - STEPS_OF_SAMPLING, points=STEPS_OF_SAMPLING)
+    columns = view.scalars.get("monitor/every")
+    return float(np.average(columns.mean, weights=columns.count)) if columns and len(columns.mean) else None
 
 
 def newest(run: FollowedRun, names: Sequence[str]) -> dict[str, float]:

@@ -10,19 +10,27 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len
 from rich.text import Text
 
-from tb_netdebug.capture.console import MISSING, duration, number, size
+from tb_netdebug.capture.console import duration, number, size
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.layer_rows import Layer
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.cli.vital_signs import OWN_PREFIX, PHASES, Course, VitalSigns
+from tb_netdebug.cli.vital_signs import OWN_PREFIX, Course, VitalSigns
+from tb_netdebug.cli.watch_cells import (
+    ALARM,
+    ago,
+    inactive_cell,
+    memory_text,
+    norm_cell,
+    packed,
+    padded,
+    phase_bar,
+    ratio_cell,
+)
 
 LEAST_WIDTH = 20
 NARROW, NARROWER = 64, 48
-ALARM = "bold white on red"
+MOST_NAME_CELLS = 48
 STATE_STYLES = {"live": "bold green", "ended": "blue", "idle": "yellow"}
-# A letter for each phase, because colours alone are not for everyone, nor for every terminal.
-PHASE_STYLES = {"data": "magenta", "forward": "cyan", "backward": "blue", "optimizer": "green", "rest": "dim"}
-REST_MARK = "·"
 KEYS = "q quits   tab or arrows: another run"
 
 
@@ -48,6 +56,7 @@ class View:
     message: str = ""
     complaints: Sequence[str] = ()
     more_runs: int = 0
+    folder: str = ""  # in which all the runs are, with a slash at its end; the list leaves it out
     now: float = field(default_factory=time.time)
 
 
@@ -81,7 +90,7 @@ class Page:
     def _title(self, view: View) -> Iterator[Text]:
         count = f"{len(view.runs) + view.more_runs} runs" if len(view.runs) + view.more_runs != 1 else "1 run"
         room = self._width - len("NetDebug  ") - len(count) - 1
-        place = fitted(view.logdir, room)
+        place = fitted(view.logdir.rstrip("/") + "/" + view.folder if view.folder else view.logdir, room)
         gap = " " * (room - cell_len(place) + 1)
         yield Text.assemble(("NetDebug", "bold"), "  ", place, gap, (count, "dim"))
         for complaint in view.complaints:
@@ -95,23 +104,26 @@ class Page:
         first = min(max(view.chosen - room // 2, 0), max(len(view.runs) - room, 0))
         shown = view.runs[first : first + room]
         for place, run in enumerate(shown, start=first):
-            yield self._run_line(run, is_chosen=place == view.chosen)
+            yield self._run_line(run, view.folder, is_chosen=place == view.chosen)
         hidden = len(view.runs) + view.more_runs - len(shown)
         if hidden:
             yield Text(f"  and {hidden} more", "dim")
 
-    def _run_line(self, run: RunLine, *, is_chosen: bool) -> Text:
-        loss = f"loss {number(run.loss)}" if run.loss is not None else ""
+    def _run_line(self, run: RunLine, folder: str, *, is_chosen: bool) -> Text:
         step = f"step {run.last_step}" if run.last_step is not None else ""
-        cells = [(run.state.ljust(8), STATE_STYLES.get(run.state, "dim"))]
-        if self._width >= NARROWER:
-            cells.append((step.rjust(13), ""))
-        is_bad = run.loss is not None and not math.isfinite(run.loss)
-        cells.append((loss.rjust(16) if self._width >= NARROWER else loss.rjust(12), ALARM if is_bad else ""))
-        room = min(self._width - 3 - sum(len(text) for text, _ in cells), 48)
-        name = fitted(run.name, room)
+        loss = f"loss {number(run.loss)}" if run.loss is not None else ""
+        style = "" if run.loss is None or math.isfinite(run.loss) else ALARM
+        cells = [(run.state.ljust(10), STATE_STYLES.get(run.state, "dim"))]
+        if self._width >= NARROW:
+            cells.append((step.ljust(14), ""))
+        gap = 16 - len(loss) if self._width >= NARROW else 12 - len(loss)
+        used = 3 + sum(len(text) for text, _ in cells) + len(loss) + max(gap, 0)
+        room = max(min(self._width - used, MOST_NAME_CELLS), 1)
+        name = padded(fitted(run.name.removeprefix(folder), room), room + 1)
         mark = (">" if self._ascii_only else "▸") if is_chosen else " "
-        return Text.assemble(f"{mark} ", (padded(name, room + 1), "bold" if is_chosen else ""), *cells)
+        line = Text.assemble(f"{mark} ", (name, "bold" if is_chosen else ""), *cells, (loss, style))
+        line.truncate(self._width)
+        return line
 
     def _signs(self, signs: VitalSigns, now: float) -> Iterator[Text]:
         yield from self._heading(signs, now)
@@ -121,7 +133,8 @@ class Page:
             yield self._course(name, course)
         yield from self._step_time(signs)
         if signs.memory:
-            yield self._row("memory", size(signs.memory.get("memory/rss")), Text(memory_text(signs), "dim"))
+            more = Text(memory_text(signs.memory), "dim")
+            yield self._row("memory", size(signs.memory.get("memory/rss")), more)
         if signs.sampled_every is not None:
             cost = "" if signs.overhead is None else f"watching costs {signs.overhead:.1%} of the time"
             yield self._row("samples", f"1 in {signs.sampled_every:.0f}", Text(cost, "dim"))
@@ -225,77 +238,3 @@ class Page:
     def _wrapped(self, text: str, style: str) -> Iterator[Text]:
         for line in packed(harmless(text).split(" "), self._width, between=" "):
             yield Text(fitted(line, self._width), style)
-
-
-def padded(text: str, width: int) -> str:
-    return text + " " * (width - cell_len(text))
-
-
-def packed(words: Sequence[str], width: int, *, between: str = "  ") -> Iterator[str]:
-    """As many words on each line as fit."""
-    line = ""
-    for word in words:
-        longer = f"{line}{between}{word}" if line else word
-        if line and cell_len(longer) > width:
-            yield line
-            longer = word
-        line = longer
-    if line:
-        yield line
-
-
-def phase_bar(parts: dict[str, float], width: int) -> Text:
-    """A letter for each share of the time: D data, F forward, B backward, O optimizer."""
-    bar, total = Text(), sum(parts.values())
-    done = 0.0
-    for name, secs in parts.items():
-        start = round(done / total * width) if total else 0
-        done += secs
-        mark = name[0].upper() if name in PHASES else REST_MARK
-        bar.append(mark * (round(done / total * width) - start if total else 0), PHASE_STYLES[name])
-    return bar
-
-
-def memory_text(signs: VitalSigns) -> str:
-    """What else is known of the memory: GPUs, and what the host has left."""
-    told = []
-    for name, value in sorted(signs.memory.items()):
-        short = name.removeprefix("memory/")
-        if short.startswith(("gpu", "cuda")) and short.endswith(("/process", "/used", "/allocated")):
-            told.append(f"{short} {size(value)}")
-    if "memory/host_available" in signs.memory:
-        told.append(f"{size(signs.memory['memory/host_available'])} free on this host")
-    return ", ".join(told)
-
-
-def norm_cell(layer: Layer, kind: str) -> tuple[str, str]:
-    if kind in layer.nonfinite:
-        return "NaN/Inf", ALARM
-    return short(getattr(layer, kind)), ""
-
-
-def ratio_cell(layer: Layer) -> tuple[str, str]:
-    if "update" in layer.nonfinite:
-        return "NaN/Inf", ALARM
-    return short(layer.ratio), "yellow" if layer.concern > 1.0 and not math.isnan(layer.ratio) else ""
-
-
-def inactive_cell(layer: Layer) -> tuple[str, str]:
-    if "activation" in layer.nonfinite:
-        return "NaN/Inf", ALARM
-    return (MISSING if math.isnan(layer.inactive) else f"{layer.inactive:.0%}"), ""
-
-
-def short(value: float) -> str:
-    if math.isnan(value):
-        return MISSING
-    if value == 0:
-        return "0"
-    return f"{value:.1e}" if not 1e-3 <= abs(value) < 1e4 else f"{value:#.3g}"
-
-
-def ago(secs: float) -> str:
-    for unit, length in (("day", 86400), ("h", 3600), ("min", 60)):
-        if secs >= 2 * length:
-            return f"{secs / length:.0f} {unit}{'s' if unit == 'day' else ''}"
-    return f"{max(secs, 0):.0f} s"

@@ -17,7 +17,7 @@ from tb_netdebug.cli.watch_page import Page, View
 from tb_netdebug.cli.watched_runs import WatchedRuns
 
 # Looking for news and noticing them take less than 0.3 s together, with what reading and drawing take.
-NEWS_SECS = 0.15
+NEWS_SECS = 0.1
 KEY_SECS = 0.05
 # Without news, what tells how long ago something was is drawn again.
 REDRAW_SECS = 1.0

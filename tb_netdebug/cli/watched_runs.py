@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 
@@ -16,11 +17,13 @@ from tb_netdebug.reader.logdir import LogDir
 LIST_SECS = 1.0
 # Around the chosen run, so many in the list tell how they are doing, and each call spends so long on them.
 MOST_LISTED = 40
-OTHERS_SECS = 0.1
+OTHERS_SECS = 0.05
 
 
 class WatchedRuns:
-    """Which runs there are, and one of them in full: that of the name `wanted`, or else the newest.
+    """Which runs there are, and one of them in full: `wanted`, or else the newest.
+
+    Of a name the last part is enough, when no other run has the same.
 
     All methods but `move` belong to one thread.
     """
@@ -49,9 +52,12 @@ class WatchedRuns:
     @property
     def chosen(self) -> str | None:
         """None as long as the run is not there."""
-        runs = self._logdir.runs
-        if self._wanted is not None:
-            return self._wanted if self._wanted in runs else None
+        runs, wanted = self._logdir.runs, self._wanted
+        if wanted in runs:
+            return wanted
+        if wanted is not None:
+            ends = [name for name in runs if name.endswith(f"/{wanted}")]
+            return ends[0] if len(ends) == 1 else None
         return max(runs, key=lambda name: runs[name].started, default=None)
 
     def close(self) -> None:
@@ -87,6 +93,7 @@ class WatchedRuns:
             runs=[self._lines.get(name) or RunLine(name, "") for name in shown],
             chosen=place - first,
             more_runs=len(names) - len(shown),
+            folder=common_folder(names),
             signs=signs,
             layers=self._layers if signs is not None else (),
             complaints=self.complaints,
@@ -156,6 +163,15 @@ class WatchedRuns:
 def line_of(signs: VitalSigns) -> RunLine:
     loss = signs.courses.get("loss")
     return RunLine(signs.name, signs.state, signs.last_step, loss.last if loss is not None else None)
+
+
+def common_folder(names: Sequence[str]) -> str:
+    """In which all of these are, with a slash at its end; empty when there is none."""
+    if len(names) < 2:
+        return ""
+    common = os.path.commonprefix([name.rpartition("/")[0] + "/" for name in names])
+    folder = common.rpartition("/")[0]
+    return f"{folder}/" if folder else ""
 
 
 def plain(value: float | str | None) -> float | None:
