@@ -1,6 +1,6 @@
 /** Which containers are open. */
 
-import { ancestry, inside, isContainer, type GraphTree, type Item } from "./graph-tree";
+import { ancestry, inside, isContainer, isHelper, type GraphTree, type Item } from "./graph-tree";
 
 /** So many boxes are read at a glance: about a screen. */
 export const MOST_BOXES_AT_START = 40;
@@ -64,10 +64,15 @@ function childrenOf(tree: GraphTree, level: readonly Item[]): Item[] {
   return level.flatMap((item) => item.children.flatMap((id) => tree.items[id] ?? []));
 }
 
+/** Such a module is seen as one, as it was recorded: data goes in and comes out, and nothing is known in between. */
+function holdsHelpers(tree: GraphTree, item: Item): boolean {
+  return item.children.every((id) => tree.items[id] !== undefined && isHelper(tree.items, tree.items[id]));
+}
+
 /** Containers of a level in groups of the same class and number of children, in the order of execution. */
 function families(tree: GraphTree, level: readonly Item[]): Item[][] {
   const found = new Map<string, Item[]>();
-  for (const item of level.filter(isContainer)) {
+  for (const item of level.filter((each) => isContainer(each) && !holdsHelpers(tree, each))) {
     const classes = item.children.map((id) => tree.items[id]?.module?.class_name ?? "").join();
     const key = `${item.module?.class_name ?? item.kind}\n${classes}`;
     const family = found.get(key) ?? [];

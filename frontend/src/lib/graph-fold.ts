@@ -1,6 +1,6 @@
 /** Folds what repeats: 35 equal blocks in a row become one stack, and very many siblings become chapters. */
 
-import { inside, type GraphTree, type Item, NO_ITEM } from "./graph-tree";
+import { inside, type GraphTree, type Item, type ItemKind, NO_ITEM } from "./graph-tree";
 
 /** Fewer siblings than this are easy to read as they are. */
 const MOST_UNFOLDED = 16;
@@ -12,7 +12,6 @@ const MOST_SIBLINGS = 64;
 const CHAPTER = 32;
 
 interface Repeat {
-  readonly start: number;
   readonly period: number;
   readonly repeats: number;
 }
@@ -26,19 +25,21 @@ export function fold(tree: GraphTree): void {
   }
 }
 
-/** What a stack holds, in words: "35 × Bottleneck", "8 × (Conv2d, ReLU)", "32 modules". */
+/** What a stack holds, in words: "35 × Bottleneck", "8 × (Conv2d, ReLU)", "1024 modules". */
 export function stackTitle(tree: GraphTree, stack: Item): string {
+  const isNested = stack.children.some((id) => tree.items[id]?.kind === "stack");
+  if (isNested) return `${stack.modules} modules`;
   const names = stack.children.filter((id) => tree.items[id]?.kind !== "join").map((id) => titleOf(tree, id));
   const period = periodOf(names);
   const pattern = names.slice(0, period);
   const repeats = Math.round(names.length / period);
-  if (repeats < 2 || period > LONGEST_PATTERN) return `${names.length} modules`;
+  if (repeats < 2 || period > LONGEST_PATTERN) return `${stack.modules} modules`;
   return `${repeats} × ${pattern.length === 1 ? pattern[0] : `(${pattern.join(", ")})`}`;
 }
 
 function titleOf(tree: GraphTree, id: number): string {
   const item = tree.items[id];
-  return item?.module?.class_name ?? (item?.kind === "stack" ? "group" : (item?.label ?? ""));
+  return item?.module?.class_name ?? item?.label ?? "";
 }
 
 function periodOf(names: readonly string[]): number {
@@ -56,7 +57,9 @@ function shapesOf(tree: GraphTree): Uint32Array {
   for (const id of order) {
     const item = tree.items[id];
     if (!item) continue;
-    const children = item.children.map((child) => shapes[child] ?? 0).join();
+    // Where sums lie depends on the neighbours, not on how a block is made.
+    const parts = item.children.filter((child) => tree.items[child]?.kind !== "join");
+    const children = parts.map((child) => shapes[child] ?? 0).join();
     const key = `${item.module?.class_name ?? item.kind}\n${children}`;
     const shape = known.get(key) ?? known.size;
     known.set(key, shape);
@@ -67,20 +70,38 @@ function shapesOf(tree: GraphTree): Uint32Array {
 
 function foldChildren(tree: GraphTree, parent: number, children: readonly number[], shapes: Uint32Array): number[] {
   if (children.length <= MOST_UNFOLDED) return [...children];
-  let folded = stackRepeats(tree, parent, children, shapes);
+  const ofKind = (...kinds: readonly ItemKind[]): number[] => children.filter((id) => kinds.includes(tree.items[id]?.kind ?? "module"));
+  let folded = stackRepeats(tree, parent, ofKind("module", "call", "stack", "join"), shapes);
   while (folded.length > MOST_SIBLINGS) folded = chapters(tree, parent, folded, shapes);
-  return folded;
+  return [...ofKind("input"), ...folded, ...ofKind("output")];
+}
+
+/** Each child with the joins behind it: sums go with what they add. */
+function unitsOf(tree: GraphTree, children: readonly number[]): number[][] {
+  const units: number[][] = [];
+  for (const child of children) {
+    const last = units.at(-1);
+    if (last && tree.items[child]?.kind === "join") last.push(child);
+    else units.push([child]);
+  }
+  return units;
+}
+
+function kindsOf(units: readonly (readonly number[])[], shapes: Uint32Array): number[] {
+  // Stacks that were added here have no shape; none is like another.
+  return units.map(([id = NO_ITEM]) => shapes[id] ?? shapes.length + id);
 }
 
 function stackRepeats(tree: GraphTree, parent: number, children: readonly number[], shapes: Uint32Array): number[] {
-  const kinds = children.map((id) => shapes[id] ?? 0);
+  const units = unitsOf(tree, children);
+  const kinds = kindsOf(units, shapes);
   const folded: number[] = [];
-  for (let place = 0; place < children.length; ) {
+  for (let place = 0; place < units.length; ) {
     const repeat = repeatAt(kinds, place);
     const length = repeat ? repeat.period * repeat.repeats : 1;
-    const members = children.slice(place, place + length);
+    const members = units.slice(place, place + length).flat();
     // All of the children repeat: then the container is the stack.
-    if (length < children.length && length > 1) folded.push(addFolded(tree, parent, members, shapes));
+    if (length < units.length && length > 1) folded.push(addFolded(tree, parent, members, shapes));
     else folded.push(...members);
     place += length;
   }
@@ -94,18 +115,19 @@ function repeatAt(kinds: readonly number[], start: number): Repeat | null {
     while (end < kinds.length && kinds[end] === kinds[end - period]) end++;
     const repeats = Math.floor((end - start) / period);
     const isEnough = repeats >= FEWEST_REPEATS && repeats * period >= 2 * FEWEST_REPEATS;
-    if (isEnough && (!best || repeats * period > best.period * best.repeats)) best = { start, period, repeats };
+    if (isEnough && (!best || repeats * period > best.period * best.repeats)) best = { period, repeats };
   }
   return best;
 }
 
 function chapters(tree: GraphTree, parent: number, children: readonly number[], shapes: Uint32Array): number[] {
-  const kinds = children.map((id) => shapes[id] ?? tree.items.length + id);
-  const period = repeatAt(kinds, 0)?.period ?? 1;
+  const units = unitsOf(tree, children);
+  if (units.length < 2) return [...children].slice(0, MOST_SIBLINGS);
+  const period = repeatAt(kindsOf(units, shapes), 0)?.period ?? 1;
   const length = Math.max(Math.floor(CHAPTER / period), 1) * period;
   const folded: number[] = [];
-  for (let place = 0; place < children.length; place += length) {
-    const members = children.slice(place, place + length);
+  for (let place = 0; place < units.length; place += length) {
+    const members = units.slice(place, place + length).flat();
     folded.push(members.length > 1 ? addStack(tree, parent, members) : (members[0] ?? NO_ITEM));
   }
   return folded;
@@ -121,7 +143,8 @@ function addFolded(tree: GraphTree, parent: number, members: readonly number[], 
 function addStack(tree: GraphTree, parent: number, members: readonly number[]): number {
   const id = tree.items.length;
   const items = members.flatMap((member) => tree.items[member] ?? []);
-  const [first, last] = [items[0], items.at(-1)];
+  const named = items.filter(({ kind }) => kind !== "join");
+  const [first, last] = [named[0], named.at(-1)];
   tree.items.push({
     id,
     kind: "stack",

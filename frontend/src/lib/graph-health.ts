@@ -10,6 +10,8 @@ export interface Measure {
   /** null: from the graph itself. */
   readonly kind: Kind | null;
   readonly statistic: string;
+  /** Divided by the same statistic of the same tensor of this kind. */
+  readonly over?: Kind;
   readonly scale: "log" | "share";
   /** What a box with several values shows. "length": root of the sum of squares, as norms add up. */
   readonly combine: "length" | "median" | "most" | "sum";
@@ -18,7 +20,7 @@ export interface Measure {
 export const MEASURES: readonly Measure[] = [
   { key: "gradient", label: "Gradient norm", kind: "gradient", statistic: "norm", scale: "log", combine: "length",
     meaning: "length of the gradient of the module's parameters" },
-  { key: "ratio", label: "Update ÷ weight", kind: "update", statistic: "ratio", scale: "log", combine: "median",
+  { key: "ratio", label: "Update ÷ weight", kind: "update", statistic: "norm", over: "weight", scale: "log", combine: "median",
     meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is usual" },
   { key: "rms", label: "Activation rms", kind: "activation", statistic: "rms", scale: "log", combine: "median",
     meaning: "size of a typical value of the module's output" },
@@ -73,13 +75,22 @@ export function moduleOfActivation(names: ReadonlyMap<string, number>, series: s
   return null;
 }
 
-/** The measure of each module by name, from the newest table of its kind. */
-export function ownValues(tree: GraphTree, measure: Measure, table: TableAnswer | null): ReadonlyMap<string, number> {
+/** The measure of each module by name, from the newest table of its kind and that of what it is divided by. */
+export function ownValues(tree: GraphTree, measure: Measure, table: TableAnswer | null, divisor: TableAnswer | null): ReadonlyMap<string, number> {
   if (measure.kind === null) return ownParameters(tree);
-  const column = table?.statistics.get(measure.statistic);
-  if (!table || !column) return new Map();
-  const bySeries = new Map(table.names.map((name, place) => [name, column[place] ?? NaN]));
+  const bySeries = columnOf(table, measure.statistic);
+  if (measure.over !== undefined) {
+    const under = columnOf(divisor, measure.statistic);
+    for (const [name, value] of bySeries) bySeries.set(name, value / (under.get(name) ?? NaN));
+  }
   return measure.kind === "activation" ? ofActivations(tree, measure, bySeries) : ofParameters(tree, measure, bySeries);
+}
+
+/** A statistic of each tensor by its name. */
+export function columnOf(table: TableAnswer | null, statistic: string): Map<string, number> {
+  const column = table?.statistics.get(statistic);
+  if (!table || !column) return new Map();
+  return new Map(table.names.map((name, place) => [name, column[place] ?? NaN]));
 }
 
 function ownParameters(tree: GraphTree): Map<string, number> {

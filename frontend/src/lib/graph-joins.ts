@@ -43,35 +43,40 @@ export function joinsOf(readings: readonly Reading[]): Joined {
     group.push(place);
   }
   const found = new Map<string, Join>();
+  const recent: Join[] = [];
   const joinOf = new Array<Join | null>(readings.length).fill(null);
   for (const places of groups.values()) {
     const members = new Set(places.map((place) => readings[place]?.source ?? -1));
     const reader = readings[places[0] ?? 0]?.target ?? -1;
     if (members.size < 2 || members.has(reader)) continue;
-    const join = takeUp(members, reader, found);
+    const join = takeUp(members, reader, found, recent);
     for (const place of places) joinOf[place] = join;
   }
   return { joinOf, joins: [...found.values()] };
 }
 
-function takeUp(members: ReadonlySet<number>, reader: number, found: Map<string, Join>): Join {
+function takeUp(members: ReadonlySet<number>, reader: number, found: Map<string, Join>, recent: Join[]): Join {
   const key = [...members].sort((a, b) => a - b).join();
   const known = found.get(key);
   if (known) {
     known.isShared = true;
     return known;
   }
-  const base = largestWithin(members, [...found.values()].slice(-MEMORY));
+  const base = largestWithin(members, recent);
   if (base) base.isShared = true;
   const added = [...members].filter((member) => !base?.members.has(member));
-  const join = { base, added, members, reader, isShared: false };
+  const join: Join = { base, added, members, reader, isShared: false };
   found.set(key, join);
+  recent.unshift(join);
+  recent.length = Math.min(recent.length, MEMORY);
   return join;
 }
 
 function largestWithin(members: ReadonlySet<number>, joins: readonly Join[]): Join | null {
   let best: Join | null = null;
   for (const join of joins) {
+    // Nothing can be larger than all but one; mostly the latest is.
+    if (best && best.members.size === members.size - 1) break;
     const isLarger = join.members.size < members.size && join.members.size > (best?.members.size ?? 0);
     if (isLarger && [...join.members].every((member) => members.has(member))) best = join;
   }

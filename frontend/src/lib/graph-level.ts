@@ -40,8 +40,8 @@ export interface Size {
 
 /** More corners than this would take seconds; the longest lines are left out then. */
 const MOST_CORNERS = 20_000;
-const SPACE_BETWEEN_LAYERS = 34;
-const SPACE_AT_PINS = 18;
+const SPACE_BETWEEN_LAYERS = 23;
+const SPACE_AT_PINS = 16;
 const SPACE_PER_LINE = 1.2;
 const MOST_SPACE_FOR_LINES = 40;
 

@@ -41,11 +41,10 @@ export function placesOf(placing: Placing): Float64Array {
   const x = firstPlaces(placing);
   const [above, below] = pulls(placing);
   for (let sweep = 0; sweep < SWEEPS; sweep++) {
-    for (const layer of placing.layers) settle(layer, placing, x, (spot) => above[spot] ?? []);
     for (const layer of [...placing.layers].reverse()) settle(layer, placing, x, (spot) => below[spot] ?? []);
+    // Downwards last: a box stands below what it reads, and a chain is straight.
+    for (const layer of placing.layers) settle(layer, placing, x, (spot) => above[spot] ?? []);
   }
-  const both = (spot: number): readonly Pull[] => [...(above[spot] ?? []), ...(below[spot] ?? [])];
-  for (const layer of placing.layers) settle(layer, placing, x, both);
   straighten(placing, x);
   return x;
 }

@@ -46,6 +46,18 @@ export function isContainer(item: Item): boolean {
   return item.children.length > 0;
 }
 
+/** Never called, and not used by the module around it either, as far as one can know. */
+export function isUnused(items: readonly Item[], item: Item): boolean {
+  return item.order === Infinity && !isHelper(items, item);
+}
+
+/** Held by a module that computes by itself, as MultiheadAttention does with its projection: it is used there
+ * without a call of its own. */
+export function isHelper(items: readonly Item[], item: Item): boolean {
+  const parent = items[item.parent]?.module;
+  return item.order === Infinity && parent !== undefined && parent !== null && parent.calls > 0 && parent.own_parameters.length > 0;
+}
+
 /** Ids of the item and all above it, from the item up. */
 export function ancestry(items: readonly Item[], id: number): number[] {
   const found: number[] = [];

@@ -9,9 +9,13 @@ import { type Colours, coloursOf } from "./picture";
 
 /** The newest values of a measure in the chosen range, and the colours for them; they follow a run that goes on. */
 export function useColours(run: RunRow, state: GraphState, measure: Measure): Colours {
-  const columns = useColumns(() => (measure.kind === null ? [] : [tableQuery(run.name, measure.kind)]));
-  const table = tableOf(columns.answers?.[0], measure);
-  const own = useMemo(() => ownValues(state.tree, measure, table), [state, measure, table]);
+  const kinds = [measure.kind, measure.over].flatMap((kind) => kind ?? []);
+  const { answers } = useColumns(() => kinds.map((kind) => tableQuery(run.name, kind)));
+  // While the answers to another question are still there, nothing is shown rather than something wrong.
+  const isCurrent = answers?.length === kinds.length;
+  const table = isCurrent ? tableOf(answers?.[0]) : null;
+  const divisor = isCurrent ? tableOf(answers?.[1]) : null;
+  const own = useMemo(() => ownValues(state.tree, measure, table, divisor), [state, measure, table, divisor]);
   const scene = state.scene.value;
   return useMemo(() => {
     const health = healthOfAll(state.tree, scene.boxes.map(({ item }) => item.id), measure, own);
@@ -19,15 +23,14 @@ export function useColours(run: RunRow, state: GraphState, measure: Measure): Co
   }, [scene, own]);
 }
 
+export function tableOf(answer: Answer | undefined): TableAnswer | null {
+  return answer?.what === "table" ? answer : null;
+}
+
 /** The newest statistics of all tensors of a kind, at the end of the chosen range. */
 export function tableQuery(run: string, kind: TableQuery["kind"]): TableQuery {
   const step = range.value?.last;
   return { what: "table", run, kind, rank: rank.value, ...(step === undefined ? {} : { step }) };
-}
-
-/** While the answer to another question is still there, nothing is shown rather than something wrong. */
-function tableOf(answer: Answer | undefined, measure: Measure): TableAnswer | null {
-  return answer?.what === "table" && answer.statistics.has(measure.statistic) ? answer : null;
 }
 
 function healthOfAll(tree: GraphTree, ids: readonly number[], measure: Measure, own: ReadonlyMap<string, number>): Map<number, Health> {

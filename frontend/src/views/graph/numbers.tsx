@@ -1,11 +1,11 @@
 import type { JSX } from "preact";
-import { page, setParam } from "../../app/state";
 import { formatNumber, formatPercent } from "../../lib/format";
-import { moduleOfActivation, parameterNames } from "../../lib/graph-health";
+import { columnOf, moduleOfActivation, parameterNames } from "../../lib/graph-health";
 import { plainName, shapeText } from "../../lib/graph-text";
 import { useColumns } from "../../wire/client";
-import type { GraphNode, Kind, RunRow, TableAnswer } from "../../wire/types";
-import { tableQuery } from "./colours";
+import type { GraphNode, Kind, RunRow } from "../../wire/types";
+import { openHistogram, openLayer } from "../layers/choices";
+import { tableOf, tableQuery } from "./colours";
 import { Fact, MOST_SHAPES } from "./facts";
 import type { GraphState } from "./graph-state";
 
@@ -21,17 +21,15 @@ interface NumbersProps {
 /** The newest statistics of the module's own parameters and of its output. */
 export function Numbers({ run, state, module }: NumbersProps): JSX.Element | null {
   const { answers } = useColumns(() => KINDS.map((kind) => tableQuery(run.name, kind)));
-  const tables = new Map(KINDS.map((kind, place) => [kind, answers?.[place]] as const));
-  const read = (kind: Kind, statistic: string) => (series: string): number => {
-    const table = tables.get(kind as (typeof KINDS)[number]) as TableAnswer | undefined;
-    if (table?.what !== "table") return NaN;
-    const place = table.names.indexOf(series);
-    return place < 0 ? NaN : (table.statistics.get(statistic)?.[place] ?? NaN);
+  const tables = new Map(KINDS.map((kind, place) => [kind, tableOf(answers?.[place])] as const));
+  const read = (kind: (typeof KINDS)[number], statistic: string): ((series: string) => number) => {
+    const column = columnOf(tables.get(kind) ?? null, statistic);
+    return (series) => column.get(series) ?? NaN;
   };
-  const activation = tables.get("activation") as TableAnswer | undefined;
-  const outputs = activation?.what === "table" ? activation.names.filter((name) => moduleOfActivation(state.tree.byName, name) === module.name) : [];
+  const [weight, gradient, update] = [read("weight", "norm"), read("gradient", "norm"), read("update", "norm")];
+  const outputs = (tables.get("activation")?.names ?? []).filter((name) => moduleOfActivation(state.tree.byName, name) === module.name);
   const names = parameterNames(state.tree, module.name);
-  const nameOf = (own: string): string => names.find((name) => !Number.isNaN(read("weight", "norm")(name)) && name.endsWith(own)) ?? `${module.name}.${own}`;
+  const nameOf = (own: string): string => names.find((name) => name.endsWith(own) && !Number.isNaN(weight(name))) ?? `${module.name}.${own}`;
   return (
     <>
       {module.own_parameters.length > 0 && (
@@ -45,22 +43,25 @@ export function Numbers({ run, state, module }: NumbersProps): JSX.Element | nul
                   <th>Shape</th>
                   <th title="Norm of the weight">Weight</th>
                   <th title="Norm of the gradient">Gradient</th>
-                  <th title="Norm of the update divided by that of the weight">Update ÷ weight</th>
+                  <th title="Norm of the update divided by that of the weight">Ratio</th>
                 </tr>
               </thead>
               <tbody>
-                {module.own_parameters.slice(0, MOST_ROWS).map((own) => (
-                  <tr key={own.name}>
-                    <td>
-                      <SeriesLink kind="weight" name={nameOf(own.name)} text={own.name} />
-                      {!own.trainable && <span class="muted"> frozen</span>}
-                    </td>
-                    <td title={own.dtype}>{shapeText(own.shape)}</td>
-                    <td>{numberText(read("weight", "norm")(nameOf(own.name)))}</td>
-                    <td>{numberText(read("gradient", "norm")(nameOf(own.name)))}</td>
-                    <td>{numberText(read("update", "ratio")(nameOf(own.name)))}</td>
-                  </tr>
-                ))}
+                {module.own_parameters.slice(0, MOST_ROWS).map((own) => {
+                  const name = nameOf(own.name);
+                  return (
+                    <tr key={own.name}>
+                      <td>
+                        <Link title="In the heat map of all layers" text={own.name} go={() => openLayer("weight", name)} />
+                        {!own.trainable && <span class="muted"> frozen</span>}
+                      </td>
+                      <td title={own.dtype}>{shapeText(own.shape)}</td>
+                      <HistogramCell kind="weight" name={name} value={weight(name)} />
+                      <HistogramCell kind="gradient" name={name} value={gradient(name)} />
+                      <HistogramCell kind="update" name={name} value={update(name) / weight(name)} />
+                    </tr>
+                  );
+                })}
               </tbody>
             </table>
           </div>
@@ -69,7 +70,9 @@ export function Numbers({ run, state, module }: NumbersProps): JSX.Element | nul
       {outputs.slice(0, MOST_SHAPES).map((series) => (
         <section key={series}>
           <h4>
-            Output <SeriesLink kind="activation" name={series} text={outputs.length > 1 ? series : "over time"} />
+            Output{outputs.length > 1 && ` ${plainName(series.slice(module.name.length))}`}
+            <Link title="In the heat map of all layers" text="layers" go={() => openLayer("activation", series)} />
+            <Link title="Histograms" text="histogram" go={() => openHistogram("activation", series, null)} />
           </h4>
           <dl class="graph-facts">
             <Fact label="rms">{numberText(read("activation", "rms")(series))}</Fact>
@@ -94,22 +97,32 @@ function shareText(value: number): string {
   return Number.isNaN(value) ? "–" : formatPercent(value);
 }
 
-interface SeriesLinkProps {
-  readonly kind: Kind;
-  readonly name: string;
+interface LinkProps {
+  readonly title: string;
   readonly text: string;
+  readonly go: () => void;
 }
 
-/** To the histograms of a series. */
-function SeriesLink({ kind, name, text }: SeriesLinkProps): JSX.Element {
-  const go = (): void => {
-    setParam("histograms.kind", kind);
-    setParam("histograms.name", name);
-    page.value = "histograms";
-  };
+function Link({ title, text, go }: LinkProps): JSX.Element {
   return (
-    <button type="button" class="link" title="Histograms over time" onClick={go}>
+    <button type="button" class="link" title={title} onClick={go}>
       <bdi>{plainName(text)}</bdi>
     </button>
+  );
+}
+
+interface HistogramCellProps {
+  readonly kind: Kind;
+  readonly name: string;
+  readonly value: number;
+}
+
+/** A number that leads to where it comes from. */
+function HistogramCell({ kind, name, value }: HistogramCellProps): JSX.Element {
+  if (Number.isNaN(value)) return <td>–</td>;
+  return (
+    <td>
+      <Link title="Histogram" text={numberText(value)} go={() => openHistogram(kind, name, null)} />
+    </td>
   );
 }

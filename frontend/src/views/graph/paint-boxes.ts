@@ -4,15 +4,15 @@ import { stackTitle } from "../../lib/graph-fold";
 import type { Health, Measure } from "../../lib/graph-health";
 import type { SceneBox } from "../../lib/graph-scene";
 import { shapesText } from "../../lib/graph-text";
-import { type GraphTree, isContainer, type Item } from "../../lib/graph-tree";
+import { type GraphTree, isContainer, isUnused, type Item } from "../../lib/graph-tree";
 import { type Fill, fillOf, type Picture } from "./picture";
 import { STRIP_HEIGHT } from "./sizes";
-import { drawText, fontOf } from "./text";
+import { drawText, fontOf, textWidth } from "./text";
 
 const RADIUS = 8;
 /** Below, only one line of text can be read, and below the other none. */
 const READABLE = 0.5;
-const VISIBLE = 0.24;
+const VISIBLE = 0.32;
 const MOST_CELLS = 48;
 
 type Context = CanvasRenderingContext2D;
@@ -23,17 +23,13 @@ export function drawBox(context: Context, box: SceneBox, picture: Picture, palet
   if (item.kind === "input" || item.kind === "output") return drawTerminal(context, box, picture, palette);
   const health = picture.colours.health.get(item.id) ?? { value: NaN, parts: [] };
   const isFar = picture.camera.scale < READABLE;
-  context.globalAlpha = wasCalled(item) ? 1 : 0.5;
+  context.globalAlpha = isUnused(picture.tree.items, item) ? 0.5 : 1;
   if (isContainer(item)) drawSheets(context, box, palette);
-  drawGround(context, box, palette, wasCalled(item));
+  drawGround(context, box, palette, !isUnused(picture.tree.items, item));
   if (isFar) drawFar(context, box, health, picture, palette);
   else drawNear(context, box, health, picture, palette);
   context.globalAlpha = 1;
   drawBorder(context, box, picture, palette);
-}
-
-export function wasCalled(item: Item): boolean {
-  return item.order !== Infinity;
 }
 
 /** Sheets below say that there is more inside. */
@@ -73,18 +69,18 @@ function drawNear(context: Context, box: SceneBox, health: Health, picture: Pict
   const { x, y, width, height, item } = box;
   const { tree } = picture;
   const right = rightText(item);
-  const rightWidth = drawText(context, right, x + width - 10, y + 17, { font: fontOf(palette, 11), colour: palette.muted, room: 70, align: "right" });
+  const rightWidth = drawText(context, right, x + width - 10, y + 16, { font: fontOf(palette, 11), colour: palette.muted, room: 70, align: "right" });
   const room = width - 30 - rightWidth;
-  const title = titleOf(tree, item);
-  const used = drawText(context, title, x + 10, y + 17, { font: fontOf(palette, 12.5, 600), colour: palette.text, room });
-  if (item.module && room - used > 24) {
-    drawText(context, item.label, x + 16 + used, y + 17, { font: fontOf(palette, 12), colour: palette.muted, room: room - used - 4 });
-  }
-  const second = wasCalled(item) ? secondLine(item) : "never called";
-  drawText(context, second, x + 10, y + 35, { font: fontOf(palette, 11), colour: palette.muted, room: width - 64 });
+  const named = { font: fontOf(palette, 12), colour: palette.muted };
+  const label = item.module ? item.label : "";
+  const reserved = Math.min(textWidth(context, label, named.font) + 8, room * 0.35);
+  const used = drawText(context, titleOf(tree, item), x + 10, y + 16, { font: fontOf(palette, 12.5, 600), colour: palette.text, room: room - reserved });
+  drawText(context, label, x + 16 + used, y + 16, { ...named, room: room - used - 4 });
+  const second = secondLine(tree, item);
+  drawText(context, second, x + 10, y + 31, { font: fontOf(palette, 11), colour: palette.muted, room: width - 64 });
   const parameters = parametersOf(tree, item);
   if (parameters > 0) {
-    drawText(context, formatShort(parameters), x + width - 10, y + 35, { font: fontOf(palette, 11), colour: palette.muted, room: 50, align: "right" });
+    drawText(context, formatShort(parameters), x + width - 10, y + 31, { font: fontOf(palette, 11), colour: palette.muted, room: 50, align: "right" });
   }
   drawStrip(context, box, health, picture, palette, y + height - STRIP_HEIGHT, STRIP_HEIGHT);
 }
@@ -96,13 +92,20 @@ function rightText(item: Item): string {
   return isContainer(item) ? `${item.modules} ▸` : "";
 }
 
+/** Recorded is the output of the last call; of the others we know what was read by somebody who read nothing else. */
+function callShape(tree: GraphTree, item: Item): string {
+  const alone = tree.links.find((link) => link.source === item.id && tree.links.filter(({ target }) => target === link.target).length === 1);
+  return shapesText(alone?.edges.slice(0, 1) ?? []);
+}
+
 export function titleOf(tree: GraphTree, item: Item): string {
   return item.module?.class_name ?? (item.kind === "stack" ? stackTitle(tree, item) : item.label);
 }
 
-function secondLine(item: Item): string {
+function secondLine(tree: GraphTree, item: Item): string {
+  if (item.order === Infinity) return isUnused(tree.items, item) ? "never called" : "used by the module around it";
   if (item.kind === "stack") return item.label;
-  return shapesText(item.module?.outputs ?? []);
+  return item.kind === "call" ? callShape(tree, item) : shapesText(item.module?.outputs ?? []);
 }
 
 export function parametersOf(tree: GraphTree, item: Item): number {
@@ -131,14 +134,10 @@ function drawStrip(context: Context, box: SceneBox, health: Health, picture: Pic
     const gap = cells.length > 1 ? Math.min(1, cell / 6) : 0;
     context.fillRect(box.x + place * cell, top, cell - (place < cells.length - 1 ? gap : 0), height);
   }
-  if (cells.length === 0) {
-    context.fillStyle = palette.sunken;
-    context.fillRect(box.x, top, box.width, height);
-  }
   context.restore();
   if (height !== STRIP_HEIGHT || cells.length > 1) return;
   const text = fill ? valueText(measure, health.value) : "";
-  drawText(context, text, box.x + 10, top + 10.5, { font: fontOf(palette, 10, 500), colour: fill?.text ?? palette.faint, room: box.width - 20 });
+  drawText(context, text, box.x + 10, top + 9.5, { font: fontOf(palette, 10, 500), colour: fill?.text ?? palette.faint, room: box.width - 20 });
 }
 
 function cellsOf(parts: readonly number[]): number[] {
@@ -157,14 +156,15 @@ export function valueText(measure: Measure, value: number): string {
   return measure.combine === "sum" ? formatShort(value) : formatNumber(value, 3);
 }
 
+/** From afar colours are all that can be seen, from a little nearer the title too. */
 function drawFar(context: Context, box: SceneBox, health: Health, picture: Picture, palette: Palette): void {
-  drawStrip(context, box, health, picture, palette, box.y, box.height);
-  if (picture.camera.scale < VISIBLE) return;
-  const fill = health.parts.length === 1 ? fillOf(health.value, picture.colours.scale, palette) : null;
-  const colour = fill?.text ?? palette.text;
-  const halo = health.parts.length > 1 ? palette.surface : null;
-  drawText(context, titleOf(picture.tree, box.item), box.x + box.width / 2, box.y + box.height / 2 + 8, {
-    font: fontOf(palette, 23, 600), colour, halo, room: box.width - 16, align: "center",
+  const hasTitle = picture.camera.scale >= VISIBLE;
+  const height = hasTitle ? box.height * 0.4 : box.height;
+  drawStrip(context, box, health, picture, palette, box.y + box.height - height, height);
+  if (!hasTitle) return;
+  const middle = box.y + (health.parts.length > 0 ? box.height * 0.3 : box.height / 2);
+  drawText(context, titleOf(picture.tree, box.item), box.x + box.width / 2, middle + 8, {
+    font: fontOf(palette, 22, 600), colour: palette.text, room: box.width - 16, align: "center",
   });
 }
 
@@ -194,8 +194,8 @@ function drawTerminal(context: Context, box: SceneBox, picture: Picture, palette
   if (picture.camera.scale < VISIBLE) return;
   const shape = terminalShape(picture.tree, box.item);
   const centre = box.x + box.width / 2;
-  drawText(context, box.item.label, centre, box.y + 17, { font: fontOf(palette, 12, 600), colour: palette.text, room: box.width - 24, align: "center" });
-  drawText(context, shape, centre, box.y + 32, { font: fontOf(palette, 11), colour: palette.muted, room: box.width - 24, align: "center" });
+  drawText(context, box.item.label, centre, box.y + 15, { font: fontOf(palette, 12, 600), colour: palette.text, room: box.width - 24, align: "center" });
+  drawText(context, shape, centre, box.y + 29, { font: fontOf(palette, 11), colour: palette.muted, room: box.width - 24, align: "center" });
 }
 
 export function terminalShape(tree: GraphTree, item: Item): string {

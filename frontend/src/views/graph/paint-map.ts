@@ -8,6 +8,8 @@ const MOST_WIDTH = 150;
 const MOST_HEIGHT = 170;
 const MARGIN = 12;
 const PADDING = 6;
+/** They lie below. */
+const ZOOM_BUTTONS = 38;
 
 export interface MapPlace extends Area {
   readonly scale: number;
@@ -19,7 +21,7 @@ export function mapPlace(scene: Scene, camera: Camera, screen: Extent): MapPlace
   if (isWhole || screen.width < 520 || scene.boxes.length < 2) return null;
   const scale = Math.min(MOST_WIDTH / scene.width, MOST_HEIGHT / scene.height);
   const [width, height] = [Math.max(scene.width * scale, 28) + 2 * PADDING, Math.max(scene.height * scale, 28) + 2 * PADDING];
-  return { scale, width, height, x: MARGIN, y: screen.height - height - MARGIN };
+  return { scale, width, height, x: screen.width - width - MARGIN, y: screen.height - height - MARGIN - ZOOM_BUTTONS };
 }
 
 /** The point of the picture that a point on the map stands for. */
@@ -50,6 +52,18 @@ export function drawMap(context: CanvasRenderingContext2D, screen: Extent, pictu
   }
   context.strokeStyle = palette.accent;
   context.lineWidth = 1.5;
-  context.strokeRect(camera.x * place.scale, camera.y * place.scale, (screen.width / camera.scale) * place.scale, (screen.height / camera.scale) * place.scale);
+  const seen = seenOn(place, camera, screen);
+  context.strokeRect(seen.x, seen.y, seen.width, seen.height);
   context.restore();
+}
+
+/** The part of the picture on the screen, as far as it lies on the map. */
+function seenOn(place: MapPlace, camera: Camera, screen: Extent): Area {
+  const clip = (from: number, size: number, room: number): readonly [number, number] => {
+    const [start, end] = [Math.max(from, -PADDING + 1), Math.min(from + size, room - PADDING - 1)];
+    return [start, Math.max(end - start, 0)];
+  };
+  const [x, width] = clip(camera.x * place.scale, (screen.width / camera.scale) * place.scale, place.width);
+  const [y, height] = clip(camera.y * place.scale, (screen.height / camera.scale) * place.scale, place.height);
+  return { x, y, width, height };
 }

@@ -4,8 +4,8 @@ import type { Camera } from "../../lib/graph-camera";
 import { curvePoint } from "../../lib/graph-hit";
 import type { SceneBox, SceneLine } from "../../lib/graph-scene";
 import { shapeText } from "../../lib/graph-text";
-import { inside } from "../../lib/graph-tree";
-import { drawBox, parametersOf, rounded, titleOf, wasCalled } from "./paint-boxes";
+import { inside, isUnused } from "../../lib/graph-tree";
+import { drawBox, parametersOf, rounded, titleOf } from "./paint-boxes";
 import type { Picture } from "./picture";
 import { SIZES } from "./sizes";
 import { drawText, fontOf } from "./text";
@@ -37,7 +37,8 @@ export function drawPicture(context: Context, width: number, height: number, pic
   for (const line of lines) if (marked.has(line)) drawLine(context, line, palette.accent, 2.2, picture);
   for (const box of boxes) if (!box.isOpen) drawBox(context, box, picture, palette);
   for (const box of boxes) if (box.isOpen) drawTitle(context, box, sight, picture, palette);
-  for (const line of lines) if (marked.has(line) || camera.scale >= ROOM_FOR_SHAPES) drawShape(context, line, picture, palette);
+  const labels = new Set<string>();
+  for (const line of lines) if (marked.has(line) || camera.scale >= ROOM_FOR_SHAPES) drawShape(context, line, labels, picture, palette);
   context.restore();
 }
 
@@ -84,7 +85,7 @@ function drawTitle(context: Context, box: SceneBox, sight: Sight, picture: Pictu
     context.fillStyle = box.depth % 2 === 0 ? palette.sunken : palette.surface;
     context.fillRect(box.x + 1, y, box.width - 2, SIZES.title);
   }
-  const style = { colour: wasCalled(box.item) ? palette.text : palette.faint, room: box.width - 40, halo: box.depth % 2 === 0 ? palette.sunken : palette.surface };
+  const style = { colour: isUnused(picture.tree.items, box.item) ? palette.faint : palette.text, room: box.width - 40, halo: box.depth % 2 === 0 ? palette.sunken : palette.surface };
   const { item } = box;
   const name = item.kind === "stack" ? titleOf(picture.tree, item) : item.label;
   const used = drawText(context, `▾ ${name}`, box.x + 12, y + 20, { ...style, font: fontOf(palette, size, 600) });
@@ -141,13 +142,16 @@ function drawArrow(context: Context, x: number, y: number, direction: 1 | -1): v
   context.fill();
 }
 
-/** Beside the last bend, where the line is alone. */
-function drawShape(context: Context, line: SceneLine, picture: Picture, palette: Palette): void {
+/** Beside the last bend, where the line is alone; where several meet, one shape is enough. */
+function drawShape(context: Context, line: SceneLine, labels: Set<string>, picture: Picture, palette: Palette): void {
   if (!line.hasArrow || picture.camera.scale < 0.45) return;
   const text = lineShape(picture, line);
   const { points } = line;
   const at = points.length - 6;
   const [x, y] = curvePoint(points[at] ?? 0, points[at + 1] ?? 0, points[at + 2] ?? 0, points[at + 3] ?? 0, 0.5);
+  const place = `${Math.round(points[points.length - 2] ?? 0)} ${Math.round(points[points.length - 1] ?? 0)}`;
+  if (labels.has(place)) return;
+  labels.add(place);
   drawText(context, text, x + 6, y + 4, { font: fontOf(palette, 10.5), colour: palette.muted, halo: palette.surface, room: 160 });
 }
 

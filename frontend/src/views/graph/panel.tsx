@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { formatCount } from "../../lib/format";
 import { combinedTitle } from "../../lib/graph-health";
 import { plainName } from "../../lib/graph-text";
-import type { Item } from "../../lib/graph-tree";
+import { isUnused, type Item } from "../../lib/graph-tree";
 import type { GraphNode, RunRow } from "../../wire/types";
 import { Fact, Shapes } from "./facts";
 import type { GraphState } from "./graph-state";
@@ -25,7 +25,7 @@ export function Panel({ run, state, colours }: PanelProps): JSX.Element {
   return (
     <aside class="card graph-panel" aria-label="Selected module">
       <Head item={item} state={state} />
-      {item.module && <Facts item={item} module={item.module} />}
+      {item.module && <Facts state={state} item={item} module={item.module} />}
       <Colour item={item} state={state} colours={colours} />
       {item.module && <Numbers key={item.module.name} run={run} state={state} module={item.module} />}
       <Neighbours item={item} state={state} />
@@ -60,7 +60,7 @@ function Head({ item, state }: { readonly item: Item; readonly state: GraphState
   );
 }
 
-function Facts({ item, module }: { readonly item: Item; readonly module: GraphNode }): JSX.Element {
+function Facts({ state, item, module }: { readonly state: GraphState; readonly item: Item; readonly module: GraphNode }): JSX.Element {
   const frozen = module.parameters - module.trainable;
   return (
     <dl class="graph-facts">
@@ -74,7 +74,7 @@ function Facts({ item, module }: { readonly item: Item; readonly module: GraphNo
       <Fact label="Out">
         <Shapes tensors={module.outputs} />
       </Fact>
-      <Fact label="Calls">{callsText(item, module)}</Fact>
+      <Fact label="Calls">{callsText(state, item, module)}</Fact>
       {module.source_file !== "" && (
         <Fact label="Source">
           <code class="graph-source">
@@ -86,8 +86,9 @@ function Facts({ item, module }: { readonly item: Item; readonly module: GraphNo
   );
 }
 
-function callsText(item: Item, module: GraphNode): string {
-  if (module.calls === 0) return item.order === Infinity ? "never called in the first forward pass" : "not itself; modules in it are";
+function callsText(state: GraphState, item: Item, module: GraphNode): string {
+  if (isUnused(state.tree.items, item)) return "never called in the first forward pass";
+  if (module.calls === 0) return item.order === Infinity ? "none; used by the module around it" : "none; modules in it are called";
   const often = module.calls === 1 ? "once" : `${module.calls} times`;
   return item.call > 0 ? `${often} in one forward pass; this is call ${item.call}` : `${often} in one forward pass`;
 }

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { formatCount, formatPercent } from "../../lib/format";
 import { plainName } from "../../lib/graph-text";
+import { isUnused } from "../../lib/graph-tree";
 import type { GraphNode } from "../../wire/types";
 import type { GraphState } from "./graph-state";
 
@@ -11,7 +12,7 @@ export function Summary({ state }: { readonly state: GraphState }): JSX.Element 
   const tops = roots.flatMap((id) => items[id]?.module ?? []);
   const parameters = sum(tops, ({ parameters }) => parameters);
   const trainable = sum(tops, ({ trainable }) => trainable);
-  const uncalled = items.filter(({ module, children, order }) => module && children.length === 0 && order === Infinity);
+  const uncalled = items.filter((item) => item.module && item.children.length === 0 && isUnused(items, item));
   const hidden = state.scene.value.hidden;
   return (
     <aside class="card graph-panel" aria-label="The whole network">

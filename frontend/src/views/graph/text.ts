@@ -35,6 +35,12 @@ export function drawText(context: CanvasRenderingContext2D, text: string, x: num
   return width;
 }
 
+/** How wide the beginning of a text would be; nobody needs to know more of a very long one. */
+export function textWidth(context: CanvasRenderingContext2D, text: string, font: string): number {
+  context.font = font;
+  return context.measureText(text.slice(0, 40)).width;
+}
+
 function fit(context: CanvasRenderingContext2D, text: string, { font, room }: TextStyle): readonly [string, number] {
   const key = `${Math.round(room)} ${font} ${text.slice(0, 200)}`;
   const known = fitted.get(key);

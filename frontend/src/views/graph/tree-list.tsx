@@ -6,7 +6,7 @@ import { exportCsv, type CsvRow } from "../../charts/export";
 import { paletteOf } from "../../charts/palette";
 import { formatShort } from "../../lib/format";
 import { plainName, shapesText } from "../../lib/graph-text";
-import { type GraphTree, isContainer, type Item } from "../../lib/graph-tree";
+import { type GraphTree, isContainer, isUnused, type Item } from "../../lib/graph-tree";
 import type { GraphState } from "./graph-state";
 import { parametersOf, titleOf, valueText } from "./paint-boxes";
 import { type Colours, fillOf } from "./picture";
@@ -97,7 +97,7 @@ function Row({ row, top, state, colours }: RowProps): JSX.Element {
   return (
     <div
       id={`graph-row-${item.id}`}
-      class={`graph-row ${isSelected ? "selected" : ""} ${item.order === Infinity ? "uncalled" : ""}`}
+      class={`graph-row ${isSelected ? "selected" : ""} ${isUnused(state.tree.items, item) ? "uncalled" : ""}`}
       role="treeitem"
       aria-level={depth + 1}
       aria-posinset={row.place}
@@ -128,7 +128,7 @@ function Row({ row, top, state, colours }: RowProps): JSX.Element {
           {(item.module?.calls ?? 0) > 1 && ` × ${item.module?.calls}`}
         </span>
       </span>
-      <span class="graph-row-shape">{item.order === Infinity ? "never called" : shapesText(item.module?.outputs ?? [])}</span>
+      <span class="graph-row-shape">{isUnused(state.tree.items, item) ? "never called" : shapesText(item.module?.outputs ?? [])}</span>
       <span class="graph-row-count">{parameters > 0 ? formatShort(parameters) : ""}</span>
       <span class="graph-row-value">
         <span class="graph-swatch" style={fill ? { background: fill.ground } : {}} />
