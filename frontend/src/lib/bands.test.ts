@@ -9,12 +9,12 @@ it("pairs quantiles that mirror each other around the median", () => {
   expect(quantileAt(Float64Array.from([...NONE, ...ONE]), 1, MEDIAN)).toBe(0.5);
 });
 
-it("shows everything, or everything but the extremes", () => {
-  const quantiles = Float64Array.from([...ONE, ...NONE]);
-  const full = bandAxis(quantiles, "symlog", false);
-  expect([full?.low, full?.high]).toEqual([-100, 50]);
-  const trimmed = bandAxis(quantiles, "linear", true);
-  expect([trimmed?.low, trimmed?.high]).toEqual([-3, 3]);
+it("has an axis for all quantiles, but for a few wild steps unless they are wanted", () => {
+  const quantiles = Float64Array.from([...Array(50).fill(ONE).flat(), ...ONE.map((value) => value * 1e9), ...NONE]);
+  const usual = bandAxis(quantiles, "symlog", false);
+  expect([usual?.axis.low, usual?.axis.high, usual?.beyond?.high]).toEqual([-100, 50, 50e9]);
+  const full = bandAxis(quantiles, "linear", true);
+  expect([full?.axis.low, full?.axis.high, full?.beyond]).toEqual([-100e9, 50e9, null]);
 });
 
 it("has an axis for zeros, none for nothing", () => {

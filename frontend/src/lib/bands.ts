@@ -1,5 +1,6 @@
 /** Bands of quantiles over time: their axis and their outlines. */
 
+import { axisEnds, type AxisEnds } from "./axis-ends";
 import { valueAxis, type ValueAxis, type ValueScale } from "./value-axis";
 
 /** Pairs of columns of the quantiles 0, 1, 5, 25, 50, 75, 95, 99, 100 %, from the outermost in; then the median. */
@@ -12,21 +13,26 @@ export function quantileAt(quantiles: Float64Array, sample: number, column: numb
   return quantiles[sample * COLUMNS + column] ?? NaN;
 }
 
-/** An axis for all quantiles, or null when none is finite. `trim` leaves the extremes out: 1 to 99 %. */
-export function bandAxis(quantiles: Float64Array, scale: ValueScale, trim: boolean): ValueAxis | null {
-  let [low, high] = [Infinity, -Infinity];
+export interface FittedAxis {
+  readonly axis: ValueAxis;
+  readonly beyond: AxisEnds["beyond"];
+}
+
+/** An axis for all quantiles, or null when none is finite. Unless `everything` is wanted it leaves a few wild steps out. */
+export function bandAxis(quantiles: Float64Array, scale: ValueScale, everything: boolean): FittedAxis | null {
+  const column = (index: number): number[] => Array.from(quantiles).filter((_, i) => i % COLUMNS === index);
+  const ends = axisEnds(column(0), column(COLUMNS - 1), everything);
+  if (ends === null) return null;
   const typical: number[] = [];
-  for (let i = 0; i < quantiles.length; i++) {
-    const [value, column] = [quantiles[i] ?? NaN, i % COLUMNS];
-    if (!Number.isFinite(value)) continue;
-    if (!trim || (column > 0 && column < COLUMNS - 1)) [low, high] = [Math.min(low, value), Math.max(high, value)];
-    if (value !== 0 && column !== 0 && column !== COLUMNS - 1) typical.push(Math.abs(value));
-  }
-  if (low > high) return null;
+  quantiles.forEach((value, i) => {
+    const isExtreme = i % COLUMNS === 0 || i % COLUMNS === COLUMNS - 1;
+    if (value !== 0 && Number.isFinite(value) && !isExtreme) typical.push(Math.abs(value));
+  });
   typical.sort((a, b) => a - b);
-  const reach = Math.max(Math.abs(low), Math.abs(high)) || 1;
+  const reach = Math.max(Math.abs(ends.low), Math.abs(ends.high)) || 1;
   const threshold = typical[Math.floor(typical.length * (scale === "log" ? 0.02 : 0.5))] ?? reach;
-  return valueAxis(scale, low, high, Math.max(Math.min(threshold, reach), reach * 1e-12));
+  const axis = valueAxis(scale, ends.low, ends.high, Math.max(Math.min(threshold, reach), reach * 1e-12));
+  return { axis, beyond: ends.beyond };
 }
 
 /** Stretches of neighbouring samples that have quantiles: bands are not drawn across samples without finite values. */

@@ -27,6 +27,18 @@ describe("logarithmic scale", () => {
     expect([full.below, full.above]).toEqual([false, false]);
   });
 
+  it("keeps its colours for the bulk when a twentieth of the values is zero but for rounding", () => {
+    const values = Float32Array.from({ length: 1000 }, (_, i) => (i % 20 === 0 ? 1e-12 : 0.01 * (1 + (i % 7))));
+    const scale = heatScale("log", values, "robust");
+    expect(scale.low).toBeGreaterThan(1e-4);
+    expect(scale.below).toBe(true);
+  });
+
+  it("shows gradients that vanish evenly over depth to their end", () => {
+    const values = Float32Array.from({ length: 1000 }, (_, i) => 10 ** (-13 * (i / 999)));
+    expect(heatScale("log", values, "robust").low).toBeLessThan(2e-13);
+  });
+
   it("gives decades equal lengths, and zero a place of its own", () => {
     const scale = heatScale("log", logValues(), "full");
     expect(scale.place(1e-3) - scale.place(1e-4)).toBeCloseTo(scale.place(0.1) - scale.place(0.01));

@@ -22,11 +22,17 @@ export interface HeatScale {
   ticks(most: number): HeatTick[];
 }
 
-/** "robust" leaves out a hundredth of the values at either end, "full" none. */
+/**
+ * "full" shows all values. "robust" leaves out a hundredth at either end, and what lies far from the bulk: a few
+ * tensors that are zero but for rounding must not take the colours from all others.
+ */
 export type HeatLimits = "robust" | "full";
 
 const MOST_LOOKED_AT = 60000;
 const OUTLIERS = 0.01;
+/** How many times the distance of the quartiles beyond them the bulk reaches, in decades, which are at least these. */
+const FENCE = 2;
+const LEAST_SPREAD = 0.4;
 
 export function heatScale(kind: HeatScaleKind, values: Float32Array, limits: HeatLimits): HeatScale {
   if (kind === "log") return logScale(sample(values, (value) => value > 0), limits);
@@ -66,6 +72,7 @@ function isOutside(sorted: readonly number[], low: number, high: number): { belo
 function logScale(sorted: readonly number[], limits: HeatLimits): HeatScale {
   let [low, high] = ends(sorted, limits);
   if (!(low > 0)) [low, high] = [1e-3, 1];
+  else if (limits === "robust") [low, high] = fenced(sorted, low, high);
   // Less than a third of a decade would blow noise up to a storm.
   if (high / low < 2) [low, high] = [low / Math.SQRT2, high * Math.SQRT2];
   const [from, to] = [Math.log10(low), Math.log10(high)];
@@ -73,6 +80,12 @@ function logScale(sorted: readonly number[], limits: HeatLimits): HeatScale {
     value > 0 ? (Math.log10(value) - from) / (to - from) : value <= 0 ? -Infinity : NaN;
   const ticks = (most: number): HeatTick[] => logTicks(from, to, most).map((value) => ({ value, place: place(value) }));
   return { kind: "log", low, high, ...isOutside(sorted, low, high), place, ticks };
+}
+
+function fenced(sorted: readonly number[], low: number, high: number): [low: number, high: number] {
+  const [lower, upper] = [Math.log10(percentile(sorted, 0.25)), Math.log10(percentile(sorted, 0.75))];
+  const reach = FENCE * Math.max(upper - lower, LEAST_SPREAD);
+  return [Math.max(low, 10 ** (lower - reach)), Math.min(high, 10 ** (upper + reach))];
 }
 
 function logTicks(from: number, to: number, most: number): number[] {

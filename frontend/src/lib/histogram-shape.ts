@@ -1,6 +1,6 @@
 /** How high the bars of a histogram are, and the axis that they stand on. */
 
-import { commonCells, cutAt, edgesOf, sameGrid, splitZeros, totalOf, type Bins, type Cells } from "./rebin";
+import { commonCells, cutAt, drawnWidth, edgesOf, sameGrid, splitZeros, totalOf, type Bins, type Cells } from "./rebin";
 import { niceValues, type ValueAxis } from "./value-axis";
 
 /**
@@ -27,28 +27,31 @@ export interface Bars {
   readonly approximate: boolean;
 }
 
-/** `width` is that of the whole axis in pixels; bins narrower than a pixel join. */
+/** In pixels: narrower bins join, as they could not be told apart. */
+export const LEAST_BAR = 2;
+
+/** `width` is that of the whole axis in pixels. */
 export function barsOf(histograms: readonly Histogram[], axis: ValueAxis, width: number): Bars {
   const split = histograms.map((each) => splitZeros(each.bins));
   const [a, b] = split.map((each) => each.bins);
   const approximate = a !== undefined && b !== undefined && !sameGrid(a, b);
   const bins = approximate ? [cutAt(a, edgesOf(b)), cutAt(b, edgesOf(a))] : split.map((each) => each.bins);
   return {
-    cells: commonCells(bins, (value) => axis.place(value) * width, 1),
+    cells: commonCells(bins, (value) => axis.place(value) * width, LEAST_BAR),
     totals: histograms.map((each) => totalOf(each.bins.counts) + each.nonfinite),
     zeros: split.map((each) => each.zeros),
     approximate,
   };
 }
 
-/** One height a cell. A cell narrower than a pixel is drawn a pixel wide, so its density is that of a pixel. */
+/** One height a cell. */
 export function heights(bars: Bars, which: number, mode: HeightMode, width: number): Float64Array {
-  const { left, right, counts } = bars.cells;
+  const { counts } = bars.cells;
   const total = bars.totals[which] || 1;
   return (counts[which] ?? new Float64Array()).map((count, i) => {
     if (mode === "count") return count;
     if (mode === "share") return count / total;
-    return ((count / total) * width) / Math.max(1, (right[i] ?? 0) - (left[i] ?? 0));
+    return ((count / total) * width) / drawnWidth(bars.cells, i);
   });
 }
 

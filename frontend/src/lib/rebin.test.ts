@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { commonCells, cutAt, edgesOf, sameGrid, splitZeros, spread, totalOf, type Bins } from "./rebin";
+import { commonCells, cutAt, drawnWidth, edgesOf, sameGrid, splitZeros, spread, totalOf, type Bins } from "./rebin";
 import { valueAxis, type ValueScale } from "./value-axis";
 
 function bins(rows: [lower: number, upper: number, count: number][]): Bins {
@@ -60,6 +60,16 @@ it("leaves bins alone that are wide enough to be seen", () => {
 it("joins narrow bins with each other, and not with a wide one beside them", () => {
   const cells = commonCells([bins([[0, 0.1, 3], [0.1, 0.3, 4], [0.3, 9, 100]])], (value) => value, 1);
   expect([...(cells.counts[0] ?? [])]).toEqual([7, 100]);
+});
+
+it("leaves no scrap where narrow bins end and wide ones begin", () => {
+  const cells = commonCells([bins([[0, 0.6, 1], [0.6, 1.2, 2], [1.2, 1.5, 4], [1.5, 4, 8]])], (value) => value, 1);
+  expect([...(cells.counts[0] ?? [])]).toEqual([7, 8]);
+});
+
+it("draws a thin cell that stands alone a pixel wide, and others as wide as they are", () => {
+  const cells = commonCells([bins([[0, 3, 1], [3, 3.4, 1], [3.4, 6, 1], [8, 8.01, 1]])], (value) => value, 1);
+  expect([0, 1, 2, 3].map((i) => Number(drawnWidth(cells, i).toFixed(6)))).toEqual([3, 0.4, 2.6, 1]);
 });
 
 it("takes bins of two sketches for one where the extremes cut their outer edges", () => {

@@ -55,7 +55,19 @@ export function commonCells(histograms: readonly Bins[], place: (value: number) 
     if (current !== undefined && joins(current, interval, least)) absorb(current, interval);
     else cells.push(interval);
   }
-  return columnsOf(cells, histograms.length);
+  return columnsOf(withoutScraps(cells, least), histograms.length);
+}
+
+/** A scrap narrower than `least` that was left over at the end of joined bins goes to the cell before. */
+function withoutScraps(cells: Interval[], least: number): Interval[] {
+  const kept: Interval[] = [];
+  for (const cell of cells) {
+    const before = kept.at(-1);
+    const touches = before !== undefined && before.bins > 1 && cell.lower === before.upper;
+    if (touches && width(cell) < least && width(before) < 2 * least) absorb(before, cell);
+    else kept.push(cell);
+  }
+  return kept;
 }
 
 function sortedIntervals(histograms: readonly Bins[], place: (value: number) => number): Interval[] {
@@ -97,6 +109,16 @@ function columnsOf(cells: Interval[], histograms: number): Cells {
     counts: Array.from({ length: histograms }, (_, which) => column((cell) => cell.counts[which] ?? 0)),
     bins: Int32Array.from(cells, (cell) => cell.bins),
   };
+}
+
+/**
+ * The width in pixels on which a cell's values are drawn: its own, but for a thin cell that stands alone a whole pixel,
+ * as nothing thinner can be seen.
+ */
+export function drawnWidth({ left, right }: Cells, cell: number): number {
+  const [from, to] = [left[cell] ?? 0, right[cell] ?? 0];
+  const touches = (right[cell - 1] ?? -Infinity) >= from - 1e-6 || (left[cell + 1] ?? Infinity) <= to + 1e-6;
+  return Math.max(to - from, touches ? 0.1 : 1);
 }
 
 /** Whether all bins of both lie on one grid, so that cells common to them are no coarser than the bins. */

@@ -32,7 +32,7 @@ it("slices histograms", () => {
 });
 
 describe.each(["linear", "symlog", "log"] as ValueScale[])("on a %s axis", (scale) => {
-  const axis = axisFor(all(SERIES), scale);
+  const axis = axisFor(all(SERIES), [], scale, false)?.axis ?? null;
   if (axis === null) throw new Error("there are values");
 
   it("all values have a place", () => {
@@ -60,14 +60,23 @@ describe.each(["linear", "symlog", "log"] as ValueScale[])("on a %s axis", (scal
 });
 
 it("has no axis for zeros alone, or for nothing", () => {
-  expect(axisFor(all(series([[0, 0, 5]])), "log")).toBe(null);
-  expect(axisFor([], "linear")).toBe(null);
-  expect(axisFor(all(series([])), "linear")).toBe(null);
+  expect(axisFor(all(series([[0, 0, 5]])), [], "log", false)).toBe(null);
+  expect(axisFor([], [], "linear", false)).toBe(null);
+  expect(axisFor(all(series([])), [], "linear", false)).toBe(null);
 });
 
 it("does not show more decades than can be read", () => {
-  const axis = axisFor(all(series([[1e-40, 2e-40, 9], [1, 2, 1]])), "log");
-  expect(axis?.threshold).toBeCloseTo(2e-12);
+  const fitted = axisFor(all(series([[1e-40, 2e-40, 9], [1, 2, 1]])), [], "log", false);
+  expect(fitted?.axis.threshold).toBeCloseTo(2e-12);
+});
+
+it("holds the histogram that is shown, and most of the others", () => {
+  const calm = Array.from({ length: 40 }, (): Rows => [[-1, 1, 5]]);
+  const others = all(series(...calm, [[-1e9, 1e9, 5]]));
+  const usual = axisFor(all(series([[-3, 2, 1]])), others, "linear", false);
+  expect([usual?.axis.low, usual?.axis.high, usual?.beyond?.high]).toEqual([-3, 1 + 1, 1e9]);
+  const full = axisFor([], others, "linear", true);
+  expect([full?.axis.high, full?.beyond]).toEqual([1e9, null]);
 });
 
 it("takes the height of most profiles, not of the one spike", () => {

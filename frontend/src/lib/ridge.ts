@@ -1,7 +1,9 @@
 /** Histograms over time: one axis for all of them, each as a profile or as a column of densities. */
 
+import { axisEnds } from "./axis-ends";
+import type { FittedAxis } from "./bands";
 import { magnitudeQuantile } from "./quantiles";
-import { commonCells, splitZeros, spread, totalOf, type Bins } from "./rebin";
+import { commonCells, drawnWidth, splitZeros, spread, totalOf, type Bins } from "./rebin";
 import { valueAxis, type ValueAxis, type ValueScale } from "./value-axis";
 
 /** Histograms one after the other: bins of number i are `offsets[i]` … `offsets[i + 1]` - 1. */
@@ -28,16 +30,29 @@ export function binsAt(series: HistogramSeries, index: number): Bins {
 /** A logarithmic axis shows at most so many decades; what is smaller lies in its linear middle. */
 const MOST_DECADES = 12;
 
-/** An axis that holds all values of the histograms; null when they hold none but zeros, or none at all. */
-export function axisFor(histograms: readonly Bins[], scale: ValueScale): ValueAxis | null {
-  const filled = histograms.filter((bins) => bins.counts.length > 0);
-  const low = Math.min(...filled.map((bins) => bins.lower[0] ?? 0));
-  const high = Math.max(...filled.map((bins) => bins.upper.at(-1) ?? 0));
-  const thresholds = filled.map((bins) => thresholdOf(bins, scale)).filter((size) => size > 0);
-  if (filled.length === 0 || (low === 0 && high === 0)) return null;
-  const threshold = scale === "log" ? Math.min(...thresholds) : middle(thresholds);
+/**
+ * An axis for the values of all histograms; null when they hold none but zeros, or none at all. It holds all of
+ * `shown`; of the others, unless `everything` is wanted, a few wild ones may reach beyond.
+ */
+export function axisFor(shown: readonly Bins[], others: readonly Bins[], scale: ValueScale, everything: boolean): FittedAxis | null {
+  const filled = (some: readonly Bins[]): Bins[] => some.filter((bins) => bins.counts.length > 0);
+  const [mine, theirs] = [filled(shown), filled(others)];
+  const around = axisEnds(theirs.map(lowest), theirs.map(highest), everything);
+  const low = Math.min(...mine.map(lowest), around?.low ?? Infinity);
+  const high = Math.max(...mine.map(highest), around?.high ?? -Infinity);
+  if (low > high || (low === 0 && high === 0)) return null;
+  const thresholds = [...mine, ...theirs].map((bins) => thresholdOf(bins, scale)).filter((size) => size > 0);
   const reach = Math.max(Math.abs(low), Math.abs(high));
-  return valueAxis(scale, low, high, Math.max(threshold, reach * 10 ** -MOST_DECADES));
+  const threshold = Math.min(scale === "log" ? Math.min(...thresholds) : middle(thresholds), reach);
+  return { axis: valueAxis(scale, low, high, Math.max(threshold, reach * 10 ** -MOST_DECADES)), beyond: around?.beyond ?? null };
+}
+
+function lowest(bins: Bins): number {
+  return bins.lower[0] ?? NaN;
+}
+
+function highest(bins: Bins): number {
+  return bins.upper.at(-1) ?? NaN;
 }
 
 /** Linear up to the typical value, or on a logarithmic axis up to the least that is not rare. */
@@ -70,6 +85,9 @@ export function brightest(shares: Float32Array): number {
   return some[Math.floor(0.97 * (some.length - 1))] ?? 1;
 }
 
+/** In pixels: narrower bins join in a profile, which is small. */
+const LEAST_WIDTH = 2;
+
 /** An outline of steps: at `x[i]` … `x[i + 1]` the height is `height[i]`; what is empty has the height 0. */
 export interface Profile {
   readonly x: Float64Array;
@@ -79,27 +97,30 @@ export interface Profile {
 /** The share of the values (zeros left out) by the width on the axis, `width` wide; area 1, or 0 without values. */
 export function profile(bins: Bins, axis: ValueAxis, width: number): Profile {
   const { bins: rest, zeros } = splitZeros(bins);
-  const cells = commonCells([rest], (value) => axis.place(value) * width, 1);
+  const cells = commonCells([rest], (value) => axis.place(value) * width, LEAST_WIDTH);
   const counts = cells.counts[0] ?? new Float64Array();
   const total = totalOf(counts) + zeros;
   const outline = new Outline();
   for (let i = 0; i < counts.length; i++) {
     const left = cells.left[i] ?? 0;
-    const right = Math.max(cells.right[i] ?? 0, left + 1);
-    outline.add(left, right, (counts[i] ?? 0) / total / (right - left));
+    const width = drawnWidth(cells, i);
+    outline.add(left, left + width, (counts[i] ?? 0) / total / width);
   }
   return outline.profile();
 }
+
+/** In pixels. Between the least values of either sign there is a gap, too, but none that can be seen. */
+const SEEN_GAP = 0.5;
 
 class Outline {
   private readonly x: number[] = [];
   private readonly height: number[] = [];
 
-  /** From left to right; a stretch that the one before reached into begins where that ends. */
+  /** From left to right; a stretch that the one before reached into, or nearly, begins where that ends. */
   add(left: number, right: number, height: number): void {
     const end = this.x.at(-1);
     if (end === undefined) this.x.push(left);
-    else if (left > end) {
+    else if (left > end + SEEN_GAP) {
       this.x.push(left);
       this.height.push(0);
     }

@@ -56,6 +56,10 @@ it("adds marks between decades where there are few", () => {
   expect(valueAxis("log", 1, 9, 1).ticks(8).map((tick) => tick.value)).toEqual([1, 2, 5]);
 });
 
+it("adds them on both sides alike", () => {
+  expect(valueAxis("symlog", -1.7, 1.7, 0.3).ticks(8).map((tick) => tick.value)).toEqual([-1, -0.5, -0.2, 0, 0.2, 0.5, 1]);
+});
+
 it("gives every decade the same width on both sides", () => {
   const axis = valueAxis("log", -1, 1, 1e-3);
   const width = axis.place(1) - axis.place(0.1);

@@ -133,13 +133,16 @@ function fits(axis: Placed, values: number[], most: number): boolean {
   return places.every((place, i) => i === 0 || place - (places[i - 1] ?? 0) >= 0.999 / most);
 }
 
-/** Few decades leave the axis bare: add fives and twos where there is room, else take a linear axis' ticks. */
+/** Few decades leave the axis bare: fives and twos are added where there is room, from the outside in. */
 function refined(axis: Placed, values: number[], bottom: number, top: number, most: number): number[] {
   if (values.length > 3) return values;
-  for (const factors of [[1, 2, 5], [1, 3]]) {
-    const more = decades(axis, bottom - 1, top + 1, 1, factors);
-    if (more.length > values.length && fits(axis, more, most)) return more;
+  const kept = [...values];
+  for (const factor of [5, 2]) {
+    for (const value of decades(axis, bottom - 1, top, 1, [factor]).reverse()) {
+      const place = axis.place(value);
+      if (kept.every((other) => Math.abs(axis.place(other) - place) >= 0.999 / most)) kept.push(value);
+    }
   }
-  const even = values.length > 1 ? values : niceValues(axis.low, axis.high, Math.min(most, 4));
-  return fits(axis, even, most * 2) ? even : values;
+  if (kept.length < 2) return niceValues(axis.low, axis.high, Math.min(most, 4));
+  return kept.sort((a, b) => a - b);
 }

@@ -7,21 +7,19 @@ import { setAgainst, type Against, type HistogramChoices } from "./choices";
 import { colourOfSide } from "./histogram-picture";
 import type { SampleSteps } from "./samples";
 
-export interface CompareBarProps {
+export interface CompareChoiceProps {
   readonly run: RunRow;
-  /** Others that have tensors. */
+  /** The other runs that are drawn. */
   readonly others: readonly RunRow[];
   readonly choices: HistogramChoices;
   readonly samples: SampleSteps;
-  readonly a: Histogram | null;
-  readonly b: Histogram | null;
 }
 
 const SAME_RUN = "same";
 const NOTHING = "nothing";
 
 /** What the histogram is compared with: another step of the run, or another run. */
-export function CompareBar({ run, others, choices, samples, a, b }: CompareBarProps): JSX.Element {
+export function CompareChoice({ run, others, choices, samples }: CompareChoiceProps): JSX.Element {
   const { against } = choices;
   const value = against === null ? NOTHING : against.run === null ? SAME_RUN : `run ${against.run}`;
   const choose = (next: string): void => {
@@ -29,28 +27,40 @@ export function CompareBar({ run, others, choices, samples, a, b }: CompareBarPr
     else if (next === SAME_RUN) setAgainst({ run: null, step: against?.step ?? samples[0] ?? 0 });
     else setAgainst({ run: next.slice(4), step: null });
   };
+  const gone = against?.run !== null && against?.run !== undefined && !others.some((other) => other.name === against.run);
   return (
-    <div class="compare-bar">
+    <span class="compare-choice">
       <label class="setting">
         Compare with
         <select value={value} onChange={(event) => choose(event.currentTarget.value)}>
           <option value={NOTHING}>nothing</option>
           <option value={SAME_RUN}>another step</option>
-          {others.map((other) => (
-            <option key={other.name} value={`run ${other.name}`}>
-              {other.name.slice(0, 80)}
+          {[...others.map((other) => other.name), ...(gone ? [against.run ?? ""] : [])].map((name) => (
+            <option key={name} value={`run ${name}`}>
+              {name.slice(0, 80)}
             </option>
           ))}
         </select>
       </label>
       {against && <StepChoice against={against} last={run.last_step ?? 0} />}
-      {against && (
-        <p class="compare-sides">
-          <Side which={0} run={run.name} histogram={a} />
-          <Side which={1} run={against.run ?? run.name} histogram={b} />
-        </p>
-      )}
-    </div>
+    </span>
+  );
+}
+
+export interface SidesProps {
+  readonly run: RunRow;
+  readonly against: Against;
+  readonly a: Histogram | null;
+  readonly b: Histogram | null;
+}
+
+/** What is compared, in the colours of the picture. */
+export function Sides({ run, against, a, b }: SidesProps): JSX.Element {
+  return (
+    <p class="compare-sides">
+      <Side which={0} run={run.name} histogram={a} />
+      <Side which={1} run={against.run ?? run.name} histogram={b} />
+    </p>
   );
 }
 

@@ -71,40 +71,51 @@ export function cellSpan(frame: Frame, scene: HistogramScene, cell: number): { l
   return { left: frame.left + left, width: Math.max(1, (scene.bars.cells.right[cell] ?? 0) * scale - left) };
 }
 
+/** One shape, not a rectangle a bar: where translucent rectangles meet between pixels, seams would show. */
 function drawBars(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, scale: HeightAxis, colour: string, two: boolean): void {
-  const reach = frame.bottom - frame.top;
+  const path = outline(frame, scene, column, scale);
   context.fillStyle = colour;
-  context.globalAlpha = two ? 0.22 : 0.8;
+  context.globalAlpha = two ? 0.2 : 0.4;
+  context.fill(path);
+  context.globalAlpha = 1;
+  if (!two) drawBinEdges(context, frame, scene, column, scale, colour);
+  context.strokeStyle = colour;
+  context.lineWidth = 1.5;
+  context.stroke(path);
+}
+
+function outline(frame: Frame, scene: HistogramScene, column: Float64Array, scale: HeightAxis): Path2D {
+  const path = new Path2D();
+  let end = -Infinity;
   column.forEach((height, i) => {
     if (!(height > 0)) return;
     const { left, width } = cellSpan(frame, scene, i);
-    // A hair of room between bars that are wide enough shows the bins.
-    const gap = !two && width > 4 ? 1 : 0;
-    const tall = Math.max(1, scale.place(height) * reach);
-    context.fillRect(left, frame.bottom - tall, width - gap, tall);
-  });
-  context.globalAlpha = 1;
-  if (two) drawOutline(context, frame, scene, column, scale, colour);
-}
-
-function drawOutline(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, scale: HeightAxis, colour: string): void {
-  context.strokeStyle = colour;
-  context.lineWidth = 1.5;
-  context.beginPath();
-  let end = -Infinity;
-  column.forEach((height, i) => {
-    const { left, width } = cellSpan(frame, scene, i);
-    const y = frame.bottom - scale.place(height) * (frame.bottom - frame.top);
+    const y = Math.min(frame.bottom - 1, frame.bottom - scale.place(height) * (frame.bottom - frame.top));
     if (left > end + 0.5) {
-      if (Number.isFinite(end)) context.lineTo(end, frame.bottom);
-      context.moveTo(left, frame.bottom);
+      if (Number.isFinite(end)) path.lineTo(end, frame.bottom);
+      path.moveTo(left, frame.bottom);
     }
-    context.lineTo(left, y);
-    context.lineTo(left + width, y);
+    path.lineTo(Math.max(left, end), y);
+    path.lineTo(left + width, y);
     end = left + width;
   });
-  if (Number.isFinite(end)) context.lineTo(end, frame.bottom);
-  context.stroke();
+  if (Number.isFinite(end)) path.lineTo(end, frame.bottom);
+  return path;
+}
+
+const SEEN_BIN_PIXELS = 5;
+
+/** Faint lines between bins that are wide enough to be told apart. */
+function drawBinEdges(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, scale: HeightAxis, colour: string): void {
+  context.globalAlpha = 0.35;
+  context.fillStyle = colour;
+  column.forEach((height, i) => {
+    const { left, width } = cellSpan(frame, scene, i);
+    if (width < SEEN_BIN_PIXELS || !(height > 0)) return;
+    const tall = scale.place(Math.min(height, column[i - 1] ?? 0)) * (frame.bottom - frame.top);
+    context.fillRect(Math.round(left), frame.bottom - tall, 1, tall);
+  });
+  context.globalAlpha = 1;
 }
 
 function drawDifference(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, palette: Palette): void {

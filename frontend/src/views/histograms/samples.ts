@@ -6,16 +6,11 @@ import type { HeatAnswer } from "../../wire/types";
 /** Rising; of a bucket of several samples the last, which is the one that stands for it. */
 export type SampleSteps = Float64Array;
 
-/** From a heat query for one tensor alone: columns with a value are samples. */
+/** From a heat query, in which columns with a value are samples. */
 export function sampleSteps(heat: HeatAnswer | null, name: string): SampleSteps {
   const row = heat?.names.indexOf(name) ?? -1;
   if (!heat || row < 0) return new Float64Array();
   return heat.last.filter((_, i) => !Number.isNaN(heat.values[row * heat.first.length + i] ?? NaN));
-}
-
-/** A pattern that finds this name and no other. */
-export function exactly(name: string): string {
-  return `^${name.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&")}$`;
 }
 
 /** The number of the sample at or before a step; 0 before all. */

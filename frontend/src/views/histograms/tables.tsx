@@ -37,7 +37,7 @@ export function Tables({ histograms }: TablesProps): JSX.Element {
   const quantiles = new Map(histograms.map((each) => [each, quantilesOf(each, SHARES)]));
   const quantileRows = SHARE_LABELS.map((label, i) => ({ label, of: (each: Histogram) => quantiles.get(each)?.[i] ?? NaN }));
   return (
-    <div class="histogram-tables">
+    <div class={`histogram-tables ${histograms.length > 1 ? "two" : ""}`}>
       <NumberTable title="Statistics" rows={STATISTIC_ROWS} histograms={histograms} />
       <div>
         <NumberTable title="Quantiles" rows={quantileRows} histograms={histograms} />

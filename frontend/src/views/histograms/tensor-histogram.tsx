@@ -3,21 +3,23 @@ import { useMemo } from "preact/hooks";
 import { Icon } from "../../app/icons";
 import { range, rank, setParam } from "../../app/state";
 import { formatCount } from "../../lib/format";
-import { axisFor, binsAt, lengthOf } from "../../lib/ridge";
-import type { ValueAxis, ValueScale } from "../../lib/value-axis";
+import { axisFor } from "../../lib/ridge";
+import type { ValueAxis } from "../../lib/value-axis";
 import { useColumns } from "../../wire/client";
-import type { Answer, Histogram, HistogramsAnswer, Kind, Query, RunRow } from "../../wire/types";
-import { openLayer, setValueScale, valueScale } from "../layers/choices";
+import type { Answer, Histogram, Kind, Query, RunRow } from "../../wire/types";
+import { BeyondNote } from "../layers/beyond-note";
+import { openLayer, setValueScale, showsEverything, valueScale } from "../layers/choices";
+import { histogramsIn } from "../layers/density-chart";
 import { stepsText } from "../layers/heat-cell";
 import { heatAnswer } from "../layers/heat-table";
 import { Segments, VALUE_AXES } from "../layers/segments";
 import { queryRange } from "../layers/steps";
 import { Beside, countOf } from "./beside";
 import { setStep, type HistogramChoices } from "./choices";
-import { CompareBar } from "./compare-bar";
+import { CompareChoice, Sides } from "./compare-bar";
 import { HistogramChart } from "./histogram-chart";
 import { OverTime } from "./over-time";
-import { exactly, sampleSteps } from "./samples";
+import { sampleSteps } from "./samples";
 import { StepBar } from "./step-bar";
 import { Tables } from "./tables";
 
@@ -37,7 +39,8 @@ const SAMPLES = 1000;
 export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistogramProps): JSX.Element {
   const common = { run: run.name, kind, rank: rank.value, ...queryRange() };
   const overTime = useColumns(() => [
-    { what: "heat", statistic: "rms", pattern: exactly(name), columns: SAMPLES, ...common },
+    // The pattern finds other names, too, but few.
+    { what: "heat", statistic: "rms", pattern: name, columns: SAMPLES, ...common },
     { what: "histograms", name, columns: RIDGES, ...common },
   ]);
   const shown = useColumns(() => histogramQueries(run, kind, name, choices));
@@ -47,7 +50,11 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
   const histograms = useMemo(() => [a, b].filter((each) => each !== null), [a, b]);
   const error = overTime.error ?? shown.error ?? failure(shown.answers) ?? failure(overTime.answers);
   const scale = valueScale();
-  const axis = useMemo(() => axisOf(histograms, choices.fit === "all" ? ridges : null, scale), [histograms, ridges, choices.fit, scale]);
+  const everything = showsEverything();
+  const fitted = useMemo(
+    () => axisFor(histograms, ridges && choices.fit === "all" ? histogramsIn(ridges) : [], scale, everything),
+    [histograms, ridges, choices.fit, scale, everything],
+  );
   const others = runs.filter((each) => each.name !== run.name);
   const file = `${run.name}-${kind}-${name}`;
   return (
@@ -56,20 +63,23 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
         <h2 class="tensor-name" title={name.slice(0, 500)}><bdi>{name}</bdi></h2>
         <span class="muted">{a ? shownText(a) : ""}</span>
         <span class="grow" />
+        <CompareChoice run={run} others={others} choices={choices} samples={samples} />
         <button type="button" class="button" onClick={() => openLayer(kind, name)}>
           In layers <Icon name="chevron" />
         </button>
       </header>
       {error && <p class="bad" role="alert">{error}</p>}
       <StepBar choices={choices} samples={samples} ready={!shown.loading} />
-      <CompareBar run={run} others={others} choices={choices} samples={samples} a={a} b={b} />
+      {choices.against && <Sides run={run} against={choices.against} a={a} b={b} />}
       <Looks choices={choices} compared={histograms.length > 1} />
       <div class="histogram-and-time">
         <div class="histogram-main">
           {shown.answers && a === null && !error && <p class="hint">No sample of this tensor at or before this step.</p>}
           {histograms.length > 0 && (
             <>
-              <HistogramOrZeros histograms={histograms} axis={axis} choices={choices} name={name} file={file} />
+              <HistogramOrZeros histograms={histograms} axis={fitted?.axis ?? null} choices={choices} name={name} file={file} />
+              <BeyondNote beyond={fitted?.beyond ?? null} />
+              <Why mode={choices.mode} />
               <Beside histograms={histograms} />
               <Tables histograms={histograms} />
             </>
@@ -78,7 +88,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
         {ridges && ridges.first.length > 0 && (
           <OverTime
             answer={ridges}
-            axis={axis}
+            axis={fitted?.axis ?? null}
             scale={scale}
             choices={choices}
             run={run}
@@ -112,11 +122,6 @@ function histogramOf(answer: Answer | undefined): Histogram | null {
 function failure(answers: readonly Answer[] | null): string | null {
   const failed = answers?.find((each) => each.what === "failed");
   return failed?.what === "failed" ? failed.error : null;
-}
-
-function axisOf(histograms: readonly Histogram[], ridges: HistogramsAnswer | null, scale: ValueScale): ValueAxis | null {
-  const others = ridges ? Array.from({ length: lengthOf(ridges) }, (_, i) => binsAt(ridges, i)) : [];
-  return axisFor([...histograms, ...others], scale);
 }
 
 function shownText(histogram: Histogram): string {
@@ -185,11 +190,16 @@ function Looks({ choices, compared }: { readonly choices: HistogramChoices; read
         <input type="checkbox" checked={fit === "shown"} onChange={() => setParam("histograms.fit", fit === "shown" ? null : "shown")} />
         Fit axis to this step
       </label>
-      <p class="faint looks-why">
-        {mode === "density"
-          ? "Area is number of values: bins of the sketch are 6 to 12 % wide, so a wider bin is drawn lower for the same count."
-          : "Height is what is in the bin: bins of the sketch get wider with the magnitude, and wider bins hold more."}
-      </p>
     </div>
+  );
+}
+
+function Why({ mode }: { readonly mode: HistogramChoices["mode"] }): JSX.Element {
+  return (
+    <p class="faint looks-why">
+      {mode === "density"
+        ? "Density: area is number of values; 1 would be an even spread over the axis. Bins are the sketch's own, 6 to 12 % wide; those too narrow for the screen are added up."
+        : "Each bar is what its bin holds. Bins are the sketch's own and get wider with the magnitude, so wide ones hold more; those too narrow for the screen are added up."}
+    </p>
   );
 }

@@ -66,11 +66,12 @@ interface TensorRowProps {
 
 function TensorRow({ item, selected, onSelect }: TensorRowProps): JSX.Element {
   const cut = item.name.lastIndexOf(".", item.name.length - 2) + 1;
+  const path = item.name.slice(0, cut).replace(/\.$/, "");
   return (
     <button type="button" class="tensor-row" aria-pressed={selected} title={item.name.slice(0, 500)} onClick={() => onSelect(item.name)}>
       <span class="tensor-row-name">
+        {path && <bdi class="tensor-row-path">{path}</bdi>}
         <bdi class="tensor-row-own">{item.name.slice(cut)}</bdi>
-        <bdi class="tensor-row-path">{item.name.slice(0, cut).replace(/\.$/, "")}</bdi>
       </span>
       <span class="tensor-row-hint" aria-hidden="true">
         <svg width={CURVE.width} height={CURVE.height} viewBox={`0 0 ${CURVE.width} ${CURVE.height}`}>

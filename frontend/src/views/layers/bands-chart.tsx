@@ -10,6 +10,8 @@ import type { StepWindow } from "../../lib/heat";
 import type { ValueAxis, ValueScale } from "../../lib/value-axis";
 import type { BandsAnswer } from "../../wire/types";
 import { stepX, valueY, type Frame } from "./axes";
+import { BeyondNote } from "./beyond-note";
+import { showsEverything } from "./choices";
 import { stepsText } from "./heat-cell";
 import { StepChart } from "./step-chart";
 import type { StepMoves } from "./steps";
@@ -20,8 +22,6 @@ export interface BandsChartProps {
   readonly answer: BandsAnswer;
   readonly window: StepWindow;
   readonly scale: ValueScale;
-  /** Leaves the extremes out of the axis. */
-  readonly trim: boolean;
   readonly moves: StepMoves;
   readonly step: Signal<number | null>;
   readonly onPick: (step: number) => void;
@@ -33,16 +33,19 @@ const OPACITIES = [0.22, 0.4, 0.6, 0.85] as const;
 
 /** Shaded quantiles over time, from the extremes in to the median. */
 export function BandsChart(props: BandsChartProps): JSX.Element {
-  const { answer, window, scale, trim } = props;
-  const axis = useMemo(() => bandAxis(answer.quantiles, scale, trim), [answer, scale, trim]);
+  const { answer, window, scale } = props;
+  const everything = showsEverything();
+  const fitted = useMemo(() => bandAxis(answer.quantiles, scale, everything), [answer, scale, everything]);
+  const axis = fitted?.axis;
   const paint = useCallback(
     (context: CanvasRenderingContext2D, frame: Frame, palette: Palette) => {
       if (axis) drawBands(context, frame, answer, axis, window, palette);
     },
     [answer, axis, window.first, window.last],
   );
-  if (!axis) return <p class="hint">No finite value in these steps.</p>;
+  if (!fitted || !axis) return <p class="hint">No finite value in these steps.</p>;
   return (
+    <>
     <StepChart
       window={window}
       axis={axis}
@@ -57,6 +60,8 @@ export function BandsChart(props: BandsChartProps): JSX.Element {
       csv={() => bandRows(answer)}
       height={230}
     />
+    <BeyondNote beyond={fitted.beyond} />
+    </>
   );
 }
 

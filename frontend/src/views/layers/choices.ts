@@ -50,6 +50,15 @@ export function setValueScale(scale: ValueScale): void {
   setParam("tensors.axis", scale === "symlog" ? null : scale);
 }
 
+/** Whether axes hold also what only a few wild steps reach. */
+export function showsEverything(): boolean {
+  return params.value["tensors.all"] === "1";
+}
+
+export function setShowsEverything(everything: boolean): void {
+  setParam("tensors.all", everything ? "1" : null);
+}
+
 /** Goes to the histograms of a tensor, at a step. */
 export function openHistogram(kind: Kind, name: string, step: number | null): void {
   setParam("histograms.kind", kind);

@@ -17,9 +17,9 @@ export interface LayerControlsProps {
 }
 
 const COLOURINGS: readonly (readonly [Colouring, string])[] = [
-  ["robust", "values, without outliers"],
+  ["robust", "values, robust range"],
   ["full", "values, full range"],
-  ["own", "change against own median"],
+  ["own", "vs own median"],
 ];
 
 export function LayerControls(props: LayerControlsProps): JSX.Element {

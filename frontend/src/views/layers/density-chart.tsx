@@ -7,11 +7,13 @@ import { rampWord, sequentialRamp } from "../../lib/colourmap";
 import { formatCount, formatNumber } from "../../lib/format";
 import { pixelColumns, type StepWindow } from "../../lib/heat";
 import { quantilesOf } from "../../lib/quantiles";
-import { totalOf } from "../../lib/rebin";
+import { totalOf, type Bins } from "../../lib/rebin";
 import { axisFor, binsAt, brightest, densities, lengthOf } from "../../lib/ridge";
 import type { ValueScale } from "../../lib/value-axis";
 import type { HistogramsAnswer } from "../../wire/types";
 import type { Frame } from "./axes";
+import { BeyondNote } from "./beyond-note";
+import { showsEverything } from "./choices";
 import { stepsText } from "./heat-cell";
 import { StepChart } from "./step-chart";
 import type { StepMoves } from "./steps";
@@ -37,7 +39,9 @@ const ROWS = 220;
 /** Histograms over time: a column each, the brighter the more of the values lie there. */
 export function DensityChart(props: DensityChartProps): JSX.Element {
   const { answer, window, scale } = props;
-  const axis = useMemo(() => axisFor(Array.from({ length: lengthOf(answer) }, (_, i) => binsAt(answer, i)), scale), [answer, scale]);
+  const everything = showsEverything();
+  const fitted = useMemo(() => axisFor([], histogramsIn(answer), scale, everything), [answer, scale, everything]);
+  const axis = fitted?.axis;
   const shares = useMemo(() => axis && densities(answer, axis, ROWS), [answer, axis]);
   const paint = useCallback(
     (context: CanvasRenderingContext2D, frame: Frame, palette: Palette) => {
@@ -46,11 +50,12 @@ export function DensityChart(props: DensityChartProps): JSX.Element {
     },
     [answer, shares, window.first, window.last],
   );
-  if (!axis) {
+  if (!fitted || !axis) {
     const nothing = answer.counts.length === 0;
     return <p class="hint">{nothing ? "No finite value in these steps." : "All values are exactly zero in these steps."}</p>;
   }
   return (
+    <>
     <StepChart
       window={window}
       axis={axis}
@@ -66,15 +71,21 @@ export function DensityChart(props: DensityChartProps): JSX.Element {
       csv={() => histogramRows(answer)}
       height={props.height ?? 230}
     />
+    <BeyondNote beyond={fitted.beyond} />
+    </>
   );
+}
+
+/** Bins of one histogram after the other. */
+export function histogramsIn(answer: HistogramsAnswer): Bins[] {
+  return Array.from({ length: lengthOf(answer) }, (_, i) => binsAt(answer, i));
 }
 
 function drawDensities(context: CanvasRenderingContext2D, frame: Frame, answer: HistogramsAnswer, shares: Float32Array, window: StepWindow, palette: Palette): void {
   const ratio = context.canvas.width / context.canvas.clientWidth || 1;
-  const [left, top] = [Math.round(frame.left * ratio), Math.round(frame.top * ratio)];
   const width = Math.max(1, Math.round((frame.right - frame.left) * ratio));
   const height = Math.max(1, Math.round((frame.bottom - frame.top) * ratio));
-  const image = context.getImageData(left, top, width, height);
+  const image = context.createImageData(width, height);
   const words = new Uint32Array(image.data.buffer);
   const columns = pixelColumns(answer.first, answer.last, window, width);
   const [ramp, most] = [sequentialRamp(palette.theme), brightest(shares)];
@@ -87,7 +98,10 @@ function drawDensities(context: CanvasRenderingContext2D, frame: Frame, answer: 
       if (share > 0) words[y * width + x] = rampWord(ramp, 0.06 + 0.94 * Math.sqrt(share / most));
     }
   }
-  context.putImageData(image, left, top);
+  // By way of another canvas: pixels that are put directly would wipe the grid away.
+  const sheet = new OffscreenCanvas(width, height);
+  sheet.getContext("2d")?.putImageData(image, 0, 0);
+  context.drawImage(sheet, frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top);
 }
 
 function densityFacts(answer: HistogramsAnswer, sample: number): FactsProps["rows"] {

@@ -47,6 +47,7 @@ export function LayerDetail({ run, kind, name, step }: LayerDetailProps): JSX.El
           <span class="unseen">Close</span>
         </button>
       </header>
+      {!answers && !error && <p class="hint">Reading the run…</p>}
       {error && <p class="bad">{error}</p>}
       {bands?.what === "failed" && <p class="bad">{bands.error}</p>}
       {bands?.what === "bands" && bands.first.length === 0 && <p class="hint">No samples of this tensor in these steps.</p>}
@@ -77,7 +78,7 @@ function Charts({ bands, histograms, bounds, name, kind, run, step, open }: Char
       <div class="layer-charts">
         <div>
           <h3>Quantiles <span class="faint">click a step for its histogram</span></h3>
-          <BandsChart {...shared} answer={bands} trim={false} exportName={`${file}-quantiles`} />
+          <BandsChart {...shared} answer={bands} exportName={`${file}-quantiles`} />
           <BandsLegend theme={theme.value} />
         </div>
         <div>

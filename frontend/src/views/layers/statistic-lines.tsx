@@ -13,9 +13,13 @@ export interface StatisticLinesProps {
   readonly file: string;
 }
 
-/** The statistics of one tensor, a small chart each; those that nobody measured are left out. */
+/** The statistics of one tensor, a small chart each; those that were not measured, or never happened, are left out. */
 export function StatisticLines({ bands, kind, file }: StatisticLinesProps): JSX.Element {
-  const shown = statisticsOf(kind).filter((each) => bands.statistics.get(each.name)?.some((value) => Number.isFinite(value)));
+  const says = (each: TensorStatistic): boolean => {
+    const values = bands.statistics.get(each.name);
+    return values?.some((value) => Number.isFinite(value) && (each.scale !== "share" || value > 0)) ?? false;
+  };
+  const shown = statisticsOf(kind).filter(says);
   return (
     <div class="statistic-lines">
       {shown.map((statistic) => (
