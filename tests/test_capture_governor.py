@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -85,6 +86,15 @@ def test_a_period_is_exact(period: int) -> None:
     simulation.governor.alert()
     simulation.run(50)
     assert [step % period == 0 for step in range(100)] == simulation.sampled[:100]
+
+
+def test_short_trainings_of_small_networks_are_looked_at() -> None:
+    """Where a budget pays for nothing, samples come ever more rarely but do come."""
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.001, plain_secs=0.0001)
+    sampled = simulation.run(1000, lambda _: 0.0003)
+    places = [step for step, was_sampled in enumerate(sampled) if was_sampled]
+    assert 25 <= len(places) <= 35
+    assert all(after - before <= 2 + before // 4 for before, after in pairwise(places))
 
 
 def test_the_debt_of_slow_samples_is_bounded() -> None:

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 # The first steps show most mistakes (initialisation, loss at start), so they are all sampled, on credit that
 # the steps after them pay back.
 FIRST_STEPS = 8
+# Then one is sampled, paid for or not, at the latest when a training is by this share longer than at the last
+# one: a short training of a small network is over before its budget could pay for any. In a long one that adds
+# up to nothing: 30 samples in the first 1000 steps, 30 more until the millionth. Where a sample takes longer than
+# a step, and than anybody would notice, it has to be paid for.
+GROWTH_BETWEEN_SAMPLES = 0.25
+UNNOTICED_SECS = 0.02
 # After trouble so many steps are sampled in a row, and then for so long trouble is not news any more.
 STEPS_AROUND_TROUBLE = 16
 STEPS_BETWEEN_ALERTS = 1000
@@ -60,6 +66,7 @@ class Governor:
         self._steps_per_norm = 1
         self._steps = 0
         self._dense_until = FIRST_STEPS
+        self._last_sampled = 0
         self._next_alert = 0
         self.spent_secs = 0.0
         self.training_secs = 0.0
@@ -74,9 +81,10 @@ class Governor:
         self._observe(sampled=sampled, user_secs=user_secs, spent_secs=spent_secs)
         if self._period is not None:
             return self._steps % self._period == 0
-        if self._steps < self._dense_until:
+        if self._is_due() or self._savings_secs >= max(self._sample_secs.value - self._plain_secs.value, 0.0):
+            self._last_sampled = self._steps
             return True
-        return self._savings_secs >= max(self._sample_secs.value - self._plain_secs.value, 0.0)
+        return False
 
     def norm_is_due(self) -> bool:
         """Whether the step after this one gets its gradient norm, sampled or not."""
@@ -102,6 +110,13 @@ class Governor:
     def share(self) -> float:
         """What we have cost so far, as a share of the training's own time."""
         return self.spent_secs / self.training_secs if self.training_secs > 0 else 0.0
+
+    def _is_due(self) -> bool:
+        """Whether or not the savings cover it."""
+        if self._steps < self._dense_until:
+            return True
+        is_long_ago = self._steps > self._last_sampled * (1.0 + GROWTH_BETWEEN_SAMPLES)
+        return is_long_ago and self._sample_secs.value <= max(self._user_secs.value, UNNOTICED_SECS)
 
     def _observe(self, *, sampled: bool, user_secs: float, spent_secs: float) -> None:
         self.spent_secs += spent_secs
