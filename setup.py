@@ -150,6 +150,13 @@ setup(
             extra_compile_args=FLAGS,
             optional=True,
         ),
+        Extension(
+            "tb_netdebug.reader._native",
+            ["tb_netdebug/reader/native/module.c"],
+            depends=[str(path) for path in sorted(Path("tb_netdebug/reader/native").glob("*.h"))],
+            extra_compile_args=FLAGS,
+            optional=True,
+        ),
     ],
     cmdclass={"build_ext": BuildKernel, "build_py": BuildGenerated, "sdist": PackSources},
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 _OVERHEAD_BYTES = 300  # of the objects around the bytes of an entry
 
@@ -18,7 +18,7 @@ class BlockCache:
         self._entries: OrderedDict[Hashable, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, keys: list[Hashable]) -> list[bytes | None]:
+    def get(self, keys: Sequence[Hashable]) -> list[bytes | None]:
         with self._lock:
             found = [self._entries.get(key) for key in keys]
             for key, data in zip(keys, found, strict=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,9 @@ from tb_netdebug.reader.storage import Reading
 
 # Of one block; the writer makes blocks of about a megabyte.
 MOST_COLUMN_BYTES = 32 << 20
+# So many blocks are in memory at once, unless they are big.
+BATCH_BLOCKS = 256
+_BATCH_BYTES = 24 << 20
 
 Integers = NDArray[np.int64]
 
@@ -42,36 +46,40 @@ class BlockReader:
     def __init__(self, cache: BlockCache) -> None:
         self._cache = cache
 
-    def read(self, file: FileIndex, places: Integers) -> Blocks:
-        """Raises OSError when the file is gone."""
+    def read(self, file: FileIndex, places: Integers) -> Iterator[Blocks]:
+        """The blocks in their order, some at a time. Raises OSError when the file is gone."""
         entries = file.entries.view[places]
         offsets, lengths = entries["offset"].tolist(), entries["length"].tolist()
-        keys = [(file.serial, offset) for offset in offsets]
-        columns = self._cache.get(list(keys))
-        missing = [at for at, data in enumerate(columns) if data is None]
-        if missing:
-            with file.storage.open(file.path) as opened:
-                for at, frame in zip(missing, _frames(opened, offsets, lengths, missing), strict=True):
-                    data = unpacked(frame)
-                    columns[at] = data
-                    self._cache.put(keys[at], data)
-        return Blocks(file, places, [data or b"" for data in columns], entries)
+        start = 0
+        with ExitStack() as stack:
+            opened: Reading | None = None
+            while start < len(places):
+                keys = [(file.serial, offset) for offset in offsets[start : start + BATCH_BLOCKS]]
+                columns: list[bytes] = []
+                size = 0
+                for key, length, data in zip(keys, lengths[start:], self._cache.get(keys), strict=False):
+                    if data is None:
+                        opened = opened or stack.enter_context(file.storage.open(file.path))
+                        data = unpacked(opened.at(key[1], min(length, MOST_COLUMN_BYTES)))
+                        self._cache.put(key, data)
+                    columns.append(data)
+                    size += len(data)
+                    if size > _BATCH_BYTES:
+                        break
+                stop = start + len(columns)
+                yield Blocks(file, places[start:stop], columns, entries[start:stop])
+                start = stop
 
     def note_damage(self, blocks: Blocks, damaged: Sequence[int]) -> None:
         """Blocks that could not be understood although their checksums are right."""
         for at in damaged:
             blocks.file.note_damage(int(blocks.places[at]))
 
-    def sketches(self, blocks: Blocks, parts: Sequence[tuple[int, int, int]]) -> list[bytes]:
-        """Of the blocks at the given places in `blocks` some bytes of their sketches: start and size."""
-        entries = blocks.entries
-        starts = (entries["offset"] + entries["ahead"]).tolist()
+    def sketches(self, blocks: Blocks, parts: Iterable[tuple[int, int, int]]) -> list[bytes]:
+        """Parts of the sketches of some blocks: the place in `blocks`, the first byte, and their number."""
+        starts = (blocks.entries["offset"] + blocks.entries["ahead"]).tolist()
         with blocks.file.storage.open(blocks.file.path) as opened:
             return [opened.at(starts[at] + start, size) for at, start, size in parts]
-
-
-def _frames(opened: Reading, offsets: list[int], lengths: list[int], chosen: list[int]) -> list[bytes]:
-    return [opened.at(offsets[at], min(lengths[at], MOST_COLUMN_BYTES)) for at in chosen]
 
 
 def unpacked(frame: bytes) -> bytes:

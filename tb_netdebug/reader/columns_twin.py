@@ -6,20 +6,27 @@ block that is damaged contributes nothing, and its place is among the `damaged`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from tb_netdebug.reader.wire import Malformed, byte_fields
 from tb_netdebug.records import netdebug_pb2 as pb
 from tb_netdebug.records.block import get_presence
-from tb_netdebug.records.columns import get_deltas, get_varints, get_words
+from tb_netdebug.records.columns import get_deltas, get_names, get_varints, get_words
 from tb_netdebug.records.detail_block import MOST_COUNT
-from tb_netdebug.records.errors import DamagedBlock
-from tb_netdebug.records.samples import HEADER_TYPE, SampleTable, decode_samples
+from tb_netdebug.records.errors import DamagedBlock, require
+from tb_netdebug.records.samples import HEADER_TYPE, MOST_ROWS, SampleTable, decode_samples
+from tb_netdebug.records.step import Kind
+from tb_netdebug.stats.packed import BINS, Summary
 
+_KINDS = frozenset(Kind)
+_SAMPLE_FIELDS = (
+    "kinds", "series_names", "row_sizes", "order", "headers", "sketch_lengths", "unit_counts", "units",
+)  # fmt: skip
 _RANGE_FIELDS = 9  # of a ScalarRange: four counts, then five values
 SAMPLE = np.dtype(
     [
@@ -39,17 +46,18 @@ def step_rows(
     row the value, and whether it was measured. NaN stands where it was not."""
 
     def read(data: bytes, count: int) -> list[Table]:
-        message = pb.StepColumns.FromString(data)
-        steps, times = get_deltas(message.steps, count), get_deltas(message.wall_times, count)
-        table = message.scalars
-        known, present = get_presence(table.names, table.present, count)
+        message = _parts(data)
+        steps, times = get_deltas(message[1], count), get_deltas(message[2], count)
+        table = _parts(message[3])
+        known, present = get_presence(_name_table(table[1]), table[2], count)
         words = np.full(present.shape, np.nan)
-        words[present] = get_words(table.values, int(np.count_nonzero(present))).view(np.float64)
+        words[present] = get_words(table[3], int(np.count_nonzero(present))).view(np.float64)
         values = np.full((len(names), count), np.nan)
         found = np.zeros((len(names), count), np.uint8)
         for place, at in _places(known, names):
             values[place], found[place] = words[at], present[at]
-        return [steps, times.view(np.float64), present.any(axis=0).astype(np.uint8), values, found]
+        measured: Table = present.any(axis=0)
+        return [steps, times.view(np.float64), measured.astype(np.uint8), values, found]
 
     empty: list[Table] = [np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8)]
     empty += [np.empty((len(names), 0)), np.empty((len(names), 0), np.uint8)]
@@ -65,17 +73,14 @@ def detail_rows(
     other; then for each name the nine columns of a ScalarRange, and whether there is one."""
 
     def read(data: bytes, count: int) -> list[Table]:
-        message = pb.DetailColumns.FromString(data)
-        columns = [message.first_steps, message.last_steps, message.first_times, message.last_times]
-        frame = np.stack(
-            [*(get_deltas(column, count) for column in columns),
-             get_varints(message.steps, count, limit=MOST_COUNT)]
-        )  # fmt: skip
-        table = message.scalars
-        known, present = get_presence(table.names, table.present, count, numbers=_RANGE_FIELDS)
+        message = _parts(data)
+        columns = [get_deltas(message[field], count) for field in range(1, 5)]
+        frame = np.stack([*columns, get_varints(message[5], count, limit=MOST_COUNT)])
+        table = _parts(message[6])
+        known, present = get_presence(_name_table(table[1]), table[2], count, numbers=_RANGE_FIELDS)
         measured = int(np.count_nonzero(present))
-        counts = get_varints(table.counts, 4 * measured, limit=MOST_COUNT).reshape(4, measured)
-        words = get_words(table.values, 5 * measured, columns=5).view(np.int64).reshape(5, measured)
+        counts = get_varints(table[3], 4 * measured, limit=MOST_COUNT).reshape(4, measured)
+        words = get_words(table[4], 5 * measured, columns=5).view(np.int64).reshape(5, measured)
         ranges = np.zeros((len(names), _RANGE_FIELDS, count), np.int64)
         found = np.zeros((len(names), count), np.uint8)
         starts = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
@@ -109,7 +114,7 @@ def sample_rows(
         try:
             parts.append(_samples_of(data, row_count, count, size, details, kinds, name, series))
             parts[-1]["block"] = place
-        except (DamagedBlock, DecodeError):
+        except (DamagedBlock, Malformed):
             damaged.append(place)
     return np.concatenate(parts).tobytes(), list(series), damaged
 
@@ -118,16 +123,17 @@ def _samples_of(
     data: bytes, rows: int, count: int, sketches: int, details: bool, kinds: int, name: bytes | None,
     series: dict[tuple[int, bytes], int],
 ) -> Table:  # fmt: skip
-    message: Any = (pb.DetailColumns if details else pb.StepColumns).FromString(data)
+    message = _parts(data)
     # The sketches are elsewhere; only their number of bytes is compared.
-    table = decode_samples(message.samples, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]
+    columns = _sample_columns(message[7 if details else 4])
+    table = decode_samples(columns, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]
     if details:
-        steps = [get_deltas(message.sample_first_steps, count), get_deltas(message.sample_last_steps, count)]
-        merged = get_varints(message.sample_merged, count, limit=MOST_COUNT)
+        steps = [get_deltas(message[8], count), get_deltas(message[9], count)]
+        merged = get_varints(message[10], count, limit=MOST_COUNT)
     else:
-        steps = [get_deltas(message.steps, rows)[table.row_index]] * 2
+        steps = [get_deltas(message[1], rows)[table.row_index]] * 2
         merged = np.ones(count, np.int64)
-    keys = [(int(one.kind), one.name.encode("utf-8", "surrogatepass")) for one in table.series]
+    keys = [(int(one.kind), _bytes(one.name)) for one in table.series]
     wanted = [kinds >> kind & 1 and name in (None, text) for kind, text in keys]
     numbers = [
         series.setdefault(key, len(series)) if want else 0 for key, want in zip(keys, wanted, strict=True)
@@ -172,34 +178,58 @@ def names_of(blocks: Sequence[bytes], details: bool, /) -> tuple[list[bytes], li
     """All scalars and series that the undamaged blocks name, in order of appearance."""
     scalars: dict[bytes, None] = {}
     series: dict[tuple[int, bytes], None] = {}
-    kind = pb.DetailColumns if details else pb.StepColumns
     for data in blocks:
         try:
-            message = kind.FromString(data)
-            known = _names(message.scalars.names)
-            texts = _names(message.samples.names)
-            kinds = message.samples.kinds
-            places = get_varints(message.samples.series_names, len(kinds), limit=max(len(texts) - 1, 0))
-            if len(kinds) and not texts:
+            message = _parts(data)
+            known = get_names(_name_table(_parts(message[6 if details else 3])[1]))
+            samples = _sample_columns(message[7 if details else 4])
+            texts, kinds = get_names(samples.names), samples.kinds
+            places = get_varints(samples.series_names, len(kinds), limit=max(len(texts) - 1, 0))
+            if (len(kinds) and not texts) or any(kind not in _KINDS for kind in kinds):
                 continue
-        except (DamagedBlock, DecodeError):
+        except (DamagedBlock, Malformed):
             continue
-        scalars.update(dict.fromkeys(known))
-        series.update(dict.fromkeys((k, texts[at]) for k, at in zip(kinds, places.tolist(), strict=True)))
+        scalars.update(dict.fromkeys(map(_bytes, known)))
+        named = zip(kinds, places.tolist(), strict=True)
+        series.update(dict.fromkeys((kind, _bytes(texts[place])) for kind, place in named))
     return list(scalars), list(series)
 
 
-def _names(table: pb.NameTable) -> list[bytes]:
-    count = int(np.count_nonzero(np.frombuffer(table.lengths, np.uint8) < 128))
-    ends = np.cumsum(get_varints(table.lengths, count, limit=len(table.text)))
-    if (ends[-1] if count else 0) != len(table.text):
-        raise DamagedBlock("the text of the names has the wrong length")
-    return [table.text[start:end] for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)]
+def tally(packed: Sequence[bytes | None], places: bytes, rows: int, /) -> bytes:
+    """The counts of the packed summaries, added up bin by bin at their places, as a table of doubles."""
+    counts = np.zeros((rows, BINS))
+    for one, place in zip(packed, np.frombuffer(places, np.int64).tolist(), strict=True):
+        try:
+            summary = Summary.unpack(one) if one is not None and 0 <= place < rows else None
+        except ValueError:
+            continue
+        if summary is not None:
+            counts[place, summary.bins] += summary.counts
+    return counts.tobytes()
+
+
+def _parts(data: bytes) -> defaultdict[int, bytes]:
+    return defaultdict(bytes, byte_fields(data))
+
+
+def _name_table(data: bytes) -> pb.NameTable:
+    table = _parts(data)
+    return pb.NameTable(lengths=table[1], text=table[2])
+
+
+def _sample_columns(data: bytes) -> pb.SampleColumns:
+    table = _parts(data)
+    named = {field: table[2 + place] for place, field in enumerate(_SAMPLE_FIELDS)}
+    return pb.SampleColumns(names=_name_table(table[1]), **named)
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def _places(known: Sequence[str], names: Sequence[bytes]) -> list[tuple[int, int]]:
     """Which of the wanted names are there, and where."""
-    at = {name.encode("utf-8", "surrogatepass"): place for place, name in enumerate(known)}
+    at = {_bytes(name): place for place, name in enumerate(known)}
     return [(place, at[name]) for place, name in enumerate(names) if name in at]
 
 
@@ -212,8 +242,9 @@ def _joined(
     parts, owners, damaged = [empty], [np.empty(0, np.uint32)], []
     for place, (data, count) in enumerate(zip(blocks, rows, strict=True)):
         try:
+            require(count <= MOST_ROWS, "a block claims too many rows")
             parts.append(read(data, count))
-        except (DamagedBlock, DecodeError):
+        except (DamagedBlock, Malformed):
             damaged.append(place)
         else:
             owners.append(np.full(count, place, np.uint32))

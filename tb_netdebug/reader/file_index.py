@@ -120,7 +120,7 @@ class FileIndex:
         while at < end:
             wanted = min(max(piece, need), end - at)
             data = file.at(at, wanted)
-            entries, points, gaps, tags, stop, lost, reason, patience, need = scanner.scan(
+            entries, points, gaps, tags, stop, lost, reason, patience, need = scanner.native.scan(
                 data, 0, at, end - at, lost, reason, patience, self._ours
             )
             whole = stop if lost < 0 else lost - at  # up to here no byte is looked at again

@@ -79,11 +79,12 @@ class Recording(FollowedFiles):
         return known & (versions > 0) & (entries["kind"] <= MOST_LEVELS)
 
     def _rows(self, file: FileIndex, places: Integers) -> list[tuple[Integers, Flags]]:
-        blocks = self.reader.read(file, places)
-        _, steps, _, measured, *_ = scanner.step_rows(blocks.columns, blocks.numbers("rows"), [])
-        if not steps:
-            return []
-        return [(np.frombuffer(steps, np.int64), np.frombuffer(measured, np.bool_))]
+        found = []
+        for blocks in self.reader.read(file, places):
+            _, steps, _, measured, *_ = scanner.native.step_rows(blocks.columns, blocks.numbers("rows"), [])
+            if steps:
+                found.append((np.frombuffer(steps, np.int64), np.frombuffer(measured, np.bool_)))
+        return found
 
     def _note_names(self, file: FileIndex, start: int) -> None:
         """From new blocks; of many of them the coarsest name nearly all that the others do."""
@@ -94,9 +95,8 @@ class Recording(FollowedFiles):
             places = np.concatenate([_spread(places[kinds == kind]) for kind in np.unique(kinds)])
         for is_detail in (False, True):
             chosen = places[(entries["kind"][places] > 0) == is_detail]
-            if len(chosen):
-                blocks = self.reader.read(file, chosen)
-                self.catalogue.add(*scanner.names_of(blocks.columns, is_detail))
+            for blocks in self.reader.read(file, chosen):
+                self.catalogue.add(*scanner.native.names_of(blocks.columns, is_detail))
 
     # ---- what is there
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +13,27 @@ from numpy.typing import NDArray
 from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader, Blocks
 from tb_netdebug.reader.file_index import FileIndex
-from tb_netdebug.reader.scalar_rows import BATCH_BLOCKS
 from tb_netdebug.reader.timeline import SPAN, Integers, Piece, Spans
 from tb_netdebug.records.codec import codec
 
 Table = NDArray[np.void]
 Key = tuple[int, bytes]
+Place = tuple[int, int]
 # Series that were not sampled for so many of their usual spans have ended, or not begun.
 _PATIENCE_SPANS = 32
 MOST_SUMMARY_BYTES = 32 << 20
+
+
+class Owner(NamedTuple):
+    """A block."""
+
+    file: FileIndex
+    place: int
+    is_detail: bool
+
+    @property
+    def home(self) -> tuple[FileIndex, bool]:
+        return self.file, self.is_detail
 
 
 class SampleSource:
@@ -31,7 +45,7 @@ class SampleSource:
 
     def __init__(self, reader: BlockReader, kinds: int, name: bytes | None = None) -> None:
         self.series: dict[Key, int] = {}
-        self.blocks: list[tuple[FileIndex, int, bool]] = []
+        self.blocks: list[Owner] = []
         self._reader = reader
         self._kinds = kinds
         self._name = name
@@ -48,39 +62,42 @@ class SampleSource:
 
     def sketched(self, table: Table) -> list[bytes | None]:
         """The packed summaries of the samples; None for those whose sketches are damaged."""
-        packed: list[bytes | None] = [None] * len(table)
-        owners, places = np.unique(table["block"], return_inverse=True)
-        bounds = np.searchsorted(places, np.arange(len(owners) + 1), sorter=np.argsort(places, kind="stable"))
-        order = np.argsort(places, kind="stable")
-        for at, owner in enumerate(owners.tolist()):
-            wanted = order[bounds[at] : bounds[at + 1]]
-            known = self._unpack(*self.blocks[owner])
-            for place, start in zip(wanted.tolist(), table["sketch"][wanted].tolist(), strict=True):
-                packed[place] = known.get(start)
-        return packed
+        known: dict[tuple[int, int], bytes] = {}
+        owners = np.unique(table["block"]).tolist()
+        for (file, is_detail), group in groupby(owners, key=lambda owner: self.blocks[owner].home):
+            numbers = np.array(list(group), np.int64)
+            places = np.array([self.blocks[owner].place for owner in numbers.tolist()], np.int64)
+            for blocks in self._reader.read(file, places):
+                count = len(blocks.columns)
+                rows, _ = self._rows(blocks, is_detail)
+                known.update(self._unpacked(blocks, rows, numbers[rows["block"]]))
+                numbers = numbers[count:]
+        keys = zip(table["block"].tolist(), table["sketch"].tolist(), strict=True)
+        return [known.get(key) for key in keys]
 
-    def _unpack(self, file: FileIndex, place: int, is_detail: bool) -> dict[int, bytes]:
-        """The packed summaries of a block by where their sketches begin; none when they are damaged."""
-        blocks = self._reader.read(file, np.array([place]))
-        rows, _ = self._rows(blocks, is_detail)
-        known: dict[int, bytes] = {}
-        for series in np.unique(rows["series"]).tolist():
-            one = rows[rows["series"] == series]
-            start = int(one["sketch"][0])
-            sizes = one["sketch_bytes"]
-            [stream] = self._reader.sketches(blocks, [(0, start, int(sizes.sum()))])
-            fresh = np.zeros(len(one), np.uint8)
-            fresh[0] = 1
-            try:
-                packed = codec.decode(
-                    one["header"].tobytes(), sizes.astype("<u4").tobytes(), fresh.tobytes(), stream,
-                    MOST_SUMMARY_BYTES,
-                )  # fmt: skip
-            except ValueError:
-                self._reader.note_damage(blocks, [0])
-                continue
-            known.update(zip(one["sketch"].tolist(), packed, strict=True))
-        return known
+    def _unpacked(self, blocks: Blocks, rows: Table, owners: Integers) -> Iterator[tuple[Place, bytes]]:
+        """Summaries by their block and the place of their sketch. Within a series each builds on the last."""
+        fresh = np.ones(len(rows), bool)
+        fresh[1:] = (np.diff(rows["block"]) != 0) | (np.diff(rows["series"]) != 0)
+        starts = np.flatnonzero(fresh)
+        if not len(starts):
+            return
+        sizes = np.add.reduceat(rows["sketch_bytes"], starts, dtype=np.int64)
+        parts = zip(
+            rows["block"][starts].tolist(), rows["sketch"][starts].tolist(), sizes.tolist(), strict=True
+        )
+        streams = self._reader.sketches(blocks, parts)
+        keys = list(zip(owners.tolist(), rows["sketch"].tolist(), strict=True))
+        try:
+            yield from zip(keys, decoded(rows, fresh, b"".join(streams)), strict=True)
+        except ValueError:
+            for start, end, stream in zip(starts, [*starts[1:], len(rows)], streams, strict=True):
+                try:
+                    yield from zip(
+                        keys[start:end], decoded(rows[start:end], fresh[start:end], stream), strict=True
+                    )
+                except ValueError:
+                    self._reader.note_damage(blocks, [int(rows["block"][start])])
 
     def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Table]:
         table = self._read(piece, self.spans(piece, level, low, high), level > 0)
@@ -119,34 +136,44 @@ class SampleSource:
         return chosen
 
     def _read(self, piece: Piece, spans: Spans, is_detail: bool) -> Table:
+        file, tops = piece.track.file, spans["top"]
         parts = [np.empty(0, scanner.SAMPLE)]
-        for start in range(0, len(spans), BATCH_BLOCKS):
-            parts.append(self._batch(piece.track.file, spans[start : start + BATCH_BLOCKS], is_detail))
+        for blocks in self._reader.read(file, spans["at"]):
+            parts.append(self._batch(blocks, tops, is_detail))
+            tops = tops[len(blocks.columns) :]
         return np.concatenate(parts)
 
-    def _batch(self, file: FileIndex, spans: Spans, is_detail: bool) -> Table:
-        blocks = self._reader.read(file, spans["at"])
+    def _batch(self, blocks: Blocks, tops: Integers, is_detail: bool) -> Table:
         table, series = self._rows(blocks, is_detail)
-        tops = spans["top"][table["block"]]
+        table = table.copy()
+        tops = tops[table["block"]]
         table["series"] = self._numbers(series)[table["series"]]
         table["block"] += len(self.blocks)
-        self.blocks += [(file, at, is_detail) for at in spans["at"].tolist()]
+        self.blocks += [Owner(blocks.file, place, is_detail) for place in blocks.places.tolist()]
         first, last = np.minimum(table["first"], table["last"]), np.maximum(table["first"], table["last"])
         table["first"], table["last"] = first, last
         # Steps that were not recorded yet when this was written are those of before the training resumed.
-        return table[last <= tops] if is_detail else table
+        known: Table = table[last <= tops] if is_detail else table
+        return known
 
     def _rows(self, blocks: Blocks, is_detail: bool) -> tuple[Table, list[Key]]:
-        data, series, damaged = scanner.sample_rows(
+        data, series, damaged = scanner.native.sample_rows(
             blocks.columns, blocks.numbers("rows"), blocks.numbers("samples"), blocks.numbers("sketches"),
             is_detail, self._kinds, self._name,
         )  # fmt: skip
         self._reader.note_damage(blocks, damaged)
-        return np.frombuffer(data, scanner.SAMPLE).copy(), series
+        return np.frombuffer(data, scanner.SAMPLE), series
 
     def _numbers(self, series: Sequence[Key]) -> NDArray[np.uint32]:
         numbers = [self.series.setdefault(key, len(self.series)) for key in series]
         return np.array(numbers, np.uint32)
+
+
+def decoded(rows: Table, fresh: NDArray[np.bool_], stream: bytes) -> list[bytes]:
+    """ValueError when the sketches are damaged."""
+    sizes = rows["sketch_bytes"].astype("<u4").tobytes()
+    flags = fresh.astype(np.uint8).tobytes()
+    return codec.decode(rows["header"].tobytes(), sizes, flags, stream, MOST_SUMMARY_BYTES)
 
 
 def newest(table: Table) -> Table:
@@ -156,7 +183,8 @@ def newest(table: Table) -> Table:
     again = (ordered["series"][1:] == ordered["series"][:-1]) & (ordered["last"][1:] == ordered["last"][:-1])
     if not again.any():
         return table
-    return table[np.sort(order[np.append(~again, True)])]
+    single: Table = table[np.sort(order[np.append(~again, True)])]
+    return single
 
 
 @dataclass(frozen=True, slots=True, eq=False)

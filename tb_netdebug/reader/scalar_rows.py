@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader, Blocks
-from tb_netdebug.reader.timeline import Integers, Piece, Spans
-
-# Unpacked at once; so many are held in memory.
-BATCH_BLOCKS = 256
+from tb_netdebug.reader.timeline import Integers, Piece
 
 Table = NDArray[Any]
 
@@ -72,11 +69,11 @@ class ScalarSource:
         """What there is from `low` to `high`, in no particular order."""
         file = piece.track.file
         spans = piece.stretch.blocks(level, low, high)
+        tops = spans["top"]
         parts = []
-        for start in range(0, len(spans), BATCH_BLOCKS):
-            some = spans[start : start + BATCH_BLOCKS]
-            blocks = self._reader.read(file, some["at"])
-            parts.append(self._details(blocks, some) if level else self._steps(blocks))
+        for blocks in self._reader.read(file, spans["at"]):
+            parts.append(self._details(blocks, tops) if level else self._steps(blocks))
+            tops = tops[len(blocks.columns) :]
         rows = joined(parts, len(self.names))
         rows = rows.where((rows.first >= low) & (rows.last <= high))
         yield rows
@@ -100,7 +97,7 @@ class ScalarSource:
             yield last + 1, high
 
     def _steps(self, blocks: Blocks) -> Rows:
-        found = scanner.step_rows(blocks.columns, blocks.numbers("rows"), self.names)
+        found = scanner.native.step_rows(blocks.columns, blocks.numbers("rows"), self.names)
         _, steps, times, _, values, present, damaged = found
         self._reader.note_damage(blocks, damaged)
         step, time = np.frombuffer(steps, np.int64), np.frombuffer(times, np.float64)
@@ -114,14 +111,14 @@ class ScalarSource:
             step, step, time, time, ones, there, there.astype(np.float64), bad, sums, known, known, value
         )
 
-    def _details(self, blocks: Blocks, spans: Spans) -> Rows:
-        found = scanner.detail_rows(blocks.columns, blocks.numbers("rows"), self.names)
+    def _details(self, blocks: Blocks, tops: Integers) -> Rows:
+        found = scanner.native.detail_rows(blocks.columns, blocks.numbers("rows"), self.names)
         owners, frame, ranges, present, damaged = found
         self._reader.note_damage(blocks, damaged)
         owner = np.frombuffer(owners, np.uint32)
         first, last, time, last_time, steps = np.frombuffer(frame, np.int64).reshape(5, len(owner))
         # Rows of late samples tell of steps that other rows hold already.
-        last = np.minimum(np.maximum(first, last), spans["top"][owner])
+        last = np.minimum(np.maximum(first, last), tops[owner])
         last = np.maximum.accumulate(last)
         first = np.maximum(first, np.concatenate([first[:1], last[:-1] + 1]))
         table = np.frombuffer(ranges, np.int64).reshape(len(self.names), 9, len(owner))

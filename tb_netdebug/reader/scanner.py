@@ -1,6 +1,10 @@
-"""Which scanner and column reader are in use: C where it was compiled, else their twins."""
+"""Which reader of files and blocks is in use: C where it was compiled, else its twins, the specification."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +23,50 @@ POINT = np.dtype(
 GAP = np.dtype([("start", "<i8"), ("end", "<i8"), ("reason", "<i8")])
 SAMPLE = columns_twin.SAMPLE
 
-scan = scan_twin.scan
-step_rows = columns_twin.step_rows
-detail_rows = columns_twin.detail_rows
-sample_rows = columns_twin.sample_rows
-names_of = columns_twin.names_of
+Key = tuple[int, bytes]
+Numbers = Sequence[int]
+Blobs = Sequence[bytes]
+
+
+class Native(Protocol):
+    """The functions that `scan_twin` and `columns_twin` specify."""
+
+    def scan(
+        self, data: bytes, at: int, base: int, beyond: int, lost: int, reason: int, patience: int,
+        ours: bool, /,
+    ) -> tuple[bytes, bytes, bytes, list[bytes], int, int, int, int, int]: ...  # fmt: skip
+    def step_rows(
+        self, blocks: Blobs, rows: Numbers, names: Blobs, /
+    ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, list[int]]: ...
+    def detail_rows(
+        self, blocks: Blobs, rows: Numbers, names: Blobs, /
+    ) -> tuple[bytes, bytes, bytes, bytes, list[int]]: ...
+    def sample_rows(
+        self, blocks: Blobs, rows: Numbers, samples: Numbers, sketches: Numbers, details: bool, kinds: int,
+        name: bytes | None, /,
+    ) -> tuple[bytes, list[Key], list[int]]: ...  # fmt: skip
+    def names_of(self, blocks: Blobs, details: bool, /) -> tuple[list[bytes], list[Key]]: ...
+    def tally(self, packed: Sequence[bytes | None], places: bytes, rows: int, /) -> bytes: ...
+
+
+class Twin:
+    scan = staticmethod(scan_twin.scan)
+    step_rows = staticmethod(columns_twin.step_rows)
+    detail_rows = staticmethod(columns_twin.detail_rows)
+    sample_rows = staticmethod(columns_twin.sample_rows)
+    names_of = staticmethod(columns_twin.names_of)
+    tally = staticmethod(columns_twin.tally)
+
+
+def _chosen() -> Native:
+    if os.environ.get("NETDEBUG_KERNEL") == "twin":
+        return Twin()
+    try:
+        from tb_netdebug.reader import _native
+    except ImportError:
+        return Twin()
+    native: Native = _native
+    return native
+
+
+native: Native = _chosen()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tb_netdebug.stats.packed import BINS, Summary
+from tb_netdebug.reader import scanner
+from tb_netdebug.stats.packed import BINS
 from tb_netdebug.stats.sketch import FINITE_BY_VALUE, LOWER, UPPER
 
 Doubles = NDArray[np.float64]
@@ -17,11 +18,8 @@ class Tally:
     """The number of finite values in each bin, by rising value, for each of `count` places."""
 
     def __init__(self, packed: Sequence[bytes | None], places: NDArray[np.int64], count: int) -> None:
-        dense = np.zeros((count, BINS))
-        for one, place in zip(packed, places.tolist(), strict=True):
-            if one is not None:
-                summary = Summary.unpack(one)
-                dense[place, summary.bins] += summary.counts
+        data = scanner.native.tally(packed, np.ascontiguousarray(places, np.int64).tobytes(), count)
+        dense = np.frombuffer(data).reshape(count, BINS)
         self.counts: Doubles = dense[:, FINITE_BY_VALUE]
 
     def quantiles(self, shares: Doubles, least: Doubles, most: Doubles) -> Doubles:

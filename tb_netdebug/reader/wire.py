@@ -44,6 +44,11 @@ def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
             raise Malformed
 
 
+def byte_fields(data: bytes) -> dict[int, bytes]:
+    """The last of each field of bytes."""
+    return {number: data[at:end] for number, kind, at, end in fields(data, 0, len(data)) if kind == BYTES}
+
+
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """The number and where it ends; what has more than 64 bits loses the highest ones, as everywhere."""
     value = 0
