@@ -23,14 +23,15 @@ function trimmed(text: string): string {
 /** 1234567 as "1 234 567" with thin spaces. */
 export function formatCount(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
-  return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, " ").replace("-", "−");
+  return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f").replace("-", "−");
 }
 
 /** 48200 as "48.2k". */
 export function formatShort(value: number): string {
   const size = Math.abs(value);
   for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
-    if (size >= unit) return trimmed((value / unit).toPrecision(3)) + sign;
+    // 999 999 is rounded to the next unit.
+    if (size >= unit * 0.9995) return trimmed((value / unit).toPrecision(3)).replace("-", "−") + sign;
   }
   return formatNumber(value, 3);
 }

@@ -55,10 +55,11 @@ export function groups<Asked extends { readonly query: Query }>(orders: readonly
 
 async function send(orders: readonly Order[]): Promise<void> {
   const abort = new AbortController();
+  const askers = [...new Set(orders.map((order) => order.signal))];
   const giveUp = (): void => {
-    if (orders.every((order) => order.signal.aborted)) abort.abort();
+    if (askers.every((asker) => asker.aborted)) abort.abort();
   };
-  for (const order of orders) order.signal.addEventListener("abort", giveUp);
+  for (const asker of askers) asker.addEventListener("abort", giveUp);
   try {
     const queries = orders.map((order) => order.query);
     const response = await get(`columns?q=${encodeURIComponent(JSON.stringify(queries))}`, abort.signal);
@@ -71,6 +72,6 @@ async function send(orders: readonly Order[]): Promise<void> {
   } catch (error) {
     for (const order of orders) order.reject(error);
   } finally {
-    for (const order of orders) order.signal.removeEventListener("abort", giveUp);
+    for (const asker of askers) asker.removeEventListener("abort", giveUp);
   }
 }

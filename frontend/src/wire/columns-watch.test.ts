@@ -1,0 +1,141 @@
+import { signal } from "@preact/signals";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ColumnsWatch } from "./columns-watch";
+import type { Answer, Query } from "./types";
+
+const query = (run: string, points = 100): Query => ({ what: "scalars", run, names: ["loss"], points });
+const names = (watch: ColumnsWatch): unknown => watch.state.peek().answers?.map((each) => each.what === "failed" && each.error);
+
+interface Asked {
+  readonly runs: readonly string[];
+  readonly signal: AbortSignal;
+  readonly reply: () => void;
+  readonly fail: () => void;
+}
+
+function make(): { watch: ColumnsWatch; asked: Asked[]; resting: { value: boolean } } {
+  const asked: Asked[] = [];
+  const resting = signal(false);
+  const ask = (queries: readonly Query[], abort: AbortSignal): Promise<Answer[]> =>
+    new Promise((resolve, reject) => {
+      const turn = asked.length;
+      const answers = queries.map((each): Answer => ({ what: "failed", error: `${each.run} ${turn}` }));
+      asked.push({ runs: queries.map((each) => each.run), signal: abort, reply: () => resolve(answers), fail: () => reject(new Error("gone")) });
+    });
+  return { watch: new ColumnsWatch({ ask, resting, now: () => Date.now() }), asked, resting };
+}
+
+/** Lets promises run, and the clock move. */
+const pass = (milliseconds: number): Promise<unknown> => vi.advanceTimersByTimeAsync(milliseconds);
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+describe("a watch over queries", () => {
+  it("asks again only for the run that has changed", async () => {
+    const { watch, asked } = make();
+    watch.want([query("a"), query("b")]);
+    asked[0]?.reply();
+    await pass(0);
+    watch.changed("b");
+    watch.changed("elsewhere");
+    await pass(1000);
+    expect(asked.map((each) => each.runs)).toEqual([["a", "b"], ["b"]]);
+    asked[1]?.reply();
+    await pass(0);
+    expect(names(watch)).toEqual(["a 0", "b 1"]);
+  });
+
+  it("asks at most ten times a second, and never twice at once", async () => {
+    const { watch, asked } = make();
+    watch.want([query("a")]);
+    asked[0]?.reply();
+    await pass(0);
+    for (let turn = 0; turn < 100; turn++) {
+      watch.changed("a");
+      await pass(10);
+      asked[asked.length - 1]?.reply();
+    }
+    expect(asked.length).toBeGreaterThan(5);
+    expect(asked.length).toBeLessThanOrEqual(11);
+    const before = asked.length;
+    watch.changed("a");
+    await pass(200);
+    watch.changed("a");
+    await pass(1000);
+    expect(asked.length).toBe(before + 1);
+  });
+
+  it("rests on a slow line", async () => {
+    const { watch, asked } = make();
+    watch.want([query("a")]);
+    await pass(400);
+    asked[0]?.reply();
+    await pass(0);
+    watch.changed("a");
+    await pass(700);
+    expect(asked.length).toBe(1);
+    await pass(200);
+    expect(asked.length).toBe(2);
+  });
+
+  it("keeps the old picture while new queries load, and drops outdated ones", async () => {
+    const { watch, asked } = make();
+    watch.want([query("a")]);
+    asked[0]?.reply();
+    await pass(0);
+    watch.want([query("a", 200)]);
+    watch.want([query("a", 300)]);
+    expect(asked[1]?.signal.aborted).toBe(true);
+    expect(names(watch)).toEqual(["a 0"]);
+    expect(watch.state.peek().loading).toBe(true);
+    asked[1]?.reply();
+    asked[2]?.reply();
+    await pass(0);
+    expect(names(watch)).toEqual(["a 2"]);
+  });
+
+  it("asks only for what is new when a query joins", async () => {
+    const { watch, asked } = make();
+    watch.want([query("a")]);
+    asked[0]?.reply();
+    await pass(0);
+    watch.want([query("b"), query("a")]);
+    asked[1]?.reply();
+    await pass(0);
+    expect(asked[1]?.runs).toEqual(["b"]);
+    expect(names(watch)).toEqual(["b 1", "a 0"]);
+  });
+
+  it("waits while the page rests, and catches up in one go", async () => {
+    const { watch, asked, resting } = make();
+    watch.want([query("a")]);
+    asked[0]?.reply();
+    await pass(0);
+    resting.value = true;
+    watch.changed("a");
+    watch.changed("a");
+    await pass(5000);
+    expect(asked.length).toBe(1);
+    resting.value = false;
+    watch.wake();
+    await pass(1000);
+    expect(asked.length).toBe(2);
+  });
+
+  it("says what went wrong, keeps the picture and tries again by itself", async () => {
+    const { watch, asked } = make();
+    watch.want([query("a")]);
+    asked[0]?.reply();
+    await pass(0);
+    watch.changed("a");
+    await pass(200);
+    asked[1]?.fail();
+    await pass(0);
+    expect([names(watch), watch.state.peek().error]).toEqual([["a 0"], "gone"]);
+    await pass(5000);
+    asked[2]?.reply();
+    await pass(0);
+    expect([names(watch), watch.state.peek().error]).toEqual([["a 2"], null]);
+  });
+});
