@@ -56,7 +56,7 @@ def step_rows(
         found = np.zeros((len(names), count), np.uint8)
         for place, at in _places(known, names):
             values[place], found[place] = words[at], present[at]
-        measured: Table = present.any(axis=0)
+        measured: Table = np.logical_or.reduce(present, axis=0)
         return [steps, times.view(np.float64), measured.astype(np.uint8), values, found]
 
     empty: list[Table] = [np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8)]

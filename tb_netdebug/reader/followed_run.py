@@ -56,6 +56,11 @@ class FollowedRun:
             self._content = summaries = Summaries(storage, path)
             self._views = SummaryViews(summaries)
 
+    @property
+    def path(self) -> str:
+        """Its folder."""
+        return self._files.path
+
     def use(self, files: RunFiles) -> None:
         """What a look at the whole logdir has found of this run."""
         self._files = files

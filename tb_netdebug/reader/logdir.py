@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tb_netdebug.reader.block_cache import BlockCache
@@ -12,22 +12,45 @@ from tb_netdebug.reader.followed_run import FollowedRun
 from tb_netdebug.reader.places import RunFiles, RunPlace, find_runs, in_order
 from tb_netdebug.reader.storage import Storage, storage_of
 
-__all__ = ["LogDir", "RunPlace"]
+__all__ = ["LogDir", "Root", "RunPlace"]
+
+
+class Root:
+    """A folder with runs, and all folders below it; `storage` and `path` are known once it was reached."""
+
+    def __init__(self, prefix: str, url: str) -> None:
+        self.prefix = prefix
+        self.url = url
+        self.storage: Storage | None = None
+        self.path = ""
+        self.complaint = ""
+        self.runs: dict[str, RunFiles] = {}
+        self.folders: list[str] = []
+
+    def look(self) -> None:
+        """Finds its runs, or says in `complaint` why not."""
+        self.complaint = ""
+        try:
+            if self.storage is None:
+                self.storage, self.path = storage_of(self.url)
+            self.runs, self.folders = find_runs(self.storage, self.path, self.prefix)
+        except OSError as error:
+            self.complaint = f"{self.url} cannot be read: {error.strerror or error}."
 
 
 class LogDir:
     """Finds runs below its roots, which are pairs of a prefix for their names and a path or URL.
 
-    Safe from any thread. Decoded blocks of all runs share one cache of `cache_bytes`.
+    Safe from any thread. Unpacked blocks of all runs share one cache of `cache_bytes`.
     """
 
     def __init__(self, roots: Sequence[tuple[str, str]], *, cache_bytes: int = 192 << 20) -> None:
         self.complaints: list[str] = []
         self.cache = BlockCache(cache_bytes)
-        self._roots = list(roots)
+        self.roots = [Root(prefix, url) for prefix, url in roots]
         self._reader = BlockReader(self.cache)
-        self._lock = threading.RLock()
-        self._storages: dict[str, tuple[Storage, str]] = {}
+        self._looking = threading.Lock()
+        self._lock = threading.Lock()
         self._files: dict[str, RunFiles] = {}
         self._places: Mapping[str, RunPlace] = MappingProxyType({})
         self._open: dict[str, FollowedRun] = {}
@@ -37,24 +60,32 @@ class LogDir:
         """By name, those with numbers in their names in the order of the numbers; "." is a root itself."""
         return self._places
 
-    def refresh(self) -> bool:
-        """Looks for runs; whether any came, went or became another. What cannot be read is a complaint."""
-        with self._lock:
+    def refresh(self, roots: Iterable[Root] | None = None) -> bool:
+        """Looks for runs, or below some of the roots alone; whether any came, went or became another. What
+        cannot be read is a complaint."""
+        with self._looking:
+            for root in self.roots if roots is None else roots:
+                root.look()
+            self.complaints = [root.complaint for root in self.roots if root.complaint]
             found: dict[str, RunFiles] = {}
-            self.complaints = [
-                complaint for prefix, root in self._roots if (complaint := self._look(prefix, root, found))
-            ]
-            changed = set(found) != set(self._files)
-            for name in [*self._files]:
-                if name not in found or found[name].path != self._files[name].path:
-                    self._open.pop(name, None)
-            for name, files in found.items():
-                if name in self._open:
-                    self._open[name].use(files)
-                changed |= name in self._files and files.kind != self._files[name].kind
-            self._files = found
-            self._places = MappingProxyType({name: found[name].place(name) for name in in_order(found)})
-            return changed
+            for root in reversed(self.roots):  # where two have a run of the same name, the first one's
+                found.update(root.runs)
+            with self._lock:
+                return self._settle(found)
+
+    def _settle(self, found: dict[str, RunFiles]) -> bool:
+        same = {
+            name for name, files in found.items() if name in self._files and files.is_as(self._files[name])
+        }
+        for name in [*self._open]:
+            if name in found and found[name].path == self._open[name].path:
+                self._open[name].use(found[name])
+            else:
+                del self._open[name]
+        changed = len(same) < len(found) or len(found) != len(self._files)
+        self._files = found
+        self._places = MappingProxyType({name: found[name].place(name) for name in in_order(found)})
+        return changed
 
     def open(self, name: str) -> FollowedRun:
         """The run of that name, the same object each time. Raises KeyError."""
@@ -64,17 +95,6 @@ class LogDir:
             return self._open[name]
 
     def close(self) -> None:
+        """Lets go of all runs."""
         with self._lock:
             self._open.clear()
-
-    def _look(self, prefix: str, root: str, found: dict[str, RunFiles]) -> str:
-        """Adds the runs of a root; why it cannot be read, if so."""
-        try:
-            if root not in self._storages:
-                self._storages[root] = storage_of(root)
-            storage, path = self._storages[root]
-            for name, files in find_runs(storage, path, prefix).items():
-                found.setdefault(name, files)
-        except OSError as error:
-            return f"{root} cannot be read: {error.strerror or error}."
-        return ""

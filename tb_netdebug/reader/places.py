@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tb_netdebug.reader.storage import FileState, Storage, is_ours
 
-_SIDE_FOLDER = "/plugins/netdebug"
+SIDE_FOLDER = "/plugins/netdebug"
 _STARTED = re.compile(r"(?:tfevents|rank\d+)\.(\d{9,11})(?:\.|$)")
 _DIGITS = re.compile(r"(\d+)")
 MOST_FILES_OF_A_RUN = 4096
@@ -39,6 +39,9 @@ class RunFiles:
     def kind(self) -> str:
         return "netdebug" if any(map(is_ours, self.files)) else "summary"
 
+    def is_as(self, other: RunFiles) -> bool:
+        return (self.path, self.kind) == (other.path, other.kind)
+
     def read(self) -> dict[str, FileState]:
         """Those to be read: where there are files of ours, the others are copies or older."""
         ours = {path: state for path, state in self.files.items() if is_ours(path)}
@@ -50,7 +53,7 @@ class RunFiles:
         """Which files there are now."""
         self.files = {
             f"{folder.rstrip('/')}/{name}": state
-            for folder in (self.path, self.path.rstrip("/") + _SIDE_FOLDER)
+            for folder in (self.path, self.path.rstrip("/") + SIDE_FOLDER)
             for name, state in self.storage.files(folder).items()
             if folder == self.path or is_ours(name)
         }
@@ -73,13 +76,15 @@ class RunFiles:
         )
 
 
-def find_runs(storage: Storage, root: str, prefix: str) -> dict[str, RunFiles]:
-    """The runs at and below `root`; raises OSError when it cannot be read."""
+def find_runs(storage: Storage, root: str, prefix: str) -> tuple[dict[str, RunFiles], list[str]]:
+    """The runs at and below `root`, and all folders; raises OSError when it cannot be read."""
     runs: dict[str, RunFiles] = {}
+    folders: list[str] = []
     for folder, files in storage.walk(root):
+        folders.append(folder)
         home = folder
-        if folder.endswith(_SIDE_FOLDER) and (folder == root or folder.startswith(f"{root.rstrip('/')}/")):
-            above = folder.removesuffix(_SIDE_FOLDER)
+        if folder.endswith(SIDE_FOLDER) and (folder == root or folder.startswith(f"{root.rstrip('/')}/")):
+            above = folder.removesuffix(SIDE_FOLDER)
             home = above if len(above) >= len(root) else folder
             # Others keep what they like in there; only our own files are a run's.
             files = {name: state for name, state in files.items() if is_ours(name)}
@@ -87,7 +92,7 @@ def find_runs(storage: Storage, root: str, prefix: str) -> dict[str, RunFiles]:
             continue
         run = runs.setdefault(run_name(home, root, prefix), RunFiles(storage, home))
         run.files.update({f"{folder.rstrip('/')}/{name}": state for name, state in files.items()})
-    return runs
+    return runs, folders
 
 
 def run_name(folder: str, root: str, prefix: str) -> str:

@@ -49,7 +49,7 @@ def storage_of(root: str) -> tuple[Storage, str]:
     """The storage of a path or URL, and the path in it. Raises OSError."""
     if root.lower().startswith("file://"):
         root = root[len("file://") :]
-    if not _URL.match(root):
+    if not is_url(root):
         return Local(), os.path.abspath(os.path.expanduser(root)).replace(os.sep, "/")  # noqa: PTH100, PTH111
     from tb_netdebug.reader.object_store import ObjectStore  # fsspec takes a while to import
 
@@ -112,6 +112,10 @@ class _Descriptor:
 
 def _state(status: os.stat_result) -> FileState:
     return FileState(status.st_size, status.st_mtime, (status.st_dev, status.st_ino))
+
+
+def is_url(root: str) -> bool:
+    return bool(_URL.match(root)) and not root.lower().startswith("file://")
 
 
 def is_event_file(name: str) -> bool:

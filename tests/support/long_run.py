@@ -1,4 +1,4 @@
-"""Writes a long run as the writer would, without waiting for a training: `python tests/support/long_run.py DIR`.
+"""Writes a long run without waiting for a training: `python tests/support/long_run.py DIR`.
 
 The blocks are made by the real encoders and framed as in a real file. The tensors come from a small stock of
 summaries that differ, so that a million steps take minutes.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +118,7 @@ def graph_of(series: list[Series]) -> Graph:
         )
         for at, name in enumerate(names)
     ]
-    edges = [Edge(before, after, shape) for before, after in zip(names, names[1:], strict=False)]
+    edges = [Edge(before, after, shape) for before, after in pairwise(names)]
     return Graph(tuple(nodes), tuple(edges))
 
 
@@ -129,13 +130,13 @@ def payload(name: str, step: int, data: bytes) -> values.Value:
     return values.payload(name, step, START + step * STEP_SECS, data)
 
 
-def put(write: object, value: values.Value) -> None:
+def put(write: Callable[[bytes], object], value: values.Value) -> None:
     serialized, _ = values.events([value], ())
     for event in serialized:
-        write(frame(event))  # type: ignore[operator]
+        write(frame(event))
 
 
-def main(arguments: Iterator[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=1_000_000)

@@ -1,0 +1,95 @@
+"""Linux's notice of changes in folders, by ctypes: one descriptor for as many folders as are named.
+
+Packages for it make a thread for each folder, or watch whole trees without a bound.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_MODIFY, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x4000, 0x8000
+_ONLY_FOLDERS, _NO_LINKS, _IS_FOLDER = 0x1000000, 0x2000000, 0x40000000
+_WANTED = _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
+_EVENT = struct.Struct("iIII")
+_READ_BYTES = 1 << 16
+
+
+class Change(NamedTuple):
+    """In a folder something of that name; `folder` is empty when some changes were missed."""
+
+    folder: str
+    name: str
+    is_folder: bool
+    is_write: bool
+
+
+class Inotify:
+    """Raises OSError when the system has none, or no room for one more. For one thread."""
+
+    def __init__(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise OSError("this system tells of changes in another way")
+        self._library = ctypes.CDLL(None, use_errno=True)
+        try:
+            init = self._library.inotify_init1
+        except AttributeError:
+            raise OSError("the C library knows no inotify") from None
+        self.descriptor = self._checked(init(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._folders: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def __contains__(self, folder: str) -> bool:
+        return folder in self._numbers
+
+    def add(self, folder: str) -> None:
+        """Raises OSError when it is no folder or there are too many."""
+        if folder in self._numbers:
+            return
+        mask = _WANTED | _ONLY_FOLDERS | _NO_LINKS
+        number = self._checked(self._library.inotify_add_watch(self.descriptor, os.fsencode(folder), mask))
+        self._folders[number] = folder
+        self._numbers[folder] = number
+
+    def changes(self) -> Iterator[Change]:
+        """What has come since the last call; none when nothing has."""
+        try:
+            data = os.read(self.descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
+        at = 0
+        while at < len(data):
+            number, mask, _, size = _EVENT.unpack_from(data, at)
+            at += _EVENT.size
+            name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
+            at += size
+            if mask & _OVERFLOW:
+                yield Change("", "", False, False)
+                continue
+            folder = self._folders.get(number)
+            if mask & _IGNORED:  # the folder is gone
+                self._forget(number)
+            elif folder is not None:
+                yield Change(folder, name, bool(mask & _IS_FOLDER), bool(mask & _MODIFY))
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def _forget(self, number: int) -> None:
+        folder = self._folders.pop(number, None)
+        if folder is not None:
+            self._numbers.pop(folder, None)
+
+    def _checked(self, result: int) -> int:
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        return result

@@ -1,0 +1,36 @@
+"""Whether this machine hears of all changes on a disk, or others may write to it unheard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_SHARED = {
+    "9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "coda", "drvfs", "fhgfs", "glusterfs", "gpfs",
+    "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2", "smb2", "smb3",
+    "smbfs", "vboxsf", "virtiofs", "vmhgfs", "wekafs",
+}  # fmt: skip
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def is_shared(path: str, *, mounts: Path = _MOUNTS) -> bool:
+    """Decided by the type of the file system; where the system does not tell, a disk is its own."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return False
+    kind, longest = "", -1
+    for line in lines:
+        words = line.split(" ")
+        if len(words) < 3:
+            continue
+        folder = _unescaped(words[1]).rstrip("/")
+        # Of several mounts at one place the last one counts.
+        if (path == folder or path.startswith(f"{folder}/")) and len(folder) >= longest:
+            kind, longest = words[2], len(folder)
+    return kind in _SHARED or kind.startswith("fuse.")
+
+
+def _unescaped(text: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
