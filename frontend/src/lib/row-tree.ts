@@ -31,6 +31,8 @@ export const GROUPED_FROM = 40;
 /** Smaller groups cost more rows than they save. */
 const LEAST_GROUP = 4;
 const MOST_ROWS_AT_FIRST = 70;
+/** With fewer rows than this one sees too little: the next level is opened, if it is not all too long. */
+const LEAST_ROWS_AT_FIRST = 12;
 
 export interface RowTree {
   readonly roots: readonly Node[];
@@ -82,7 +84,8 @@ function openDepth(roots: readonly Node[], leaves: number): number {
   let depth = 0;
   for (let rows = countRows(roots, 0); ; depth++) {
     const next = countRows(roots, depth + 1);
-    if (next > MOST_ROWS_AT_FIRST || next === rows) return depth;
+    const most = rows < LEAST_ROWS_AT_FIRST ? 3 * MOST_ROWS_AT_FIRST : MOST_ROWS_AT_FIRST;
+    if (next > most || next === rows) return depth;
     rows = next;
   }
 }

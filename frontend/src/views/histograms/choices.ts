@@ -4,6 +4,9 @@ import { params, setParam } from "../../app/state";
 import { kindNamed } from "../../lib/tensor-statistics";
 import type { Kind } from "../../wire/types";
 
+/** Whether the axis of values holds all steps, or what is shown; auto: all steps, unless too little of it is left. */
+export type Fit = "auto" | "all" | "shown";
+
 export interface HistogramChoices {
   readonly kind: Kind | null;
   readonly tensor: string | null;
@@ -15,8 +18,7 @@ export interface HistogramChoices {
   readonly against: Against | null;
   readonly mode: "density" | "count";
   readonly logCounts: boolean;
-  /** Whether the axis of values holds all steps, or only what is shown. */
-  readonly fit: "all" | "shown";
+  readonly fit: Fit;
   readonly overTime: "ridges" | "heat";
 }
 
@@ -38,7 +40,7 @@ export function histogramChoices(): HistogramChoices {
     against: run === null && step === null ? null : { run, step },
     mode: of["histograms.height"] === "count" ? "count" : "density",
     logCounts: of["histograms.log"] === "1",
-    fit: of["histograms.fit"] === "shown" ? "shown" : "all",
+    fit: of["histograms.fit"] === "shown" ? "shown" : of["histograms.fit"] === "all" ? "all" : "auto",
     overTime: of["histograms.time"] === "heat" ? "heat" : "ridges",
   };
 }

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { rank, setParam } from "../../app/state";
 import type { ViewProps } from "../../app/view";
 import { firstKind, presentKinds } from "../layers/kinds";
+import { shownName } from "../../lib/tensor-name";
 import { useColumns, useRun } from "../../wire/client";
 import type { HeatAnswer, Kind, RunDetails, RunRow } from "../../wire/types";
 import { KindChoice } from "../layers/controls";
@@ -46,7 +47,7 @@ function Histograms({ run, runs, details }: HistogramsProps): JSX.Element {
       <div class="tensor-controls">
         <KindChoice kind={kind} present={present} onChange={(next) => setParam("histograms.kind", next)} />
         {choices.tensor !== null && names.length > 0 && tensor !== choices.tensor && (
-          <p class="muted">This run has no “{choices.tensor.slice(0, 100)}” among its {kind}s.</p>
+          <p class="muted">This run has no “{shownName(choices.tensor)}” among its {kind}s.</p>
         )}
       </div>
       {(error ?? failed?.error) && <p class="bad" role="alert">{error ?? failed?.error}</p>}

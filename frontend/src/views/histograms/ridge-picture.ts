@@ -65,6 +65,10 @@ export function drawRidge(context: CanvasRenderingContext2D, frame: Frame, scene
   const most = Math.max(room, 14);
   const scale = (frame.right - frame.left) / scene.width;
   const x = (i: number): number => frame.left + (shape.x[i] ?? 0) * scale;
+  context.save();
+  context.beginPath();
+  context.rect(frame.left - 1, 0, frame.right - frame.left + 2, frame.bottom + 2);
+  context.clip();
   context.beginPath();
   context.moveTo(x(0), base);
   shape.height.forEach((height, i) => {
@@ -83,6 +87,7 @@ export function drawRidge(context: CanvasRenderingContext2D, frame: Frame, scene
   context.strokeStyle = colour;
   context.lineWidth = 1;
   context.stroke();
+  context.restore();
 }
 
 function drawValueMarks(context: CanvasRenderingContext2D, frame: Frame, axis: ValueAxis, palette: Palette): void {

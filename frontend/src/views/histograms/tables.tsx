@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { formatCount, formatNumber, formatPercent } from "../../lib/format";
 import { largestGap, quantilesOf } from "../../lib/quantiles";
 import type { Histogram } from "../../wire/types";
+import { countOf } from "./beside";
 
 export interface TablesProps {
   readonly histograms: readonly Histogram[];
@@ -17,7 +18,8 @@ interface TableRow {
 const named = (name: string) => (histogram: Histogram): number => histogram.statistics.get(name) ?? NaN;
 
 const STATISTIC_ROWS: readonly TableRow[] = [
-  { label: "values", of: named("count"), format: formatCount },
+  { label: "samples", hint: "Merged; the numbers below are those of a typical one", of: (each) => (each.merged > 1 ? each.merged : NaN), format: formatCount },
+  { label: "values", hint: "All, also those that are not finite", of: countOf, format: formatCount },
   { label: "mean", of: named("mean") },
   { label: "std", of: named("std") },
   { label: "norm", hint: "Root of the sum of squares", of: named("norm") },

@@ -1,10 +1,9 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { Icon } from "../../app/icons";
 import { range, rank, setParam } from "../../app/state";
 import { formatCount } from "../../lib/format";
-import { axisFor } from "../../lib/ridge";
 import type { ValueAxis } from "../../lib/value-axis";
+import { shownName } from "../../lib/tensor-name";
 import { useColumns } from "../../wire/client";
 import type { Answer, Histogram, Kind, Query, RunRow } from "../../wire/types";
 import { BeyondNote } from "../layers/beyond-note";
@@ -17,6 +16,7 @@ import { queryRange } from "../layers/steps";
 import { Beside, countOf } from "./beside";
 import { setStep, type HistogramChoices } from "./choices";
 import { CompareChoice, Sides } from "./compare-bar";
+import { fittedAxis } from "./fitting";
 import { HistogramChart } from "./histogram-chart";
 import { OverTime } from "./over-time";
 import { sampleSteps } from "./samples";
@@ -52,21 +52,21 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
   const scale = valueScale();
   const everything = showsEverything();
   const fitted = useMemo(
-    () => axisFor(histograms, ridges && choices.fit === "all" ? histogramsIn(ridges) : [], scale, everything),
+    () => fittedAxis(histograms, ridges ? histogramsIn(ridges) : [], scale, choices.fit, everything),
     [histograms, ridges, choices.fit, scale, everything],
   );
   const others = runs.filter((each) => each.name !== run.name);
   const file = `${run.name}-${kind}-${name}`;
   return (
-    <section class="card tensor-histogram" aria-label={`Histogram of ${name}`}>
+    <section class="card tensor-histogram" aria-label={`Histogram of ${shownName(name)}`}>
       <header class="layer-head">
-        <h2 class="tensor-name" title={name.slice(0, 500)}><bdi>{name}</bdi></h2>
+        <h2 class="tensor-name" title={shownName(name)}><bdi>{shownName(name)}</bdi></h2>
         <span class="muted">{a ? shownText(a) : ""}</span>
+        <button type="button" class="link" title="Its quantiles and statistics over time" onClick={() => openLayer(kind, name)}>
+          layers
+        </button>
         <span class="grow" />
         <CompareChoice run={run} others={others} choices={choices} samples={samples} />
-        <button type="button" class="button" onClick={() => openLayer(kind, name)}>
-          In layers <Icon name="chevron" />
-        </button>
       </header>
       {error && <p class="bad" role="alert">{error}</p>}
       <StepBar choices={choices} samples={samples} ready={!shown.loading} />
@@ -77,6 +77,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
           {shown.answers && a === null && !error && <p class="hint">No sample of this tensor at or before this step.</p>}
           {histograms.length > 0 && (
             <>
+              <h3>{a ? `${formatCount(countOf(a))} values` : ""}</h3>
               <HistogramOrZeros histograms={histograms} axis={fitted?.axis ?? null} choices={choices} name={name} file={file} />
               <BeyondNote beyond={fitted?.beyond ?? null} />
               <Why mode={choices.mode} />
@@ -93,7 +94,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
             choices={choices}
             run={run}
             chosen={a && a.last}
-            name={name}
+            name={shownName(name)}
             file={file}
             onPick={(step) => setStep(step >= (samples.at(-1) ?? Infinity) ? null : step)}
           />
@@ -155,7 +156,7 @@ function HistogramOrZeros({ histograms, axis, choices, name, file }: HistogramOr
       axis={axis}
       mode={choices.mode}
       log={choices.logCounts}
-      label={`Histogram of ${name}, ${a ? shownText(a) : ""}: ${formatCount(a ? countOf(a) : 0)} values`}
+      label={`Histogram of ${shownName(name)}, ${a ? shownText(a) : ""}: ${formatCount(a ? countOf(a) : 0)} values`}
       exportName={`${file}-step-${a?.last ?? ""}`}
       height={histograms.length > 1 ? 370 : 300}
     />
@@ -186,9 +187,13 @@ function Looks({ choices, compared }: { readonly choices: HistogramChoices; read
         <input type="checkbox" checked={logCounts} onChange={() => setParam("histograms.log", logCounts ? null : "1")} />
         Log height
       </label>
-      <label class="setting" title="Else the axis holds the values of all steps, and stands still while steps change">
-        <input type="checkbox" checked={fit === "shown"} onChange={() => setParam("histograms.fit", fit === "shown" ? null : "shown")} />
-        Fit axis to this step
+      <label class="setting">
+        Axis
+        <select value={fit} onChange={(event) => setParam("histograms.fit", event.currentTarget.value === "auto" ? null : event.currentTarget.value)}>
+          <option value="auto">automatic</option>
+          <option value="all">same for all steps</option>
+          <option value="shown">fit to this step</option>
+        </select>
       </label>
     </div>
   );

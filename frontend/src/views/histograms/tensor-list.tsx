@@ -4,6 +4,7 @@ import { VirtualList } from "../../app/virtual-list";
 import { setParam, params } from "../../app/state";
 import { formatNumber } from "../../lib/format";
 import { matches } from "../../lib/row-tree";
+import { shownName } from "../../lib/tensor-name";
 import type { HeatAnswer } from "../../wire/types";
 
 export interface TensorListProps {
@@ -65,13 +66,14 @@ interface TensorRowProps {
 }
 
 function TensorRow({ item, selected, onSelect }: TensorRowProps): JSX.Element {
-  const cut = item.name.lastIndexOf(".", item.name.length - 2) + 1;
-  const path = item.name.slice(0, cut).replace(/\.$/, "");
+  const name = shownName(item.name);
+  const cut = name.lastIndexOf(".", name.length - 2) + 1;
+  const path = name.slice(0, cut).replace(/\.$/, "");
   return (
-    <button type="button" class="tensor-row" aria-pressed={selected} title={item.name.slice(0, 500)} onClick={() => onSelect(item.name)}>
+    <button type="button" class="tensor-row" aria-pressed={selected} title={name} onClick={() => onSelect(item.name)}>
       <span class="tensor-row-name">
         {path && <bdi class="tensor-row-path">{path}</bdi>}
-        <bdi class="tensor-row-own">{item.name.slice(cut)}</bdi>
+        <bdi class="tensor-row-own">{name.slice(cut)}</bdi>
       </span>
       <span class="tensor-row-hint" aria-hidden="true">
         <svg width={CURVE.width} height={CURVE.height} viewBox={`0 0 ${CURVE.width} ${CURVE.height}`}>

@@ -2,6 +2,7 @@ import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { rank, setParam, theme } from "../../app/state";
 import { Icon } from "../../app/icons";
+import { shownName } from "../../lib/tensor-name";
 import { kindLabel } from "../../lib/tensor-statistics";
 import { useColumns } from "../../wire/client";
 import type { Kind, RunRow } from "../../wire/types";
@@ -33,9 +34,9 @@ export function LayerDetail({ run, kind, name, step }: LayerDetailProps): JSX.El
   const [bands, histograms] = answers ?? [];
   const open = (at: number | null): void => openHistogram(kind, name, at);
   return (
-    <section class="card layer-detail" aria-label={`Details of ${name}`}>
+    <section class="card layer-detail" aria-label={`Details of ${shownName(name)}`}>
       <header class="layer-head">
-        <h2 class="tensor-name"><bdi>{name}</bdi></h2>
+        <h2 class="tensor-name"><bdi>{shownName(name)}</bdi></h2>
         <span class="muted">{kindLabel(kind)}</span>
         <span class="grow" />
         <Segments options={VALUE_AXES} value={valueScale()} onChange={setValueScale} label="Axis of values" />
@@ -72,7 +73,7 @@ function Charts({ bands, histograms, bounds, name, kind, run, step, open }: Char
   if (!window) return null;
   const moves = stepMoves(window, bounds);
   const file = `${run.name}-${kind}-${name}`;
-  const shared = { window, scale: valueScale(), moves, step, onPick: open, name };
+  const shared = { window, scale: valueScale(), moves, step, onPick: open, name: shownName(name) };
   return (
     <>
       <div class="layer-charts">

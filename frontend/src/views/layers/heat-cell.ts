@@ -4,6 +4,7 @@ import { formatCount, formatNumber, formatPercent } from "../../lib/format";
 import { columnAt, columnEnds } from "../../lib/heat";
 import type { GroupRule } from "../../lib/heat";
 import type { Row } from "../../lib/row-tree";
+import { shownName } from "../../lib/tensor-name";
 import type { TensorStatistic } from "../../lib/tensor-statistics";
 import { rowValues, type HeatTable } from "./heat-table";
 
@@ -32,7 +33,7 @@ export function cellFacts(table: HeatTable, row: Row, column: number, statistic:
   const bad = table.bad ? (rowValues(table.bad, table, row, "farthest")[column] ?? NaN) : NaN;
   const isGroup = row.to - row.from > 1;
   return {
-    name: row.name,
+    name: shownName(row.name),
     steps: stepsText(table.first[column] ?? NaN, table.last[column] ?? NaN),
     value: Number.isNaN(value) ? null : formatStatistic(value, statistic),
     change: table.drawn === table.values || Number.isNaN(drawn) ? null : `× ${formatNumber(drawn, 3)}`,
@@ -51,7 +52,7 @@ export function stepsText(first: number, last: number): string {
 
 function ownerText(table: HeatTable, row: Row, column: number, value: number): string | null {
   for (let i = row.from; i < row.to; i++) {
-    if (table.values[i * table.first.length + column] === value) return table.names[i] ?? null;
+    if (table.values[i * table.first.length + column] === value) return shownName(table.names[i] ?? "");
   }
   return null;
 }

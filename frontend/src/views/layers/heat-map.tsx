@@ -7,6 +7,7 @@ import type { Gesture, Point } from "../../lib/gestures";
 import { AXIS_HEIGHT, heatLayout, rowAt, scrollFor, stepToX, wantedHeight, xToStep, type HeatLayout } from "../../lib/heat-layout";
 import { columnEnds } from "../../lib/heat";
 import type { Row } from "../../lib/row-tree";
+import { shownName } from "../../lib/tensor-name";
 import type { TensorStatistic } from "../../lib/tensor-statistics";
 import { drawSelection, drawStepLine } from "./axes";
 import { cellFacts, cellSentence, drawnColumn, type CellFacts } from "./heat-cell";
@@ -172,7 +173,7 @@ function HeatTooltip(props: HeatTooltipProps): JSX.Element | null {
   const facts = onCells ? factsAt(props, shown) : null;
   return (
     <Tooltip at={shown.at} width={shown.size.width} height={shown.size.height}>
-      <strong class="tensor-name"><bdi>{row.name}</bdi></strong>
+      <strong class="tensor-name"><bdi>{shownName(row.name)}</bdi></strong>
       {facts ? <CellFactsList facts={facts} statistic={props.statistic} /> : <RowHint row={row} />}
     </Tooltip>
   );

@@ -7,6 +7,7 @@ import { AXIS_HEIGHT, elided, rowsInSight, type HeatLayout } from "../../lib/hea
 import type { HeatScale } from "../../lib/heat-scale";
 import type { Row } from "../../lib/row-tree";
 import { wordFromCss } from "../../lib/colourmap";
+import { shownName } from "../../lib/tensor-name";
 import { drawStepAxis, SMALL_TEXT, type Frame } from "./axes";
 import { rowValues, type HeatTable } from "./heat-table";
 import type { GroupRule } from "../../lib/heat";
@@ -105,7 +106,7 @@ function drawLabel(context: CanvasRenderingContext2D, layout: HeatLayout, row: R
   context.fillStyle = isGroup || selected ? palette.text : palette.muted;
   const count = isGroup && !row.open ? ` (${row.to - row.from})` : "";
   const room = layout.labels - left - 6 - context.measureText(count).width;
-  const text = elided(row.label || row.name, room, (part) => context.measureText(part).width);
+  const text = elided(shownName(row.label || row.name), room, (part) => context.measureText(part).width);
   // Isolated, so that a name written from the right does not turn its row around.
   context.fillText(`\u2068${text}\u2069${count}`, left, middle + 0.5);
 }

@@ -23,7 +23,7 @@ export function Legend({ scale, colours, title }: LegendProps): JSX.Element {
         <div class="heat-ramp-colours" style={{ background: `linear-gradient(to right, ${stops.join(", ")})` }} />
         {scale.below && <span class="heat-ramp-less" title="There are values below; they have this colour">‹</span>}
         {scale.above && <span class="heat-ramp-more" title="There are values above; they have this colour">›</span>}
-        {scale.ticks(5).map((tick) => (
+        {scale.ticks(scale.kind === "signed" ? 9 : 5).map((tick) => (
           <span key={tick.value} class="heat-ramp-tick" style={{ left: `${100 * tick.place}%` }}>
             {tickText(tick.value, scale)}
           </span>

@@ -43,7 +43,7 @@ export function Plot(props: PlotProps): JSX.Element {
   return (
     <div
       ref={place}
-      class={`plot ${props.class ?? ""}`}
+      class={`tensor-plot ${props.class ?? ""}`}
       onPointerDown={pointer}
       onPointerMove={pointer}
       onPointerUp={pointer}
@@ -59,7 +59,7 @@ export function Plot(props: PlotProps): JSX.Element {
         {...(props.onKey === undefined ? {} : { onKey: props.onKey })}
         {...(props.csv === undefined ? {} : { csv: props.csv })}
       />
-      <canvas ref={above} class="plot-overlay" aria-hidden="true" />
+      <canvas ref={above} class="tensor-overlay" aria-hidden="true" />
       {props.children}
     </div>
   );
@@ -83,7 +83,7 @@ function capture(event: PointerEvent): void {
 }
 
 function picture(place: HTMLElement | null): HTMLCanvasElement | null {
-  return place?.querySelector("canvas:not(.plot-overlay)") ?? null;
+  return place?.querySelector("canvas:not(.tensor-overlay)") ?? null;
 }
 
 function canvasBox(place: HTMLElement | null): DOMRect | null {

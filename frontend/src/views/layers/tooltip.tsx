@@ -17,7 +17,7 @@ export function Tooltip({ at, width, height, children }: TooltipProps): JSX.Elem
     ...(at.y < height / 2 ? { top: `${at.y + 12}px` } : { bottom: `${height - at.y + 12}px` }),
   };
   return (
-    <div class="plot-tooltip" style={style} aria-hidden="true">
+    <div class="tensor-tooltip" style={style} aria-hidden="true">
       {children}
     </div>
   );
