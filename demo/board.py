@@ -37,20 +37,25 @@ class Board:
 
     def check_page(self) -> None:
         """Raises BoardError unless the page of NetDebug is served, and is built."""
-        try:
-            listing = json.loads(fetch(f"{self.url}/data/plugins_listing"))
-            fetch(f"{self.url}/data/plugin/netdebug/index.html")
-            fetch(f"{self.url}/data/plugin/netdebug/runs")
-        except HTTPError as error:
-            reason = told(error)
-            raise BoardError(f"TensorBoard runs, but NetDebug's page is not served: {reason}") from error
-        except (OSError, ValueError) as error:
-            raise BoardError(f"TensorBoard does not answer as it should: {error}") from error
-        if "netdebug" not in listing:
+        if "netdebug" not in json.loads(self._fetch("/data/plugins_listing", "TensorBoard runs, but")):
             raise BoardError(
-                "TensorBoard runs, but does not know NetDebug: its package is not installed for "
-                "this Python. `make demo` installs it, and `pip install .` does."
+                "TensorBoard runs, but does not know NetDebug: the package is not installed for this Python. "
+                "`make demo` installs it, and so does `pip install .`."
             )
+        self._fetch("/data/plugin/netdebug/runs", "TensorBoard runs, but NetDebug does not:")
+        self._fetch(
+            "/data/plugin/netdebug/index.html",
+            "TensorBoard and NetDebug run, but the page was not built into this installation. `make demo` "
+            "builds it, for which Node.js has to be installed:",
+        )
+
+    def _fetch(self, path: str, complaint: str) -> bytes:
+        try:
+            return fetch(self.url + path)
+        except HTTPError as error:
+            raise BoardError(f"{complaint} {told(error)}") from error
+        except OSError as error:
+            raise BoardError(f"TensorBoard does not answer: {error}") from error
 
 
 def start(logdir: Path, *, port: int, output: Path) -> Child:

@@ -30,6 +30,7 @@ from tb_netdebug.cli.watch_cells import (
 LEAST_WIDTH = 20
 NARROW, NARROWER = 64, 48
 MOST_NAME_CELLS = 48
+WHOLE_MODEL = "(the model)"
 STATE_STYLES = {"live": "bold green", "ended": "blue", "idle": "yellow"}
 KEYS = "q quits   tab or arrows: another run"
 
@@ -73,17 +74,29 @@ class Page:
         self._ascii_only = ascii_only
 
     def lines(self, view: View) -> list[Text]:
-        top = [*self._title(view), *self._runs(view)]
+        lines = self._paper(view) if self._height is None else self._screen(view, self._height)
+        for line in lines:
+            line.truncate(self._width)  # below 40 columns not all of it has room
+        return lines
+
+    def _paper(self, view: View) -> list[Text]:
+        return [*self._above(view), *self._layers(view.layers, self._most_layers)]
+
+    def _screen(self, view: View, height: int) -> list[Text]:
+        lines = self._above(view)
+        room = height - len(lines) - 4  # empty line, header, what is left out, keys
+        lines = (lines + self._layers(view.layers, min(self._most_layers, room)))[: height - 1]
+        lines += [Text() for _ in range(height - 1 - len(lines))]
+        return [*lines, Text(fitted(KEYS, self._width), "dim")]
+
+    def _above(self, view: View) -> list[Text]:
+        """Everything but the layers."""
+        lines = [*self._title(view), *self._runs(view)]
         if view.signs is not None:
-            top += [Text(), *self._signs(view.signs, view.now)]
+            lines += [Text(), *self._signs(view.signs, view.now)]
         if view.message:
-            top += [Text(), *self._wrapped(view.message, "yellow")]
-        if self._height is None:
-            return top + self._layers(view.layers, self._most_layers)
-        room = self._height - len(top) - 4  # an empty line, the header of the table, and the line of keys
-        top = (top + self._layers(view.layers, min(self._most_layers, room)))[: self._height - 1]
-        top += [Text()] * (self._height - 1 - len(top))
-        return [*top, Text(fitted(KEYS, self._width), "dim")]
+            lines += [Text(), *self._wrapped(view.message, "yellow")]
+        return lines
 
     # ---- parts -------------------------------------------------------------------------------------------
 
@@ -215,7 +228,7 @@ class Page:
             **dict.fromkeys(("update/w", "upd/w"), ratio_cell(layer)),
             **dict.fromkeys(("inactive", "inact"), inactive_cell(layer)),
         }
-        line = Text(padded(fitted(layer.name, room - 1), room))
+        line = Text(padded(fitted(layer.name or WHOLE_MODEL, room - 1), room))
         for name in names:
             text, style = cells[name]
             line.append(" " * max(widths[name] - len(text), 1)).append(text, style)

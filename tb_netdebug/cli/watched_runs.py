@@ -23,7 +23,7 @@ OTHERS_SECS = 0.05
 class WatchedRuns:
     """Which runs there are, and one of them in full: `wanted`, or else the newest.
 
-    Of a name the last part is enough, when no other run has the same.
+    Of a name the last part is enough; of several such runs, the newest at that time is meant.
 
     All methods but `move` belong to one thread.
     """
@@ -34,7 +34,7 @@ class WatchedRuns:
         self._wanted = wanted
         self._listed = -math.inf
         self._read = -math.inf
-        self._known: tuple[Sequence[str], Sequence[str]] = ((), ())
+        self._known: tuple[Sequence[str], Sequence[str]] | None = None
         self._lines: dict[str, RunLine] = {}
         self._due: list[str] = []
         self._version: tuple[str, int] | None = None
@@ -55,10 +55,8 @@ class WatchedRuns:
         runs, wanted = self._logdir.runs, self._wanted
         if wanted in runs:
             return wanted
-        if wanted is not None:
-            ends = [name for name in runs if name.endswith(f"/{wanted}")]
-            return ends[0] if len(ends) == 1 else None
-        return max(runs, key=lambda name: runs[name].started, default=None)
+        meant = [name for name in runs if wanted is None or name.endswith(f"/{wanted}")]
+        return max(meant, key=lambda name: runs[name].started, default=None)
 
     def close(self) -> None:
         self._logdir.close()
@@ -117,6 +115,8 @@ class WatchedRuns:
     def _read_list(self) -> bool:
         self._logdir.refresh()
         self._listed = time.monotonic()
+        if self._wanted is not None and self.chosen is not None:
+            self._wanted = self.chosen  # a newer run whose name ends like it does not take its place
         before, self._known = self._known, (tuple(self.names), tuple(self.complaints))
         self._due = [line.name for line in self.view().runs]
         return before != self._known
@@ -169,8 +169,7 @@ def common_folder(names: Sequence[str]) -> str:
     """In which all of these are, with a slash at its end; empty when there is none."""
     if len(names) < 2:
         return ""
-    common = os.path.commonprefix([name.rpartition("/")[0] + "/" for name in names])
-    folder = common.rpartition("/")[0]
+    folder = os.path.commonpath([name.rpartition("/")[0] for name in names])
     return f"{folder}/" if folder else ""
 
 
