@@ -1,5 +1,6 @@
 /** Made-up runs: a healthy one that goes on, sick ones that ended, and as many more as one asks for. */
 
+import { verdictOf } from "./findings";
 import { hash, noise } from "./noise";
 
 export interface MadeRun {
@@ -52,7 +53,7 @@ export function rowOf(run: MadeRun, live: boolean): Record<string, unknown> {
     name: run.name, kind: run.kind, started: run.started, changed: run.started + steps * run.seconds,
     size_bytes: steps * 900, version: steps, first_step: 0, last_step: steps - 1, steps,
     loss: Number.isFinite(loss) ? loss : "NaN", state: run.ended === null ? "live" : "ended", ranks: 2, gaps: 0,
-    complaint: null, verdict: null,
+    complaint: null, verdict: verdictOf(run),
   };
 }
 

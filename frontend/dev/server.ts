@@ -7,6 +7,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Plugin } from "vite";
 import { answerAll } from "./answers";
+import { findingsOf } from "./findings";
 import { graphOf, KINDS, seriesNames } from "./network";
 import { EPOCH, makeRuns, rowOf, scalarNames, stepsOf, type MadeRun } from "./runs";
 
@@ -51,7 +52,7 @@ function details(run: MadeRun, live: boolean): Record<string, unknown> {
   const row = rowOf(run, live);
   return {
     ...row, ranks: [0, 1], scalars: scalarNames(run), series, sampled_every: 10, overhead: 0.012, gap_list: [],
-    has_graph: run.kind === "netdebug", first_time: run.started, last_time: row["changed"], findings: [],
+    has_graph: run.kind === "netdebug", first_time: run.started, last_time: row["changed"], findings: findingsOf(run),
     info: { torch: "2.13.0", device: "NVIDIA RTX 4090", host: "lab-3", every: "auto" },
   };
 }

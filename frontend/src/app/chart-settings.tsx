@@ -34,14 +34,13 @@ export function ChartSettings({ details }: { readonly details: RunDetails | null
 function CurveSettings(): JSX.Element {
   return (
     <>
-      <div class="segments" role="radiogroup" aria-label="Horizontal axis">
+      <div class="segments" role="group" aria-label="Horizontal axis">
         {AXIS_TITLES.map(([value, title]) => (
           <button
             key={value}
             type="button"
-            role="radio"
             class="segment"
-            aria-checked={axis.value === value}
+            aria-pressed={axis.value === value}
             onClick={() => (axis.value = value)}
           >
             {title}

@@ -39,7 +39,10 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
           drawerOpen.value = false;
         }}
       >
-        <RunName name={run.name} />
+        <span class="run-title">
+          <RunName name={run.name} />
+          <Verdict verdict={run.verdict} />
+        </span>
         <span class="run-facts">
           <span class={`state-dot state-${run.state}`} />
           <RunFacts run={run} />
@@ -47,6 +50,17 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
       </button>
       {drawn && <ColourChoice name={run.name} />}
     </div>
+  );
+}
+
+function Verdict({ verdict }: { readonly verdict: RunRow["verdict"] }): JSX.Element | null {
+  if (verdict !== "sick" && verdict !== "suspect") return null;
+  const [icon, tone] = verdict === "sick" ? (["error", "bad"] as const) : (["warning", "warning"] as const);
+  return (
+    <span class={`run-verdict ${tone}`} title={verdict === "sick" ? "This network is sick" : "Something may be wrong"}>
+      <Icon name={icon} />
+      <span class="unseen">{verdict}</span>
+    </span>
   );
 }
 

@@ -4,7 +4,7 @@ import { batch } from "@preact/signals";
 import { clockLead, get } from "../wire/http";
 import { parseRunList, parseRunNews } from "../wire/json";
 import { connection, hidden, listen, tellRunChange } from "../wire/live";
-import type { RunList } from "../wire/types";
+import type { RunList, RunRow } from "../wire/types";
 import { firstChoice, type Choice } from "../lib/first-choice";
 import * as state from "./state";
 
@@ -15,7 +15,7 @@ let again = false;
 export function startSession(): void {
   void refreshList();
   listen((name, data) => {
-    if (name === "run") takeNews(data);
+    if (name === "run") hearNews(data);
     else void refreshList();
   });
   // After a time in the dark there may have been news that nobody told us.
@@ -73,14 +73,26 @@ function takeChoice(choice: Choice): void {
   state.focus.value = choice.focus;
 }
 
-function takeNews(data: unknown): void {
-  const news = parseRunNews(data);
-  if (!news) return;
-  const list = state.runs.peek();
-  const index = list?.findIndex((run) => run.name === news.name) ?? -1;
-  const row = list?.[index];
-  if (!list || !row) return void refreshList();
-  if (row.version !== null && news.version !== null && news.version < row.version) return;
-  state.runs.value = list.with(index, news);
-  if (row.version !== news.version) tellRunChange(news.name);
+/** Many runs train at once: their news are taken together, so that the list is drawn ten times a second at most. */
+const NEWS_MILLISECONDS = 100;
+const news = new Map<string, RunRow>();
+let takenAt = 0;
+
+function hearNews(data: unknown): void {
+  const row = parseRunNews(data);
+  if (!row) return;
+  if (news.size === 0) setTimeout(takeNews, Math.max(0, takenAt + NEWS_MILLISECONDS - performance.now()));
+  news.set(row.name, row);
+}
+
+function takeNews(): void {
+  takenAt = performance.now();
+  const list = state.runs.peek() ?? [];
+  const there = new Map(list.map((row) => [row.name, row.version]));
+  const isNew = (row: RunRow): boolean => (there.get(row.name) ?? -1) <= (row.version ?? 0);
+  if ([...news.keys()].some((name) => !there.has(name))) void refreshList();
+  const fresh = new Map([...news].filter(([name, row]) => there.has(name) && isNew(row)));
+  news.clear();
+  if (fresh.size > 0) state.runs.value = list.map((row) => fresh.get(row.name) ?? row);
+  for (const [name, row] of fresh) if (there.get(name) !== row.version) tellRunChange(name);
 }

@@ -75,7 +75,7 @@ export function CanvasBox(props: CanvasBoxProps): JSX.Element {
       <figcaption class="canvas-tools">
         <ChartTools
           what={props.exportName}
-          onPng={() => canvas.current && exportPng(canvas.current, props.exportName)}
+          onPng={() => canvas.current && exportPng(canvas.current, props.exportName, { title: props.exportName, legend: [] })}
           onCsv={props.csv && (() => exportCsv(latest.current.csv?.() ?? [], props.exportName))}
         />
       </figcaption>

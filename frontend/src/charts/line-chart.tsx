@@ -100,7 +100,10 @@ type HeadProps = Pointing & {
 function Head(props: HeadProps): JSX.Element {
   const { title, yLabel, zoom, onZoom, chart, exportName, hides, whole, setWhole } = props;
   const short = title.slice(0, 200);
-  const png = (): void => void (chart.current && exportPng(chart.current.plot.ctx.canvas, exportName));
+  const drawn = props.series.filter((series) => series.x.length > 0);
+  const png = (): void => {
+    if (chart.current) exportPng(chart.current.plot.ctx.canvas, exportName, { title, legend: drawn });
+  };
   return (
     <figcaption class="chart-head">
       <h4 class="chart-title">

@@ -12,8 +12,9 @@ interface Entry<Value> {
   running: boolean;
 }
 
-/** Descriptions are big and change little: more often than that nobody looks. */
+/** Descriptions change little, and those of big networks are big: the longer one takes, the rarer it is fetched. */
 const REFRESH_MILLISECONDS = 1500;
+const REST_PER_REQUEST = 10;
 
 export class SharedJson<Value> {
   private readonly entries = new Map<string, Entry<Value>>();
@@ -50,6 +51,7 @@ export class SharedJson<Value> {
     if (entry.running || !entry.outdated) return;
     entry.running = true;
     entry.outdated = false;
+    const began = performance.now();
     try {
       entry.value.value = this.parse(await getJson(`${this.route}?run=${encodeURIComponent(name)}`));
     } catch (error) {
@@ -59,6 +61,6 @@ export class SharedJson<Value> {
     setTimeout(() => {
       entry.running = false;
       if (entry.users > 0) void this.load(name, entry);
-    }, REFRESH_MILLISECONDS);
+    }, Math.max(REFRESH_MILLISECONDS, (performance.now() - began) * REST_PER_REQUEST));
   }
 }

@@ -29,7 +29,7 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
   const { whole } = useWholeRuns(runs, run, VITAL_NAMES);
   return (
     <div class="overview">
-      {details && <RunSummary details={details} />}
+      {details && <RunSummary run={run} details={details} />}
       {details && <Findings details={details} />}
       {details && <Gaps details={details} />}
       <Vitals run={run} details={details} whole={whole.get(run.name)} />

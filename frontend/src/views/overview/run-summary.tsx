@@ -1,13 +1,15 @@
 import type { JSX } from "preact";
 import { formatElapsed } from "../../lib/elapsed";
 import { formatBytes, formatCount } from "../../lib/format";
-import type { RunDetails } from "../../wire/types";
+import type { RunDetails, RunRow } from "../../wire/types";
 
 const DAY: Intl.DateTimeFormatOptions = { dateStyle: "medium", timeStyle: "short" };
 
 /** What this run is, in one line. */
-export function RunSummary({ details }: { readonly details: RunDetails }): JSX.Element {
-  const { steps, first_time: begin, last_time: end, rank_list: ranks } = details;
+export function RunSummary({ run, details }: { readonly run: RunRow; readonly details: RunDetails }): JSX.Element {
+  const { first_time: begin, last_time: end, rank_list: ranks } = details;
+  // The row comes with each news, the details now and then.
+  const { steps } = run;
   const facts = [
     steps === null ? null : `${formatCount(steps)} steps`,
     begin !== null && end !== null && end > begin ? `in ${formatElapsed(end - begin)}` : null,
