@@ -67,6 +67,7 @@ def watch(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tb_netdebug", "watch", *map(str, words)],
         env=environment(**env),
+        cwd=sys.prefix,
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -54,6 +54,7 @@ class Terminal:
             stdout=self._its,
             stderr=self._its,
             env=environment(**env),
+            cwd=sys.prefix,  # not the checkout: `python -m` would prefer it to the installed wheel
             start_new_session=True,
             preexec_fn=self._take_over,
         )
@@ -84,6 +85,17 @@ class Terminal:
 
         return self.wait_until(is_shown, f"{texts} on the screen")
 
+    def wait_for_output(self, *patterns: str) -> str:
+        """For programs that do not take the whole screen: all they wrote, once it has all of the patterns."""
+        return self.wait_until(
+            lambda: all(re.search(pattern, self.written) for pattern in patterns), f"{patterns} in the output"
+        )
+
+    @property
+    def written(self) -> str:
+        """All output until now, without colours."""
+        return SEQUENCE.sub("", self.output.decode(errors="replace")).replace("\r", "")
+
     def wait_until(self, condition: Callable[[], bool], what: str) -> str:
         deadline = time.monotonic() + LIMIT_SECS
         while not condition():
@@ -91,8 +103,8 @@ class Terminal:
                 assert condition(), (
                     f"The program ended without {what}:\n{self.output.decode('utf-8', 'replace')}"
                 )
-            assert time.monotonic() < deadline, f"There was no {what}, but:\n{self.screen}"
-        return self.screen
+            assert time.monotonic() < deadline, f"There was no {what}, but:\n{self.screen or self.written}"
+        return self.screen or self.written
 
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
