@@ -16,7 +16,7 @@ from tb_netdebug.writer.framing import FOOTER_BYTES, HEADER_BYTES, OVERHEAD_BYTE
 
 # Longer records are taken for damage. A length is the one number of the file that could make us allocate.
 MAX_PAYLOAD_BYTES = 1 << 28
-_SCAN_BYTES = 1 << 20
+_FIRST_SCAN_BYTES, _SCAN_BYTES = 1 << 12, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,10 @@ class _FrameReader:
 
     def _search(self, offset: int) -> int:
         """The next offset with a whole record, or the end of the file."""
+        size = _FIRST_SCAN_BYTES  # the next record is mostly near, and there may be many gaps
         while self._end - offset > OVERHEAD_BYTES:
-            window = self._read(offset, _SCAN_BYTES)
+            window = self._read(offset, size)
+            size = min(4 * size, _SCAN_BYTES)
             for candidate in header_offsets(window):
                 if self._frame_at(offset + candidate) is not None:
                     return offset + candidate
