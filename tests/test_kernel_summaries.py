@@ -220,3 +220,22 @@ def test_any_address_that_suits_the_type(kernel: ModuleType, dtype: DType, size:
     array = values(dtype, "spoilt", size + 1, 3)
     shifted = array[1:]
     assert packed_of(kernel, shifted.copy(), dtype) == packed_of(kernel, shifted, dtype)
+
+
+@pytest.mark.parametrize("pattern", [[0.0], [1.0], [1.0, -1.0], [1.0] * 16 + [-0.5] * 16])
+def test_many_equal_values(kernel: ModuleType, pattern: list[float]) -> None:
+    """No counter is too small, however often the same values meet."""
+    array = np.resize(np.array(pattern, np.float32), 600 * 1024)
+    expected = {pattern.count(value) * len(array) // len(pattern) for value in set(pattern)}
+    assert expected == set(summary_of(kernel, array, DType.FLOAT32).counts.tolist())
+
+
+@pytest.mark.parametrize("odd", [1e-44, -1e-44, 1e30, -1e30])
+@pytest.mark.parametrize("others", [1.0, -1.0, 0.0])
+def test_one_odd_value(kernel: ModuleType, odd: float, others: float) -> None:
+    """A value far from all others has its own bin and is among the extremes."""
+    array = np.full(16 * 1024, others, np.float32)
+    array[5000] = odd
+    summary = summary_of(kernel, array, DType.FLOAT32)
+    assert {1, len(array) - 1} == set(summary.counts.tolist())
+    assert [min(array[5000], array[0]), max(array[5000], array[0])] == [summary.min, summary.max]

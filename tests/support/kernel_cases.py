@@ -41,7 +41,7 @@ NUMPY_TYPES: dict[DType, np.dtype[Any]] = {
 PARTS = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
 # Around the lanes, the blocks, the smallest strip and the sizes from which the C kernel changes its way.
 EDGES = (
-    *(0, 1, 2, 15, 16, 17, 31, 1023, 1024, 1025, 2049, 16383, 16384, 16385),
+    *(0, 1, 2, 15, 16, 17, 31, 1023, 1024, 1025, 2049, 8191, 8192, 8193, 16383, 16384, 16385),
     *(32767, 32768, 32769, 65535, 65536, 65537, 99327, 131073),
 )
 SIGN, INFINITY = 0x80000000, 0x7F800000

@@ -19,7 +19,6 @@
 #define SIGN 0x80000000u
 #define EXPONENT 0x7F800000u
 #define QUIET_NAN 0x7FC00000u
-#define OUTSIDE 0x78000000u /* set in a staged value when it lies outside the window */
 
 /* ---- bins ---------------------------------------------------------------------------------------------- */
 
@@ -110,37 +109,43 @@ static void plain_floats(Tally *tally, const float *values, int n) {
 
 /* ---- a full block of floats inside the window: two values a store -------------------------------------- */
 
+/* Asking whether the counter has wrapped around costs nothing beside the store. */
+static inline __attribute__((always_inline)) void count_pair(Tally *tally, uint16_t pair) {
+    if (__builtin_expect(++tally->pairs.one[pair] == 0, 0)) {
+        tally->carried[pair & 0xFF] += 1u << 16;
+        tally->carried[pair >> 8] += 1u << 16;
+    }
+}
+
 /* The pairs of LANES values: spelled out, as the compiler would not unroll it. */
-static inline void count_pairs(uint32_t *pairs, const uint16_t *staged) {
-    pairs[staged[0]]++;
-    pairs[staged[1]]++;
-    pairs[staged[2]]++;
-    pairs[staged[3]]++;
-    pairs[staged[4]]++;
-    pairs[staged[5]]++;
-    pairs[staged[6]]++;
-    pairs[staged[7]]++;
+static inline __attribute__((always_inline)) void count_pairs(Tally *tally, const uint16_t *staged) {
+    count_pair(tally, staged[0]);
+    count_pair(tally, staged[1]);
+    count_pair(tally, staged[2]);
+    count_pair(tally, staged[3]);
+    count_pair(tally, staged[4]);
+    count_pair(tally, staged[5]);
+    count_pair(tally, staged[6]);
+    count_pair(tally, staged[7]);
 }
 
 static void count_staged(Tally *tally) {
     for (size_t i = 0; i < BLOCK / 2; i += LANES / 2)
-        count_pairs(tally->pairs, tally->staged + i);
-}
-
-static void count_pending(Tally *tally) {
-    if (tally->pending)
-        count_staged(tally);
-    tally->pairs_used |= tally->pending;
-    tally->pending = 0;
+        count_pairs(tally, tally->staged + i);
 }
 
 /* What one look at a block found: the sums, the extremes, and which values lie outside the window. */
 typedef struct {
     double sum[LANES], squares[LANES];
     float low[LANES], high[LANES];
-    uint16_t outside[BLOCK / LANES]; /* a bit a lane */
-    uint32_t any;
+    uint64_t outside[BLOCK / 64]; /* a bit a value */
+    int any;
 } Look;
+
+/* Values i and i + LANES make a pair: this is where vectors have them. */
+static inline int first_of_pair(int pair) { return pair / LANES * 2 * LANES + pair % LANES; }
+static inline int pair_of(int place) { return place / (2 * LANES) * LANES + place % LANES; }
+static inline int is_second(int place) { return place / LANES % 2; }
 
 static inline uint32_t bits_at(const float *values, int i) {
     uint32_t bits;
@@ -151,104 +156,135 @@ static inline uint32_t bits_at(const float *values, int i) {
 /* All ones unless the value is zero; arithmetic, because a jump here would be guessed wrong half of the time. */
 static inline uint32_t if_nonzero(uint32_t bits) { return 0u - (uint32_t)((bits & ~SIGN) != 0); }
 
-/* Not zero when a value whose staged form this is lies outside the window. */
-static inline uint32_t outside_of(uint32_t bits, uint32_t staged) {
-    return (staged | (staged - (1u << 20))) & if_nonzero(bits) & OUTSIDE;
-}
+/* The window: magnitudes from `first` on, SPAN of them. */
+#define SPAN (127u << 20)
 
-static void mark_outside(const float *values, uint32_t base, Look *look) {
-    for (int i = 0; i < BLOCK / LANES; i++) {
-        uint32_t mask = 0;
-        for (int j = 0; j < LANES; j++) {
-            uint32_t bits = bits_at(values, LANES * i + j);
-            mask |= (uint32_t)(outside_of(bits, bits - base) != 0) << j;
-        }
-        look->outside[i] = (uint16_t)mask;
-    }
+static inline uint32_t first_inside(const Tally *tally) { return (tally->base + 1) << 20; }
+
+static inline uint64_t is_outside(uint32_t bits, uint32_t first) {
+    uint32_t magnitude = bits & ~SIGN;
+    return (magnitude != 0) & (magnitude - first >= SPAN);
 }
 
 #ifdef __AVX512F__
-/* Sixteen staged values to eight indices: bits 20-26 and the sign of each of two neighbours. */
-static inline __m128i pair_codes(__m512i staged) {
-    const __m512i magnitude = _mm512_set1_epi32(0x07F00000);
-    __m512i code = _mm512_ternarylogic_epi32(magnitude, staged, _mm512_srli_epi32(staged, 4), 0xCA);
-    code = _mm512_and_epi32(_mm512_srli_epi32(code, 20), _mm512_set1_epi32(0xFF));
-    return _mm512_cvtepi64_epi16(_mm512_or_epi64(code, _mm512_srli_epi64(code, 24)));
-}
-
-/* What the lanes have seen of a block so far. */
+/* The loop is bound by the two units that shift, shuffle, compare and convert. So it asks for little of that: sums
+   are made by multiplying with one, extremes and windows by integer minima, and codes on halves of values. */
 typedef struct {
     __m512d sum0, sum1, squares0, squares1;
-    __m512 low, high;
-    __m512i either;
+    __m512i least, greatest, most_negative; /* of the bits as unsigned, signed and unsigned numbers */
+    __m512i smallest, largest;              /* magnitudes but for the zeros, less one; upper halves of magnitudes */
 } Lanes;
 
-/* Stages sixteen values: their pair codes. */
-static inline __attribute__((always_inline)) __m128i stage_lanes(Lanes *lanes, const float *values, __m512i base) {
-    const __m512i one = _mm512_set1_epi32(1 << 20), magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    __m512 value = _mm512_loadu_ps(values);
-    __builtin_prefetch(values + 2 * BLOCK);
-    __m512i bits = _mm512_castps_si512(value);
-    __mmask16 nonzero = _mm512_test_epi32_mask(bits, magnitude);
-    __m512i staged = _mm512_mask_sub_epi32(bits, nonzero, bits, base);
-    /* below the window, or in its first bin (whose code means zero), one of the two has wrapped around */
-    __m512i below = _mm512_sub_epi32(staged, one);
-    lanes->either = _mm512_mask_ternarylogic_epi32(lanes->either, nonzero, staged, below, 0xFE);
-    __m512d first = _mm512_cvtps_pd(_mm512_castps512_ps256(value));
-    __m512d second = _mm512_cvtps_pd(_mm512_extractf32x8_ps(value, 1));
-    lanes->sum0 = _mm512_add_pd(lanes->sum0, first);
-    lanes->sum1 = _mm512_add_pd(lanes->sum1, second);
+static inline __attribute__((always_inline)) void add_values(Lanes *lanes, const float *values, __m512i bits) {
+    const __m512d one = _mm512_set1_pd(1.0);
+    __m512d first = _mm512_cvtps_pd(_mm512_castps512_ps256(_mm512_castsi512_ps(bits)));
+    __m512d second = _mm512_cvtps_pd(_mm256_loadu_ps(values + 8));
+    lanes->sum0 = _mm512_fmadd_pd(first, one, lanes->sum0);
+    lanes->sum1 = _mm512_fmadd_pd(second, one, lanes->sum1);
     lanes->squares0 = _mm512_fmadd_pd(first, first, lanes->squares0); /* the product is exact: */
     lanes->squares1 = _mm512_fmadd_pd(second, second, lanes->squares1); /* fusing changes nothing */
-    lanes->low = _mm512_min_ps(value, lanes->low);
-    lanes->high = _mm512_max_ps(value, lanes->high);
-    return pair_codes(staged);
+    lanes->least = _mm512_min_epu32(lanes->least, bits);
+    lanes->greatest = _mm512_max_epi32(lanes->greatest, bits);
+    lanes->most_negative = _mm512_max_epu32(lanes->most_negative, bits);
+    __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF));
+    lanes->smallest = _mm512_min_epu32(lanes->smallest, _mm512_add_epi32(magnitude, _mm512_set1_epi32(-1)));
+}
+
+static inline uint64_t outside_lanes(const float *values, __m512i first) {
+    __m512i magnitude = _mm512_and_si512(_mm512_loadu_si512(values), _mm512_set1_epi32(0x7FFFFFFF));
+    __mmask16 nonzero = _mm512_test_epi32_mask(magnitude, magnitude);
+    return _mm512_mask_cmpge_epu32_mask(nonzero, _mm512_sub_epi32(magnitude, first), _mm512_set1_epi32(SPAN));
+}
+
+static void mark_outside(const float *values, uint32_t first, Look *look) {
+    const __m512i firsts = _mm512_set1_epi32((int)first);
+    for (int i = 0; i < BLOCK; i += 64)
+        look->outside[i / 64] =
+            outside_lanes(values + i, firsts) | outside_lanes(values + i + LANES, firsts) << LANES |
+            outside_lanes(values + i + 2 * LANES, firsts) << 2 * LANES |
+            outside_lanes(values + i + 3 * LANES, firsts) << 3 * LANES;
+}
+
+/* Stages values i and i + LANES as pairs, for the next LANES of i: their codes. */
+static inline __attribute__((always_inline)) __m256i stage_lanes(Lanes *lanes, const float *values, __m512i base) {
+    __m512i first = _mm512_loadu_si512(values), second = _mm512_loadu_si512(values + LANES);
+    add_values(lanes, values, first);
+    add_values(lanes, values + LANES, second);
+    /* the upper halves of the first values, each beside that of its partner */
+    __m512i upper = _mm512_mask_blend_epi16(0x55555555, second, _mm512_srli_epi32(first, 16));
+    __m512i magnitude = _mm512_and_si512(upper, _mm512_set1_epi16(0x7FFF));
+    lanes->largest = _mm512_max_epu16(lanes->largest, magnitude);
+    __m512i code = _mm512_srli_epi16(_mm512_sub_epi16(_mm512_max_epu16(magnitude, base), base), 4);
+    __m512i sign = _mm512_srli_epi16(upper, 8);
+    return _mm512_cvtepi16_epi8(_mm512_ternarylogic_epi32(_mm512_set1_epi16(0x80), sign, code, 0xEA));
+}
+
+/* The extremes as floats: which of the integers they are depends on the signs there are. */
+static inline __attribute__((always_inline)) void store_extremes(const Lanes *lanes, Look *look) {
+    __m512i low = _mm512_mask_mov_epi32(lanes->least, _mm512_movepi32_mask(lanes->most_negative), lanes->most_negative);
+    __m512i high = _mm512_mask_mov_epi32(lanes->greatest, _mm512_movepi32_mask(lanes->greatest), lanes->least);
+    _mm512_storeu_si512(look->low, low);
+    _mm512_storeu_si512(look->high, high);
 }
 
 /* Stages a block. The histogram's scalar stores and the vector arithmetic use different parts of the core: so the
    pairs of the block before are counted in the same loop. Stores are what limits it, so there are no others. */
-static inline __attribute__((always_inline)) void scan(Tally *tally, const float *values, int with_pending, Look *look) {
+static inline __attribute__((always_inline)) void scan(Tally *tally, const float *values, const char *ahead,
+                                                       int with_pending, Look *look) {
     const __m512d zero = _mm512_setzero_pd();
-    Lanes lanes = {zero, zero, zero, zero, _mm512_set1_ps(INFINITY), _mm512_set1_ps(-INFINITY), _mm512_setzero_si512()};
-    const __m512i base = _mm512_set1_epi32((int)(tally->base << 20));
-    uint32_t *pairs = tally->pairs;
+    const __m512i none = _mm512_setzero_si512(), all = _mm512_set1_epi32(-1);
+    Lanes lanes = {zero, zero, zero, zero, all, _mm512_set1_epi32(INT32_MIN), none, all, none};
+    const __m512i base = _mm512_set1_epi16((short)(tally->base << 4));
     uint16_t *codes = tally->staged;
     for (size_t i = 0; i < BLOCK; i += 2 * LANES, codes += LANES) {
-        __m128i first = stage_lanes(&lanes, values + i, base);
-        if (with_pending)
-            count_pairs(pairs, codes);
-        __m128i second = stage_lanes(&lanes, values + i + LANES, base);
-        if (with_pending)
-            count_pairs(pairs, codes + LANES / 2);
-        _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_set_m128i(second, first));
+        __builtin_prefetch(ahead + i * sizeof *values);
+        __builtin_prefetch(ahead + (i + LANES) * sizeof *values);
+        __m256i pairs = stage_lanes(&lanes, values + i, base);
+        if (with_pending) {
+            count_pairs(tally, codes);
+            count_pairs(tally, codes + LANES / 2);
+        }
+        _mm256_storeu_si256((__m256i *)(void *)codes, pairs);
     }
-    look->any = (uint32_t)_mm512_reduce_or_epi32(lanes.either) & OUTSIDE;
+    const uint32_t first = first_inside(tally);
+    const __m512i end = _mm512_set1_epi16((short)((first + SPAN) >> 16));
+    look->any = _mm512_cmplt_epu32_mask(lanes.smallest, _mm512_set1_epi32((int)first - 1)) != 0;
+    look->any |= _mm512_cmpge_epu16_mask(lanes.largest, end) != 0;
     if (look->any)
-        mark_outside(values, tally->base << 20, look);
+        mark_outside(values, first, look);
     _mm512_storeu_pd(look->sum, lanes.sum0);
     _mm512_storeu_pd(look->sum + 8, lanes.sum1);
     _mm512_storeu_pd(look->squares, lanes.squares0);
     _mm512_storeu_pd(look->squares + 8, lanes.squares1);
-    _mm512_storeu_ps(look->low, lanes.low);
-    _mm512_storeu_ps(look->high, lanes.high);
+    store_extremes(&lanes, look);
 }
 #else
-static void stage(Tally *tally, const float *values, Look *look) {
-    const uint32_t base = tally->base << 20;
-    uint32_t codes[BLOCK], any = 0;
-    for (int i = 0; i < BLOCK; i++) {
-        uint32_t bits = bits_at(values, i), staged = bits - (base & if_nonzero(bits));
-        any |= outside_of(bits, staged);
-        codes[i] = ((staged >> 20) & 0x7F) | ((staged >> 24) & 0x80);
-    }
-    for (int i = 0; i < BLOCK / 2; i++)
-        tally->staged[i] = (uint16_t)(codes[2 * i] | (codes[2 * i + 1] << 8));
-    look->any = any;
-    if (any)
-        mark_outside(values, base, look);
+static void mark_outside(const float *values, uint32_t first, Look *look) {
+    memset(look->outside, 0, sizeof look->outside);
+    for (int i = 0; i < BLOCK; i++)
+        look->outside[i / 64] |= is_outside(bits_at(values, i), first) << i % 64;
 }
 
-static inline void scan(Tally *tally, const float *values, int with_pending, Look *look) {
+static void stage(Tally *tally, const float *values, Look *look) {
+    const uint32_t first = first_inside(tally);
+    uint32_t codes[BLOCK];
+    uint64_t any = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        uint32_t bits = bits_at(values, i), staged = bits - ((tally->base << 20) & if_nonzero(bits));
+        any |= is_outside(bits, first);
+        codes[i] = ((staged >> 20) & 0x7F) | ((staged >> 24) & 0x80);
+    }
+    for (int i = 0; i < BLOCK / 2; i++) {
+        int place = first_of_pair(i);
+        tally->staged[i] = (uint16_t)(codes[place] | (codes[place + LANES] << 8));
+    }
+    look->any = any != 0;
+    if (any)
+        mark_outside(values, first, look);
+}
+
+static inline void scan(Tally *tally, const float *values, const char *ahead, int with_pending, Look *look) {
+    (void)ahead; /* the processor sees by itself what is read in such a plain order */
     double sum[LANES] = {0}, squares[LANES] = {0};
     float low[LANES], high[LANES];
     if (with_pending)
@@ -280,18 +316,17 @@ enum { MOST_STAND_INS = BLOCK / 16 }; /* in a block; with more, counting value b
 static int replace_outside(Tally *tally, const float *values, const Look *look) {
     uint16_t places[MOST_STAND_INS], bins[MOST_STAND_INS];
     int n = 0;
-    for (int i = 0; i < BLOCK / LANES; i++)
-        for (uint32_t mask = look->outside[i]; mask; mask &= mask - 1) {
-            uint32_t bits;
-            int place = LANES * i + __builtin_ctz(mask);
-            memcpy(&bits, values + place, sizeof bits);
+    for (int i = 0; i < BLOCK / 64; i++)
+        for (uint64_t mask = look->outside[i]; mask; mask &= mask - 1) {
+            int place = 64 * i + __builtin_ctzll(mask);
+            uint32_t bits = bits_at(values, place);
             if (n == MOST_STAND_INS || (bits & EXPONENT) == EXPONENT)
                 return 0;
             places[n] = (uint16_t)place;
             bins[n++] = (uint16_t)bin_of(bits);
         }
     for (int i = 0; i < n; i++) {
-        tally->staged[places[i] / 2] &= places[i] % 2 ? 0x00FF : 0xFF00;
+        tally->staged[pair_of(places[i])] &= is_second(places[i]) ? 0x00FF : 0xFF00;
         tally->singles[0][bins[i]]++;
         folded_cover(&tally->folded, bins[i] & 0x7FF, bins[i] & 0x7FF);
     }
@@ -305,28 +340,40 @@ static uint32_t bin_of_code(uint32_t code, uint32_t base) {
     return magnitude ? (sign << 11) | (base + magnitude) : sign << 11;
 }
 
+/* Two counters at once: the first of each two in `even`, the other in `odd`. */
+static void fold_row(uint32_t cells[CODES / 2], uint32_t even[CODES / 2], uint32_t odd[CODES / 2], uint32_t *total) {
+    uint32_t any = 0, sum = 0;
+    for (int i = 0; i < CODES / 2; i++)
+        any |= cells[i];
+    if (!any)
+        return;
+    for (int i = 0; i < CODES / 2; i++) {
+        uint32_t first = cells[i] & 0xFFFF, second = cells[i] >> 16;
+        even[i] += first;
+        odd[i] += second;
+        sum += first + second;
+        cells[i] = 0;
+    }
+    *total += sum;
+}
+
 /* 32 bits are enough: the tally is folded long before they overflow. */
 static void fold_pairs(Tally *tally) {
-    uint32_t codes[256] = {0};
-    for (int row = 0; row < 256; row++) {
-        uint32_t *cells = tally->pairs + 256 * row, total = 0;
-        for (int i = 0; i < 256; i++)
-            total += cells[i];
-        if (total == 0)
-            continue;
-        codes[row] += total;
-        for (int i = 0; i < 256; i++) {
-            codes[i] += cells[i];
-            cells[i] = 0;
-        }
-    }
+    uint32_t even[CODES / 2] = {0}, odd[CODES / 2] = {0}, *codes = tally->carried;
+    if (tally->pending)
+        count_staged(tally);
+    for (int row = 0; row < CODES; row++)
+        fold_row(tally->pairs.two + CODES / 2 * row, even, odd, codes + row);
     codes[0] -= (uint32_t)tally->stand_ins;
-    tally->stand_ins = 0;
-    for (uint32_t code = 0; code < 256; code++)
-        if (codes[code])
-            tally->folded.counts[bin_of_code(code, tally->base)] += codes[code];
+    for (uint32_t code = 0; code < CODES; code++) {
+        uint32_t count = codes[code] + (code % 2 ? odd : even)[code / 2];
+        if (count)
+            tally->folded.counts[bin_of_code(code, tally->base)] += count;
+    }
     folded_cover(&tally->folded, tally->base, tally->base + 127);
-    tally->pairs_used = 0;
+    memset(codes, 0, sizeof tally->carried);
+    tally->stand_ins = 0;
+    tally->pending = tally->pairs_used = 0;
 }
 
 /* Puts the window where the block's largest values are, with one and a half octaves of room above. */
@@ -347,7 +394,8 @@ static void place_window(Tally *tally, const float *values) {
     tally->base = largest - 127 > 7 && largest > 127 ? largest - 127 : 7;
 }
 
-static void full_block(Tally *tally, const float *values) {
+/* `ahead`: memory that will be read soon. */
+static void full_block(Tally *tally, const float *values, const char *ahead) {
     tally->blocks++;
     if (!tally->use_pairs) {
         plain_floats(tally, values, BLOCK);
@@ -357,12 +405,12 @@ static void full_block(Tally *tally, const float *values) {
         place_window(tally, values);
     Look look;
     if (tally->pending)
-        scan(tally, values, 1, &look);
+        scan(tally, values, ahead, 1, &look);
     else
-        scan(tally, values, 0, &look);
-    tally->pairs_used |= tally->pending;
+        scan(tally, values, ahead, 0, &look);
     tally->pending = !look.any || replace_outside(tally, values, &look);
     if (tally->pending) {
+        tally->pairs_used = 1;
         add_lanes(tally, look.sum, look.squares);
         widen(tally, look.low, look.high);
     } else {
@@ -371,9 +419,9 @@ static void full_block(Tally *tally, const float *values) {
     }
 }
 
-static void float_block(Tally *tally, const float *values, int n) {
+static void float_block(Tally *tally, const float *values, int n, const char *ahead) {
     if (n == BLOCK)
-        full_block(tally, values);
+        full_block(tally, values, ahead);
     else
         plain_floats(tally, values, n);
 }
@@ -523,7 +571,9 @@ typedef struct {
     double doubles[BLOCK], doubles_previous[BLOCK];
 } Buffers;
 
-static void update_floats(Tally *update, const float *now, const float *before, int n) {
+/* Leaves `before` equal to `now`, while both are at hand. */
+static void update_floats(Tally *update, const float *restrict now, float *restrict before, int n,
+                          const char *ahead) {
     float change[BLOCK];
     for (int i = 0; i < n; i++) {
         float difference = now[i] - before[i];
@@ -531,8 +581,9 @@ static void update_floats(Tally *update, const float *now, const float *before, 
         memcpy(&bits, &difference, sizeof bits);
         bits = (bits & ~SIGN) > EXPONENT ? QUIET_NAN : bits;
         memcpy(change + i, &bits, sizeof bits);
+        memcpy(before + i, now + i, sizeof *before);
     }
-    float_block(update, change, n);
+    float_block(update, change, n, ahead);
 }
 
 static void update_doubles(Tally *update, const View *view, const char *raw, const char *raw_previous,
@@ -548,6 +599,8 @@ static void update_doubles(Tally *update, const View *view, const char *raw, con
     double_block(update, change, n);
 }
 
+enum { AHEAD = 2 * BLOCK }; /* how many values before they are needed memory is asked for them */
+
 static void one_block(Tally *tally, Tally *update, const View *view, size_t from, int n, Buffers *buffers) {
     const size_t item = ITEM_BYTES[view->dtype];
     const char *raw = items(view, from, n, buffers->raw), *raw_previous = NULL;
@@ -558,15 +611,17 @@ static void one_block(Tally *tally, Tally *update, const View *view, size_t from
     if (is_float_path(view->dtype)) {
         const float *now = floats(view->dtype, raw, n, buffers->floats);
         if (update)
-            update_floats(update, now, floats(view->dtype, raw_previous, n, buffers->floats_previous), n);
-        float_block(tally, now, n);
+            update_floats(update, now, (float *)floats(view->dtype, raw_previous, n, buffers->floats_previous), n,
+                          raw_previous + AHEAD * item);
+        float_block(tally, now, n, raw + AHEAD * item);
     } else {
         const double *now = doubles(view->dtype, raw, n, buffers->doubles);
         if (update)
             update_doubles(update, view, raw, raw_previous, now, buffers, n);
         double_block(tally, now, n);
     }
-    if (update)
+    const int is_done = view->dtype == FLOAT32 && raw_previous != buffers->raw_previous; /* by update_floats */
+    if (update && !is_done)
         memcpy(view->previous + from * item, raw, (size_t)n * item);
 }
 
@@ -574,12 +629,9 @@ static void strip(Tally *tally, Tally *update, const View *view, size_t from, si
     Buffers buffers;
     for (size_t at = from; at < to; at += BLOCK)
         one_block(tally, update, view, at, to - at < BLOCK ? (int)(to - at) : BLOCK, &buffers);
-    count_pending(tally);
     tally->unfolded += to - from;
-    if (update) {
-        count_pending(update);
+    if (update)
         update->unfolded += to - from;
-    }
 }
 
 /* ---- sum of squares ------------------------------------------------------------------------------------ */

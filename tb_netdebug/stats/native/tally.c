@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Below this many values, clearing and folding the pair table costs more than it saves. */
-static const size_t PAIRS_PAY_OFF = 32768;
+static const size_t PAIRS_PAY_OFF = 8192;
 
 /* A tensor whose values fit no window after so many tries is counted value by value. */
 enum { MOST_PLACEMENTS = 3 };

@@ -11,7 +11,8 @@ enum {
     BINS = 4096,
     COPIES = 4,    /* neighbouring values count in different copies, so that equal ones need not wait for each other */
     CODE_BITS = 8, /* a value of a pair: sign, and 7 bits of exponent and mantissa relative to the window */
-    PAIRS = 1 << (2 * CODE_BITS),
+    CODES = 1 << CODE_BITS,
+    PAIRS = CODES * CODES,
 };
 
 /* What remains of any number of values: all that a packed summary holds but the sums. */
@@ -28,7 +29,11 @@ typedef struct {
    with many of them is counted value by value. */
 typedef struct Tally Tally;
 struct Tally {
-    uint32_t pairs[PAIRS];
+    union {
+        uint16_t one[PAIRS]; /* narrow counters: more of them are in the cache, and there is less to fold */
+        uint32_t two[PAIRS / 2];
+    } pairs;
+    uint32_t carried[CODES]; /* of each code, what the counters of its pairs had no room for */
     uint32_t singles[COPIES][BINS];
     uint16_t staged[BLOCK / 2]; /* the pending block: codes of two values each */
     Folded folded;          /* where pairs and singles go in the end */
