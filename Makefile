@@ -29,6 +29,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 test: compiler node .venv/test .venv/netdebug ## all checks and all tests, against the wheel (first time about 5 min)
+	@tools/get_chromium $(LOGS)
 	@$(SELF) lint; lint=$$?; \
 	$(SELF) page; page=$$?; \
 	$(SELF) size; \
