@@ -67,7 +67,7 @@ function hostStack(scalars: Scalars): MemoryStack | null {
   const used = total(kept);
   // Others on the host take memory too, so there is at least so much of it.
   const limit = greatest(available.map((value, row) => value + (used[row] ?? 0)));
-  return stack("host", "Host", rows, kept, limit, "used here + available");
+  return stack("host", "Host", rows, kept, limit, "in use here + available");
 }
 
 function gpuStack(scalars: Scalars, number: number): MemoryStack | null {
@@ -84,7 +84,7 @@ function gpuStack(scalars: Scalars, number: number): MemoryStack | null {
     part("others", isSplit ? "Others and driver" : "Used", isSplit ? "other processes on the device, and the driver itself" : "by all processes on the device; the driver does not say by which", others),
   ];
   const kept = parts.filter(({ bytes }) => bytes.some((value) => value > 0));
-  return stack(`gpu${number}`, `GPU ${number}`, rows, kept, lastOf(scalars.get(`${prefix}/total`)), "of the device");
+  return stack(`gpu${number}`, `GPU ${number}`, rows, kept, lastOf(scalars.get(`${prefix}/total`)), "on the device");
 }
 
 function allocatorStack(scalars: Scalars, number: number): MemoryStack | null {
@@ -98,7 +98,7 @@ function allocatorStack(scalars: Scalars, number: number): MemoryStack | null {
     part("cached", "Kept free", "reserved by torch's allocator and not in use", cached),
   ];
   const peak = lastOf(scalars.get(`${prefix}/peak_allocated`));
-  return stack(`cuda${number}`, `torch on cuda:${number}`, rows, parts, peak, "peak of tensors");
+  return stack(`cuda${number}`, `torch on cuda:${number}`, rows, parts, peak, "most in tensors");
 }
 
 function part(key: string, title: string, meaning: string, bytes: Float64Array): MemoryPart {
