@@ -7,9 +7,20 @@ export default defineConfig({
   // Everything relative: TensorBoard may live under any path prefix or behind a proxy.
   base: "./",
   plugins: api ? [] : [madeUpData()],
-  server: { proxy: api ? { "^/(runs|run|graph|columns|live)($|\\?)": { target: new URL(api).origin, rewrite: (path) => new URL(api).pathname + path.slice(1) } } : {} },
+  server: {
+    proxy: api
+      ? {
+          "^/(runs|run|graph|columns|live)($|\\?)": {
+            target: new URL(api).origin,
+            rewrite: (path) => new URL(api).pathname + path.slice(1),
+          },
+        }
+      : {},
+  },
   // All at once, else the dev server finds some late and serves two copies of Preact.
-  optimizeDeps: { include: ["preact", "preact/hooks", "preact/jsx-runtime", "preact/jsx-dev-runtime", "@preact/signals", "uplot"] },
+  optimizeDeps: {
+    include: ["preact", "preact/hooks", "preact/jsx-runtime", "preact/jsx-dev-runtime", "@preact/signals", "uplot"],
+  },
   esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
   worker: { format: "es", rollupOptions: { output: { entryFileNames: "assets/[name]-[hash].js" } } },
   build: {

@@ -11,8 +11,24 @@ interface Answer {
 }
 
 const STATISTICS = [
-  "count", "mean", "std", "norm", "rms", "min", "max", "abs_max", "zeros", "nan", "pos_inf", "neg_inf", "nonfinite",
-  "median", "p01", "p99", "inactive_units", "ratio",
+  "count",
+  "mean",
+  "std",
+  "norm",
+  "rms",
+  "min",
+  "max",
+  "abs_max",
+  "zeros",
+  "nan",
+  "pos_inf",
+  "neg_inf",
+  "nonfinite",
+  "median",
+  "p01",
+  "p99",
+  "inactive_units",
+  "ratio",
 ];
 const NORMAL_QUANTILES = [-4.2, -2.33, -1.64, -0.674, 0, 0.674, 1.64, 2.33, 4.2];
 const LOOKS_A_BUCKET = 12;
@@ -36,7 +52,8 @@ function answer(query: Json, runs: readonly MadeRun[], live: boolean): Answer {
 function buckets(first: number, last: number, most: number): [number, number][] {
   const size = 2 ** Math.max(0, Math.ceil(Math.log2((last - first + 1) / most)));
   const found: [number, number][] = [];
-  for (let at = Math.floor(first / size) * size; at <= last; at += size) found.push([Math.max(at, first), Math.min(at + size - 1, last)]);
+  for (let at = Math.floor(first / size) * size; at <= last; at += size)
+    found.push([Math.max(at, first), Math.min(at + size - 1, last)]);
   return found;
 }
 
@@ -67,7 +84,18 @@ function bucket(run: MadeRun, name: string, from: number, to: number): number[] 
   const [mean, none] = [good ? sum / good : NaN, good === 0];
   const time = run.started + from * run.seconds;
   const count = none && bad === 0 ? 0 : to - from + 1;
-  return [from, to, time, (to + 1) * run.batch, mean, none ? NaN : low, none ? NaN : high, bad, bad ? NaN : mean, count];
+  return [
+    from,
+    to,
+    time,
+    (to + 1) * run.batch,
+    mean,
+    none ? NaN : low,
+    none ? NaN : high,
+    bad,
+    bad ? NaN : mean,
+    count,
+  ];
 }
 
 function heat(run: MadeRun, query: Json, first: number, last: number): Answer {
@@ -79,7 +107,13 @@ function heat(run: MadeRun, query: Json, first: number, last: number): Answer {
   const values = new Float32Array(kept.length * columns.length);
   kept.forEach((name, row) => {
     columns.forEach(([from], column) => {
-      values[row * columns.length + column] = statisticOf(String(query["statistic"]), run, kind, names.indexOf(name), from);
+      values[row * columns.length + column] = statisticOf(
+        String(query["statistic"]),
+        run,
+        kind,
+        names.indexOf(name),
+        from,
+      );
     });
   });
   return { head: { names: kept, shape: [kept.length, columns.length] }, columns: { ...edges(columns), values } };
@@ -113,7 +147,12 @@ function place(run: MadeRun, query: Json): [kind: string, index: number] {
 }
 
 /** Bins of the sketch: eight in each power of two. */
-function bins(run: MadeRun, kind: string, index: number, step: number): [lower: number, upper: number, count: number][] {
+function bins(
+  run: MadeRun,
+  kind: string,
+  index: number,
+  step: number,
+): [lower: number, upper: number, count: number][] {
   const { mean, std } = normalOf(run, kind, index, step);
   const found: [number, number, number][] = [];
   const total = elementsOf(kind, index);
@@ -123,7 +162,8 @@ function bins(run: MadeRun, kind: string, index: number, step: number): [lower: 
     const count = Math.round(density * (upper - lower) * total);
     if (count > 0 && !(kind === "activation" && upper <= 0)) found.push([lower, upper, count]);
   };
-  const edge = (power: number): number => 2 ** Math.floor(power / 8) * (1 + (power % 8 < 0 ? (power % 8) + 8 : power % 8) / 8);
+  const edge = (power: number): number =>
+    2 ** Math.floor(power / 8) * (1 + (power % 8 < 0 ? (power % 8) + 8 : power % 8) / 8);
   const top = Math.ceil(Math.log2(Math.abs(mean) + 5 * std) * 8);
   for (let power = top; power > top - 100; power--) add(-edge(power), -edge(power - 1));
   if (kind === "activation") found.push([0, 0, Math.round(0.42 * total)]);
@@ -138,8 +178,14 @@ function histogram(run: MadeRun, query: Json, first: number, last: number): Answ
     STATISTICS.map((name) => [name, finite(statisticOf(name, run, kind, index, last))]),
   );
   const head = {
-    first, last, merged: Math.max(1, Math.floor((last - first) / 10)), statistics, nan: statisticOf("nan", run, kind, index, last),
-    pos_inf: 0, neg_inf: 0, zeros: Math.round(statisticOf("zeros", run, kind, index, last) * elementsOf(kind, index)),
+    first,
+    last,
+    merged: Math.max(1, Math.floor((last - first) / 10)),
+    statistics,
+    nan: statisticOf("nan", run, kind, index, last),
+    pos_inf: 0,
+    neg_inf: 0,
+    zeros: Math.round(statisticOf("zeros", run, kind, index, last) * elementsOf(kind, index)),
     units_active: kind === "activation" ? Math.round((MODULES[index]?.output[1] ?? 0) * 0.8) : null,
     units: kind === "activation" ? (MODULES[index]?.output[1] ?? 0) : null,
   };
@@ -171,7 +217,9 @@ function table(run: MadeRun, query: Json, _first: number, newest: number): Answe
   const names = seriesNames(run, kind);
   const columns: Record<string, Column> = { steps: Float64Array.from(names, () => step) };
   for (const name of STATISTICS) {
-    columns[`statistics\u0000${name}`] = Float64Array.from(names, (_, index) => statisticOf(name, run, kind, index, step));
+    columns[`statistics\u0000${name}`] = Float64Array.from(names, (_, index) =>
+      statisticOf(name, run, kind, index, step),
+    );
   }
   return { head: { names }, columns };
 }

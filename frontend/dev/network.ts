@@ -24,7 +24,9 @@ function makeModules(stages: number): MadeModule[] {
     for (let block = 0; block < 2; block++) {
       for (const part of ["conv1", "conv2"]) {
         found.push({
-          name: `stages.${stage}.${block}.${part}`, class_name: "Conv2d", shape: [width, width, 3, 3],
+          name: `stages.${stage}.${block}.${part}`,
+          class_name: "Conv2d",
+          shape: [width, width, 3, 3],
           output: [128, width, size, size],
         });
       }
@@ -47,8 +49,13 @@ export function normalOf(run: MadeRun, kind: string, index: number, step: number
   const fading = run.illness === "vanishing" ? 10 ** (-7 * (1 - depth)) : 1;
   const blown = run.illness === "nan" ? 1 + Math.max(0, step - 11000) ** 2 / 4e4 : 1;
   const wobble = 1 + 0.06 * noise(run.name, kind, index, Math.floor(step / 10));
-  const std = { weight: 0.05 / (0.4 + depth), gradient: 2e-3 * calm * fading * blown, update: 4e-5 * fading * blown }[kind];
-  return { mean: kind === "activation" ? 0.35 * wobble : 0.001 * noise(kind, index), std: (std ?? 0.8) * Math.abs(wobble) };
+  const std = { weight: 0.05 / (0.4 + depth), gradient: 2e-3 * calm * fading * blown, update: 4e-5 * fading * blown }[
+    kind
+  ];
+  return {
+    mean: kind === "activation" ? 0.35 * wobble : 0.001 * noise(kind, index),
+    std: (std ?? 0.8) * Math.abs(wobble),
+  };
 }
 
 export function elementsOf(kind: string, index: number): number {
@@ -63,24 +70,43 @@ export function statisticOf(name: string, run: MadeRun, kind: string, index: num
   const rms = Math.hypot(mean, std);
   const broken = run.illness === "nan" && step > 12910 && kind !== "weight";
   switch (name) {
-    case "count": return count;
-    case "mean": return mean;
-    case "std": return std;
-    case "rms": return rms;
-    case "norm": return rms * Math.sqrt(count);
-    case "min": return kind === "activation" ? 0 : mean - 4 * std;
-    case "max": return mean + 4.2 * std;
-    case "abs_max": return Math.abs(mean) + 4.2 * std;
-    case "zeros": return kind === "activation" ? 0.42 + 0.2 * hash(index, "zero") : 0;
-    case "nan": return broken ? count / 2 : 0;
-    case "nonfinite": return broken ? 0.5 : 0;
-    case "pos_inf": case "neg_inf": return 0;
-    case "median": return mean;
-    case "p01": return mean - 2.33 * std;
-    case "p99": return mean + 2.33 * std;
-    case "inactive_units": return kind === "activation" ? 0.3 * hash(index, "units") : NaN;
-    case "ratio": return kind === "update" ? rms / normalOf(run, "weight", index, step).std : NaN;
-    default: return NaN;
+    case "count":
+      return count;
+    case "mean":
+      return mean;
+    case "std":
+      return std;
+    case "rms":
+      return rms;
+    case "norm":
+      return rms * Math.sqrt(count);
+    case "min":
+      return kind === "activation" ? 0 : mean - 4 * std;
+    case "max":
+      return mean + 4.2 * std;
+    case "abs_max":
+      return Math.abs(mean) + 4.2 * std;
+    case "zeros":
+      return kind === "activation" ? 0.42 + 0.2 * hash(index, "zero") : 0;
+    case "nan":
+      return broken ? count / 2 : 0;
+    case "nonfinite":
+      return broken ? 0.5 : 0;
+    case "pos_inf":
+    case "neg_inf":
+      return 0;
+    case "median":
+      return mean;
+    case "p01":
+      return mean - 2.33 * std;
+    case "p99":
+      return mean + 2.33 * std;
+    case "inactive_units":
+      return kind === "activation" ? 0.3 * hash(index, "units") : NaN;
+    case "ratio":
+      return kind === "update" ? rms / normalOf(run, "weight", index, step).std : NaN;
+    default:
+      return NaN;
   }
 }
 
@@ -97,16 +123,27 @@ export function graphOf(): Record<string, unknown> {
     const parameters = below.reduce((sum, each) => sum + each.shape.reduce((product, size) => product * size, 1), 0);
     const tensor = (shape: readonly number[]): unknown => ({ shape, dtype: "float32" });
     return {
-      name, class_name: module?.class_name ?? (name === "ResNet" ? "ResNet" : "Sequential"),
+      name,
+      class_name: module?.class_name ?? (name === "ResNet" ? "ResNet" : "Sequential"),
       parent: name === "ResNet" ? null : name.includes(".") ? name.slice(0, name.lastIndexOf(".")) : "ResNet",
-      parameters, trainable: parameters,
+      parameters,
+      trainable: parameters,
       own_parameters: module ? [{ name: "weight", shape: module.shape, dtype: "float32", trainable: true }] : [],
-      source_file: "examples/resnet/model.py", source_line: 20 + order * 4, inputs: [tensor([128, 3, 224, 224])],
-      outputs: [tensor(module?.output ?? [128, 10])], calls: 1, order,
+      source_file: "examples/resnet/model.py",
+      source_line: 20 + order * 4,
+      inputs: [tensor([128, 3, 224, 224])],
+      outputs: [tensor(module?.output ?? [128, 10])],
+      calls: 1,
+      order,
     };
   });
   const edges = MODULES.slice(1).map((module, index) => ({
-    source: MODULES[index]?.name, target: module.name, output: 0, input: 0, shape: MODULES[index]?.output, dtype: "float32",
+    source: MODULES[index]?.name,
+    target: module.name,
+    output: 0,
+    input: 0,
+    shape: MODULES[index]?.output,
+    dtype: "float32",
   }));
   return { nodes, edges };
 }

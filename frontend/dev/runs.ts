@@ -26,17 +26,73 @@ export function now(live: boolean): number {
 
 export function makeRuns(many: number): MadeRun[] {
   const runs: MadeRun[] = [
-    { name: "resnet/baseline", kind: "netdebug", started: NOW - 2400, seconds: 0.05, ended: null, illness: "none", batch: 128 },
-    { name: "resnet/lr-0.5", kind: "netdebug", started: NOW - 5400, seconds: 0.05, ended: 13200, illness: "nan", batch: 128 },
-    { name: "resnet/no-skips", kind: "netdebug", started: NOW - 9000, seconds: 0.046, ended: 48000, illness: "vanishing", batch: 128 },
-    { name: "resnet/slow-loader", kind: "netdebug", started: NOW - 4000, seconds: 0.14, ended: 21000, illness: "slow", batch: 64 },
-    { name: "2025-11-17/summary-writer", kind: "summary", started: NOW - 86400, seconds: 0.2, ended: 5000, illness: "none", batch: 32 },
-    { name: "</script><b onclick=alert(1)>\u202Eدرب شبكة\u202C", kind: "netdebug", started: NOW - 90000, seconds: 0.1, ended: 300, illness: "none", batch: 16 },
+    {
+      name: "resnet/baseline",
+      kind: "netdebug",
+      started: NOW - 2400,
+      seconds: 0.05,
+      ended: null,
+      illness: "none",
+      batch: 128,
+    },
+    {
+      name: "resnet/lr-0.5",
+      kind: "netdebug",
+      started: NOW - 5400,
+      seconds: 0.05,
+      ended: 13200,
+      illness: "nan",
+      batch: 128,
+    },
+    {
+      name: "resnet/no-skips",
+      kind: "netdebug",
+      started: NOW - 9000,
+      seconds: 0.046,
+      ended: 48000,
+      illness: "vanishing",
+      batch: 128,
+    },
+    {
+      name: "resnet/slow-loader",
+      kind: "netdebug",
+      started: NOW - 4000,
+      seconds: 0.14,
+      ended: 21000,
+      illness: "slow",
+      batch: 64,
+    },
+    {
+      name: "2025-11-17/summary-writer",
+      kind: "summary",
+      started: NOW - 86400,
+      seconds: 0.2,
+      ended: 5000,
+      illness: "none",
+      batch: 32,
+    },
+    {
+      name: "</script><b onclick=alert(1)>\u202Eدرب شبكة\u202C",
+      kind: "netdebug",
+      started: NOW - 90000,
+      seconds: 0.1,
+      ended: 300,
+      illness: "none",
+      batch: 16,
+    },
   ];
   for (let index = runs.length; index < many; index++) {
     const name = `sweep/lr=${(10 ** -(1 + 4 * hash("lr", index))).toPrecision(2)},seed=${index}`;
     const ended = 500 + Math.floor(20000 * hash("steps", index));
-    runs.push({ name, kind: "netdebug", started: NOW - 100000 - index * 900, seconds: 0.04, ended, illness: "none", batch: 64 });
+    runs.push({
+      name,
+      kind: "netdebug",
+      started: NOW - 100000 - index * 900,
+      seconds: 0.04,
+      ended,
+      illness: "none",
+      batch: 64,
+    });
   }
   return runs;
 }
@@ -50,10 +106,21 @@ export function rowOf(run: MadeRun, live: boolean): Record<string, unknown> {
   const steps = stepsOf(run, live);
   const loss = scalarAt(run, "loss", steps - 1);
   return {
-    name: run.name, kind: run.kind, started: run.started, changed: run.started + steps * run.seconds,
-    size_bytes: steps * 900, version: steps, first_step: 0, last_step: steps - 1, steps,
-    loss: Number.isFinite(loss) ? loss : "NaN", state: run.ended === null ? "live" : "ended", ranks: 2, gaps: 0,
-    complaint: null, verdict: verdictOf(run),
+    name: run.name,
+    kind: run.kind,
+    started: run.started,
+    changed: run.started + steps * run.seconds,
+    size_bytes: steps * 900,
+    version: steps,
+    first_step: 0,
+    last_step: steps - 1,
+    steps,
+    loss: Number.isFinite(loss) ? loss : "NaN",
+    state: run.ended === null ? "live" : "ended",
+    ranks: 2,
+    gaps: 0,
+    complaint: null,
+    verdict: verdictOf(run),
   };
 }
 
@@ -63,10 +130,29 @@ const MIB = 1 << 20;
 export function scalarNames(run: MadeRun): string[] {
   if (run.kind === "summary") return ["loss", "train/accuracy"];
   return [
-    "loss", "batch_size", "gradient_norm", "nonfinite_gradients", "lr/0", "time/step", "time/data", "time/forward",
-    "time/backward", "time/optimizer", "memory/rss", "memory/children_rss", "memory/host_available", "memory/gpu0/used",
-    "memory/gpu0/total", "memory/gpu0/process", "memory/cuda0/allocated", "memory/cuda0/reserved", "gpu0/utilization",
-    "monitor/every", "monitor/overhead", "scalar/accuracy", "scalar/validation_loss",
+    "loss",
+    "batch_size",
+    "gradient_norm",
+    "nonfinite_gradients",
+    "lr/0",
+    "time/step",
+    "time/data",
+    "time/forward",
+    "time/backward",
+    "time/optimizer",
+    "memory/rss",
+    "memory/children_rss",
+    "memory/host_available",
+    "memory/gpu0/used",
+    "memory/gpu0/total",
+    "memory/gpu0/process",
+    "memory/cuda0/allocated",
+    "memory/cuda0/reserved",
+    "gpu0/utilization",
+    "monitor/every",
+    "monitor/overhead",
+    "scalar/accuracy",
+    "scalar/validation_loss",
   ];
 }
 
@@ -75,30 +161,62 @@ export function scalarAt(run: MadeRun, name: string, step: number): number {
   const sick = run.illness === "nan" && step >= NAN_FROM;
   const age = step / 4000;
   switch (name) {
-    case "loss": return sick ? NaN : loss(run, step) * shake(0.08);
-    case "batch_size": return run.batch;
-    case "gradient_norm": return sick ? NaN : (run.illness === "nan" ? 1.5 + Math.max(0, age - 2.9) ** 2 * 900 : 1 + 2.4 / (1 + age)) * Math.abs(shake(0.2));
-    case "nonfinite_gradients": return sick ? 25600 : 0;
-    case "lr/0": return (run.illness === "nan" ? 0.5 : 0.1) * Math.min(1, step / 800) * (0.51 + 0.49 * Math.cos(Math.PI * Math.min(1, step / 48000)));
-    case "time/data": return (run.illness === "slow" ? 0.09 : 0.004) * Math.abs(shake(0.25));
-    case "time/forward": return 0.016 * Math.abs(shake(0.05));
-    case "time/backward": return 0.023 * Math.abs(shake(0.05));
-    case "time/optimizer": return 0.004 * Math.abs(shake(0.05));
-    case "time/step": return run.seconds * Math.abs(shake(0.06)) * (hash(step, "hiccup") > 0.998 ? 4 : 1);
-    case "memory/rss": return (2100 + 40 * Math.min(age, 3)) * MIB;
-    case "memory/children_rss": return 1400 * MIB;
-    case "memory/host_available": return (9000 - 100 * Math.min(age, 9)) * MIB;
-    case "memory/gpu0/total": return 24564 * MIB;
-    case "memory/gpu0/used": return (9100 + 300 * Math.min(age, 2)) * MIB;
-    case "memory/gpu0/process": return (8700 + 300 * Math.min(age, 2)) * MIB;
-    case "memory/cuda0/allocated": return (6200 + 800 * hash(step, "a")) * MIB;
-    case "memory/cuda0/reserved": return 8100 * MIB;
-    case "gpu0/utilization": return Math.max(0, (run.illness === "slow" ? 34 : 92) * shake(0.04));
-    case "monitor/every": return 10;
-    case "monitor/overhead": return 0.012 * Math.abs(shake(0.2));
-    case "scalar/accuracy": case "train/accuracy": return 1 / (1 + loss(run, step)) + 0.02 * noise(run.name, name, step);
-    case "scalar/validation_loss": return step % 500 === 0 ? loss(run, step) * 1.1 * shake(0.01) : NaN;
-    default: return NaN;
+    case "loss":
+      return sick ? NaN : loss(run, step) * shake(0.08);
+    case "batch_size":
+      return run.batch;
+    case "gradient_norm":
+      return sick
+        ? NaN
+        : (run.illness === "nan" ? 1.5 + Math.max(0, age - 2.9) ** 2 * 900 : 1 + 2.4 / (1 + age)) *
+            Math.abs(shake(0.2));
+    case "nonfinite_gradients":
+      return sick ? 25600 : 0;
+    case "lr/0":
+      return (
+        (run.illness === "nan" ? 0.5 : 0.1) *
+        Math.min(1, step / 800) *
+        (0.51 + 0.49 * Math.cos(Math.PI * Math.min(1, step / 48000)))
+      );
+    case "time/data":
+      return (run.illness === "slow" ? 0.09 : 0.004) * Math.abs(shake(0.25));
+    case "time/forward":
+      return 0.016 * Math.abs(shake(0.05));
+    case "time/backward":
+      return 0.023 * Math.abs(shake(0.05));
+    case "time/optimizer":
+      return 0.004 * Math.abs(shake(0.05));
+    case "time/step":
+      return run.seconds * Math.abs(shake(0.06)) * (hash(step, "hiccup") > 0.998 ? 4 : 1);
+    case "memory/rss":
+      return (2100 + 40 * Math.min(age, 3)) * MIB;
+    case "memory/children_rss":
+      return 1400 * MIB;
+    case "memory/host_available":
+      return (9000 - 100 * Math.min(age, 9)) * MIB;
+    case "memory/gpu0/total":
+      return 24564 * MIB;
+    case "memory/gpu0/used":
+      return (9100 + 300 * Math.min(age, 2)) * MIB;
+    case "memory/gpu0/process":
+      return (8700 + 300 * Math.min(age, 2)) * MIB;
+    case "memory/cuda0/allocated":
+      return (6200 + 800 * hash(step, "a")) * MIB;
+    case "memory/cuda0/reserved":
+      return 8100 * MIB;
+    case "gpu0/utilization":
+      return Math.max(0, (run.illness === "slow" ? 34 : 92) * shake(0.04));
+    case "monitor/every":
+      return 10;
+    case "monitor/overhead":
+      return 0.012 * Math.abs(shake(0.2));
+    case "scalar/accuracy":
+    case "train/accuracy":
+      return 1 / (1 + loss(run, step)) + 0.02 * noise(run.name, name, step);
+    case "scalar/validation_loss":
+      return step % 500 === 0 ? loss(run, step) * 1.1 * shake(0.01) : NaN;
+    default:
+      return NaN;
   }
 }
 

@@ -29,7 +29,13 @@ export function madeUpData(): Plugin {
   };
 }
 
-function respond(route: string, asked: URLSearchParams, response: ServerResponse, runs: MadeRun[], live: boolean): void {
+function respond(
+  route: string,
+  asked: URLSearchParams,
+  response: ServerResponse,
+  runs: MadeRun[],
+  live: boolean,
+): void {
   if (route === "live") return stream(response, runs, live);
   if (route === "columns") {
     response.setHeader("Content-Type", "application/octet-stream");
@@ -40,7 +46,16 @@ function respond(route: string, asked: URLSearchParams, response: ServerResponse
   const run = runs.find((each) => each.name === asked.get("run"));
   if (route === "runs") {
     const rows = runs.map((each) => rowOf(each, live));
-    response.end(JSON.stringify({ epoch: EPOCH, version: 1, logdir: "/home/ada/runs", complete: true, complaints: [], runs: rows }));
+    response.end(
+      JSON.stringify({
+        epoch: EPOCH,
+        version: 1,
+        logdir: "/home/ada/runs",
+        complete: true,
+        complaints: [],
+        runs: rows,
+      }),
+    );
   } else if (!run) {
     response.statusCode = 404;
     response.end(JSON.stringify({ error: `There is no run ${asked.get("run")}.` }));
@@ -51,8 +66,17 @@ function details(run: MadeRun, live: boolean): Record<string, unknown> {
   const series = [...KINDS, "tensor"].flatMap((kind) => seriesNames(run, kind).map((name) => ({ kind, name })));
   const row = rowOf(run, live);
   return {
-    ...row, ranks: [0, 1], scalars: scalarNames(run), series, sampled_every: 10, overhead: 0.012, gap_list: [],
-    has_graph: run.kind === "netdebug", first_time: run.started, last_time: row["changed"], findings: findingsOf(run),
+    ...row,
+    ranks: [0, 1],
+    scalars: scalarNames(run),
+    series,
+    sampled_every: 10,
+    overhead: 0.012,
+    gap_list: [],
+    has_graph: run.kind === "netdebug",
+    first_time: run.started,
+    last_time: row["changed"],
+    findings: findingsOf(run),
     info: { torch: "2.13.0", device: "NVIDIA RTX 4090", host: "lab-3", every: "auto" },
   };
 }

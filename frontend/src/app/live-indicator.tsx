@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { formatAge } from "../lib/elapsed";
 import { connection, hidden } from "../wire/live";
 import { Icon } from "./icons";
-import { chosenRuns, clockLead, focusedRun, paused } from "./state";
+import { chosenRuns, clockLead, focusedRun, listError, paused } from "./state";
 
 const clock = signal(Date.now() / 1000);
 setInterval(() => {
@@ -22,17 +22,26 @@ const liveState = computed((): LiveState => {
   const age = clock.value - clockLead.value - newest;
   const training = drawn.some((run) => run.state === "live");
   if (paused.value) {
-    return { tone: "paused", text: "Paused", explanation: "The picture stands still; recording goes on. Space continues." };
+    return {
+      tone: "paused",
+      text: "Paused",
+      explanation: "The picture stands still; recording goes on. Space continues.",
+    };
   }
   if (connection.value === "lost") {
     return { tone: "lost", text: "Reconnecting", explanation: "TensorBoard does not answer; what you see may be old." };
   }
   if (connection.value !== "open") return { tone: "calm", text: "Connecting", explanation: "Waiting for TensorBoard." };
+  if (listError.value) return { tone: "lost", text: "No answer", explanation: listError.value };
   if (drawn.length === 0) return { tone: "calm", text: "Waiting", explanation: "New runs appear by themselves." };
   if (training && age < 12) return { tone: "live", text: "Live", explanation: "New steps are drawn as they come." };
   if (focusedRun.value?.state === "ended") {
     const ago = formatAge(clock.value - clockLead.value - focusedRun.value.changed);
-    return { tone: "calm", text: `Ended ${ago} ago`, explanation: "This run was closed. New runs appear by themselves." };
+    return {
+      tone: "calm",
+      text: `Ended ${ago} ago`,
+      explanation: "This run was closed. New runs appear by themselves.",
+    };
   }
   return {
     tone: "calm",

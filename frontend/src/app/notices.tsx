@@ -9,7 +9,9 @@ export function Unreachable(): JSX.Element {
     <section class="notice" role="alert">
       <h2>TensorBoard does not answer</h2>
       <p>{listError.value}</p>
-      <p class="muted">This page tries again by itself. If TensorBoard was stopped, start it again with the same port.</p>
+      <p class="muted">
+        This page tries again by itself. If TensorBoard was stopped, start it again with the same port.
+      </p>
       <button type="button" class="button" onClick={() => void refreshList()}>
         <Icon name="reset" /> Try now
       </button>

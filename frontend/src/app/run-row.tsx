@@ -7,7 +7,16 @@ import type { RunRow } from "../wire/types";
 import { Icon } from "./icons";
 import { RunName } from "./run-name";
 import {
-  chosen, clockLead, colourChoices, colourIndex, colourOf, drawerOpen, focus, focusRun, theme, toggleChosen,
+  chosen,
+  clockLead,
+  colourChoices,
+  colourIndex,
+  colourOf,
+  drawerOpen,
+  focus,
+  focusRun,
+  theme,
+  toggleChosen,
 } from "./state";
 
 const STATE_WORDS: Readonly<Record<RunRow["state"], string>> = {
@@ -72,7 +81,9 @@ function RunFacts({ run }: { readonly run: RunRow }): JSX.Element {
     <>
       <span>{when}</span>
       {run.last_step !== null && <span>step {formatCount(run.last_step)}</span>}
-      {run.loss !== null && <span class={Number.isFinite(run.loss) ? "" : "bad"}>loss {formatNumber(run.loss, 3)}</span>}
+      {run.loss !== null && (
+        <span class={Number.isFinite(run.loss) ? "" : "bad"}>loss {formatNumber(run.loss, 3)}</span>
+      )}
     </>
   );
 }

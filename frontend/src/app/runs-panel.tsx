@@ -11,7 +11,12 @@ const ROW_HEIGHT = 48;
 const SORT_TITLES = { newest: "Newest first", name: "By name", loss: "Lowest loss", steps: "Most steps" } as const;
 
 const finder = computed(() => searchFor(search.value));
-const listed = computed(() => sortRuns((runs.value ?? []).filter((run) => finder.value.matches(run.name)), sort.value));
+const listed = computed(() =>
+  sortRuns(
+    (runs.value ?? []).filter((run) => finder.value.matches(run.name)),
+    sort.value,
+  ),
+);
 
 /** The list of runs beside the page; on a phone a drawer over it. */
 export function RunsPanel(): JSX.Element {
@@ -19,7 +24,12 @@ export function RunsPanel(): JSX.Element {
     <aside class={`runs-panel ${drawerOpen.value ? "open" : ""}`} aria-label="Runs">
       <div class="runs-head">
         <h2>
-          Runs <span class="faint">{chosen.value.length} of {runs.value?.length ?? 0} drawn</span>
+          Runs{" "}
+          {runs.value && (
+            <span class="faint">
+              {chosen.value.length} of {runs.value.length} drawn
+            </span>
+          )}
         </h2>
         <button type="button" class="button icon-button only-phone" onClick={() => (drawerOpen.value = false)}>
           <Icon name="close" />
@@ -27,7 +37,7 @@ export function RunsPanel(): JSX.Element {
         </button>
       </div>
       <SearchBox />
-      <ListTools />
+      {(runs.value?.length ?? 0) > 0 && <ListTools />}
       <ListBody />
     </aside>
   );

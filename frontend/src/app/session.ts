@@ -16,7 +16,8 @@ export function startSession(): void {
   void refreshList();
   listen((name, data) => {
     if (name === "run") hearNews(data);
-    else void refreshList();
+    else if (name === "hello") void refreshList();
+    else refreshSoon();
   });
   // After a time in the dark there may have been news that nobody told us.
   connection.subscribe((now) => now === "open" && void refreshList());
@@ -34,6 +35,17 @@ export async function refreshList(): Promise<void> {
     loading = null;
   })();
   await loading;
+}
+
+const SOON_MILLISECONDS = 1000;
+let soon: ReturnType<typeof setTimeout> | null = null;
+
+/** For news that come by themselves, of which there may be many. */
+function refreshSoon(): void {
+  soon ??= setTimeout(() => {
+    soon = null;
+    void refreshList();
+  }, SOON_MILLISECONDS);
 }
 
 async function fetchList(): Promise<void> {
@@ -90,7 +102,7 @@ function takeNews(): void {
   const list = state.runs.peek() ?? [];
   const there = new Map(list.map((row) => [row.name, row.version]));
   const isNew = (row: RunRow): boolean => (there.get(row.name) ?? -1) <= (row.version ?? 0);
-  if ([...news.keys()].some((name) => !there.has(name))) void refreshList();
+  if ([...news.keys()].some((name) => !there.has(name))) refreshSoon();
   const fresh = new Map([...news].filter(([name, row]) => there.has(name) && isNew(row)));
   news.clear();
   if (fresh.size > 0) state.runs.value = list.map((row) => fresh.get(row.name) ?? row);

@@ -37,7 +37,12 @@ export function TopBar(): JSX.Element {
         ))}
       </nav>
       <LiveIndicator />
-      <button type="button" class="button icon-button not-phone" title="Keys (?)" onClick={() => (helpOpen.value = true)}>
+      <button
+        type="button"
+        class="button icon-button not-phone"
+        title="Keys (?)"
+        onClick={() => (helpOpen.value = true)}
+      >
         <Icon name="help" />
         <span class="unseen">Keys</span>
       </button>

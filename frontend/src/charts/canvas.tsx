@@ -75,7 +75,9 @@ export function CanvasBox(props: CanvasBoxProps): JSX.Element {
       <figcaption class="canvas-tools">
         <ChartTools
           what={props.exportName}
-          onPng={() => canvas.current && exportPng(canvas.current, props.exportName, { title: props.exportName, legend: [] })}
+          onPng={() =>
+            canvas.current && exportPng(canvas.current, props.exportName, { title: props.exportName, legend: [] })
+          }
           onCsv={props.csv && (() => exportCsv(latest.current.csv?.() ?? [], props.exportName))}
         />
       </figcaption>

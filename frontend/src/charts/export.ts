@@ -59,7 +59,12 @@ function legendRows(context: CanvasRenderingContext2D, { legend }: Caption, widt
   return rows;
 }
 
-function drawCaption(context: CanvasRenderingContext2D, title: string, rows: readonly Entry[][], palette: Palette): void {
+function drawCaption(
+  context: CanvasRenderingContext2D,
+  title: string,
+  rows: readonly Entry[][],
+  palette: Palette,
+): void {
   context.textBaseline = "middle";
   context.font = `600 13px ${palette.font}`;
   context.fillStyle = palette.text;

@@ -25,7 +25,15 @@ const POINT_SPACING = 14;
 
 export function paint(plot: uPlot, content: PlotContent): void {
   const { ctx: context, bbox: box } = plot;
-  const canvas = { context, box, content, ratio: devicePixelRatio || 1, x: placeX(plot), y: placeY(plot, content.logY), labels: [] };
+  const canvas = {
+    context,
+    box,
+    content,
+    ratio: devicePixelRatio || 1,
+    x: placeX(plot),
+    y: placeY(plot, content.logY),
+    labels: [],
+  };
   context.save();
   context.beginPath();
   context.rect(box.left, box.top, box.width, box.height);
@@ -112,13 +120,20 @@ function paintLine(canvas: Canvas, series: LineSeries, values: Float64Array, alp
     for (let index = start; index < end; index++) context.lineTo(x(series.x[index] ?? 0), y(values[index] ?? 0));
     context.stroke();
     if (alpha === 1 && (sparse || end - start === 1)) paintPoints(canvas, series, values, start, end);
-    if (alpha === 1 && (series.bad?.[end] ?? 0) > 0) paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
+    if (alpha === 1 && (series.bad?.[end] ?? 0) > 0)
+      paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
   }
   context.setLineDash([]);
   context.globalAlpha = 1;
 }
 
-function paintPoints({ context, x, y, ratio }: Canvas, series: LineSeries, values: Float64Array, from: number, to: number): void {
+function paintPoints(
+  { context, x, y, ratio }: Canvas,
+  series: LineSeries,
+  values: Float64Array,
+  from: number,
+  to: number,
+): void {
   for (let index = from; index < to; index++) {
     context.beginPath();
     context.arc(x(series.x[index] ?? 0), y(values[index] ?? 0), 2.4 * ratio, 0, 2 * Math.PI);
@@ -181,7 +196,10 @@ function paintBeyond(canvas: Canvas, series: LineSeries): void {
     if (place < box.top && !((series.y[highest] ?? -Infinity) >= (series.y[index] ?? 0))) highest = index;
     if (place > box.top + box.height && !((series.y[lowest] ?? Infinity) <= (series.y[index] ?? 0))) lowest = index;
   }
-  for (const [index, edge, sign] of [[highest, box.top, 1], [lowest, box.top + box.height, -1]] as const) {
+  for (const [index, edge, sign] of [
+    [highest, box.top, 1],
+    [lowest, box.top + box.height, -1],
+  ] as const) {
     // Without logarithm there is no place for zero; that is not beyond an edge worth a mark.
     if (index < 0 || (content.logY && sign < 0)) continue;
     const left = Math.min(Math.max(x(series.x[index] ?? 0), box.left + 5 * ratio), box.left + box.width - 5 * ratio);

@@ -21,7 +21,9 @@ export function rowsAt(series: readonly LineSeries[], x: number, format: (value:
     const y = each.y[index] ?? NaN;
     const bad = (each.bad?.[index] ?? 0) > 0;
     const text = Number.isFinite(y) ? format(y) + (bad ? " and non-finite" : "") : bad ? "not finite" : "–";
-    return [{ label: each.label, colour: each.colour, dash: (each.dash?.length ?? 0) > 0, text, x: each.x[index] ?? x, y }];
+    return [
+      { label: each.label, colour: each.colour, dash: (each.dash?.length ?? 0) > 0, text, x: each.x[index] ?? x, y },
+    ];
   });
   return rows.sort((a, b) => (Number.isFinite(b.y) ? b.y : -Infinity) - (Number.isFinite(a.y) ? a.y : -Infinity));
 }
@@ -42,7 +44,8 @@ export interface TooltipProps {
 
 /** Beside the crosshair, on the side where there is room. */
 export function Tooltip({ rows, title, left, width }: TooltipProps): JSX.Element {
-  const side = left > width / 2 ? { right: `${Math.round(width - left + 14)}px` } : { left: `${Math.round(left + 14)}px` };
+  const side =
+    left > width / 2 ? { right: `${Math.round(width - left + 14)}px` } : { left: `${Math.round(left + 14)}px` };
   return (
     <div class="tooltip" style={side}>
       <div class="tooltip-title">{title}</div>

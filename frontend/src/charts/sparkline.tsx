@@ -32,7 +32,9 @@ function paint(canvas: HTMLCanvasElement, { x, y, colour, logY = false }: Sparkl
   if (!context || width === 0) return;
   [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
   context.scale(ratio, ratio);
-  const measure = logY ? (value: number): number => (value > 0 ? Math.log10(value) : NaN) : (value: number): number => value;
+  const measure = logY
+    ? (value: number): number => (value > 0 ? Math.log10(value) : NaN)
+    : (value: number): number => value;
   const values = y.map(measure);
   const finite = values.filter(Number.isFinite);
   if (finite.length === 0) return;

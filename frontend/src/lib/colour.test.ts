@@ -42,7 +42,12 @@ function distance(one: string, other: string, matrix: readonly number[]): number
 }
 
 function seen(light: readonly number[], matrix: readonly number[]): number[] {
-  return [0, 3, 6].map((row) => Math.max(0, light.reduce((sum, value, column) => sum + value * (matrix[row + column] ?? 0), 0)));
+  return [0, 3, 6].map((row) =>
+    Math.max(
+      0,
+      light.reduce((sum, value, column) => sum + value * (matrix[row + column] ?? 0), 0),
+    ),
+  );
 }
 
 function oklab([r = 0, g = 0, b = 0]: readonly number[]): number[] {
@@ -60,11 +65,14 @@ describe.each(THEMES)("colours of the %s theme", (theme) => {
   const of = tokens(theme);
   const colour = (name: string): string => of.get(name) ?? "";
 
-  it.each(["text", "text-muted", "text-faint", "accent", "good", "warning", "bad"])("%s can be read on every ground", (name) => {
-    for (const ground of ["surface", "ground", "surface-raised"]) {
-      expect(contrast(colour(name), colour(ground))).toBeGreaterThanOrEqual(4.5);
-    }
-  });
+  it.each(["text", "text-muted", "text-faint", "accent", "good", "warning", "bad"])(
+    "%s can be read on every ground",
+    (name) => {
+      for (const ground of ["surface", "ground", "surface-raised"]) {
+        expect(contrast(colour(name), colour(ground))).toBeGreaterThanOrEqual(4.5);
+      }
+    },
+  );
 
   it.each(["text", "text-muted", "good", "bad"])("%s can be read on a chosen row", (name) => {
     expect(contrast(colour(name), colour("selected"))).toBeGreaterThanOrEqual(4.5);
@@ -81,7 +89,10 @@ describe.each(THEMES)("colours of the %s theme", (theme) => {
       for (const [index, line] of lines.entries()) {
         for (const [before, earlier] of lines.slice(0, index).entries()) {
           const least = index < 4 ? 12 : 7;
-          expect(distance(line, earlier, matrix), `${kind}: ${PALETTE_NAMES[index]} and ${PALETTE_NAMES[before]}`).toBeGreaterThan(least);
+          expect(
+            distance(line, earlier, matrix),
+            `${kind}: ${PALETTE_NAMES[index]} and ${PALETTE_NAMES[before]}`,
+          ).toBeGreaterThan(least);
         }
       }
     }

@@ -12,9 +12,16 @@ function columns(mean: number[], bad: number[] = mean.map(() => 0)): ScalarColum
   const step = Float64Array.from(mean, (_, index) => index * 10);
   const values = Float64Array.from(mean);
   return {
-    step, last: step.map((each) => each + 9), time: step.map((each) => 1000 + each / 2), samples: step.map((each) => (each + 10) * 64),
-    mean: values, min: values.map((each) => each - 1), max: values.map((each) => each + 1), bad: Float64Array.from(bad),
-    end: values, count: values.map(() => 10),
+    step,
+    last: step.map((each) => each + 9),
+    time: step.map((each) => 1000 + each / 2),
+    samples: step.map((each) => (each + 10) * 64),
+    mean: values,
+    min: values.map((each) => each - 1),
+    max: values.map((each) => each + 1),
+    bad: Float64Array.from(bad),
+    end: values,
+    count: values.map(() => 10),
   };
 }
 
@@ -32,7 +39,13 @@ describe("smoothing", () => {
   });
 
   it("leaves a constant as it is and goes on after NaN and infinities", () => {
-    expect([...smoothed(of(2, NaN, 2, Infinity, 2), 0.95)].map((each) => Math.round(each * 1e9) / 1e9)).toEqual([2, NaN, 2, Infinity, 2]);
+    expect([...smoothed(of(2, NaN, 2, Infinity, 2), 0.95)].map((each) => Math.round(each * 1e9) / 1e9)).toEqual([
+      2,
+      NaN,
+      2,
+      Infinity,
+      2,
+    ]);
   });
 });
 
@@ -57,7 +70,11 @@ describe("curves", () => {
 
   it("join what is rarely recorded and break where values were not finite", () => {
     const { x, y, bad } = curveOf(columns([3, NaN, 2, NaN], [0, 0, 0, 5]), "step", 0, 0);
-    expect([[...x], [...y], [...bad]]).toEqual([[9, 29, 39], [3, 2, NaN], [0, 0, 5]]);
+    expect([[...x], [...y], [...bad]]).toEqual([
+      [9, 29, 39],
+      [3, 2, NaN],
+      [0, 0, 5],
+    ]);
   });
 
   it("keep what they were before smoothing", () => {

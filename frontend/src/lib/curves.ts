@@ -47,7 +47,12 @@ function axisValues(columns: ScalarColumns, axis: Axis, origin: number): Float64
 }
 
 /** The part of the axis that a range of steps takes, by the curve of a run over all its steps. */
-export function zoomOf(range: StepRange | null, all: ScalarColumns | undefined, axis: Axis, origin: number): Extent | null {
+export function zoomOf(
+  range: StepRange | null,
+  all: ScalarColumns | undefined,
+  axis: Axis,
+  origin: number,
+): Extent | null {
   if (range === null) return null;
   if (axis === "step" || !all) return [range.first, Math.max(range.last, range.first + 1)];
   const xs = axisValues(all, axis, origin);

@@ -2,8 +2,8 @@
 
 /** Steps between ticks that a clock would use, in seconds. */
 export const TIME_INCREMENTS: readonly number[] = [
-  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600,
-  7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600,
+  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
+  10800, 21600, 43200, 86400, 172800, 604800, 1209600,
 ];
 
 /** "1:02:03", "2:03", "4.5 s"; days in front where there are any. */
@@ -12,7 +12,11 @@ export function formatElapsed(seconds: number): string {
   if (Math.abs(seconds) < 60) return `${Number(seconds.toPrecision(3))} s`;
   const whole = Math.round(seconds);
   const two = (value: number): string => String(value).padStart(2, "0");
-  const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
+  const [days, hours, minutes] = [
+    Math.floor(whole / 86400),
+    Math.floor(whole / 3600) % 24,
+    Math.floor(whole / 60) % 60,
+  ];
   const clock = hours || days ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
   return days ? `${days} d ${clock}` : clock;
 }

@@ -18,7 +18,9 @@ const MOST = 6;
 /** The runs that train now, else the newest few; a focus that is there stays. */
 export function firstChoice(runs: readonly Candidate[], present: Choice): Choice {
   const there = new Set(runs.map((run) => run.name));
-  const newest = [...runs].sort((a, b) => Number(b.state === "live") - Number(a.state === "live") || b.started - a.started);
+  const newest = [...runs].sort(
+    (a, b) => Number(b.state === "live") - Number(a.state === "live") || b.started - a.started,
+  );
   const live = newest.filter((run) => run.state === "live");
   const picked = (live.length > 0 ? live : newest.slice(0, 4)).slice(0, MOST).map((run) => run.name);
   // Once drawn, a run stays: a picture that changes when a training ends would take away what one looks at.

@@ -23,13 +23,19 @@ function trimmed(text: string): string {
 /** 1234567 as "1 234 567" with thin spaces. */
 export function formatCount(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
-  return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f").replace("-", "−");
+  return String(Math.round(value))
+    .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f")
+    .replace("-", "−");
 }
 
 /** 48200 as "48.2k". */
 export function formatShort(value: number): string {
   const size = Math.abs(value);
-  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+  for (const [unit, sign] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ] as const) {
     // 999 999 is rounded to the next unit.
     if (size >= unit * 0.9995) return trimmed((value / unit).toPrecision(3)).replace("-", "−") + sign;
   }
@@ -65,5 +71,7 @@ export function formatPercent(share: number | null | undefined): string {
 /** Distances between ticks that read well in KiB, MiB and so on. */
 export function byteIncrements(): number[] {
   const units = [0, 1, 2, 3, 4, 5].map((power) => 1024 ** power);
-  return units.flatMap((unit) => [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50].map((lead) => lead * unit)).filter((each) => each >= 1);
+  return units
+    .flatMap((unit) => [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50].map((lead) => lead * unit))
+    .filter((each) => each >= 1);
 }

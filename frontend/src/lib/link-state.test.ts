@@ -2,14 +2,29 @@ import { describe, expect, it } from "vitest";
 import { decodeState, encodeState, type LinkState } from "./link-state";
 
 const START: LinkState = {
-  page: "overview", focus: null, chosen: null, range: null, axis: "step", smoothing: 0, logY: false, rank: 0, params: {},
+  page: "overview",
+  focus: null,
+  chosen: null,
+  range: null,
+  axis: "step",
+  smoothing: 0,
+  logY: false,
+  rank: 0,
+  params: {},
 };
 
 describe("links", () => {
   it("carry the whole state there and back", () => {
     const state: LinkState = {
-      page: "layers", focus: "a/b=c&d#e %25", chosen: ["a/b=c&d#e %25", "</script>\u202e", "日本"], range: { first: 0, last: 99 },
-      axis: "samples", smoothing: 0.6, logY: true, rank: 3, params: { "layers.kind": "gradient", "layers.search": "a&b=c" },
+      page: "layers",
+      focus: "a/b=c&d#e %25",
+      chosen: ["a/b=c&d#e %25", "</script>\u202e", "日本"],
+      range: { first: 0, last: 99 },
+      axis: "samples",
+      smoothing: 0.6,
+      logY: true,
+      rank: 3,
+      params: { "layers.kind": "gradient", "layers.search": "a&b=c" },
     };
     expect(decodeState(encodeState(state))).toEqual(state);
   });

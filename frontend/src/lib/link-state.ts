@@ -25,8 +25,9 @@ export interface LinkState {
 /** The name under which TensorBoard's router knows us; what follows is ours by its convention. */
 export const OWNER = "netdebug";
 const PREFIX = `p.${OWNER}.`;
-/** A link that names more runs than this would not be copied by anybody. */
+/** A link that names more than this would not be copied by anybody. */
 const MOST_RUNS = 30;
+const MOST_TEXT = 2000;
 const MOST_PARAMS = 40;
 
 /** Only what differs from the beginning is written, so that links stay short. */
@@ -37,7 +38,7 @@ export function encodeState(state: LinkState): string {
   };
   put("page", state.page, "overview");
   put("run", state.focus ?? "");
-  if (state.chosen !== null && state.chosen.length <= MOST_RUNS) {
+  if (state.chosen !== null && state.chosen.length <= MOST_RUNS && state.chosen.join("").length <= MOST_TEXT) {
     if (state.chosen.length === 0) put("with", "-none-");
     for (const name of state.chosen) put("with", name);
   }
@@ -72,7 +73,10 @@ export function decodeState(hash: string): LinkState | null {
     logY: one("log") === "1",
     rank: Math.max(0, Math.floor(Number(one("rank")) || 0)),
     params: Object.fromEntries(
-      found.filter(([key]) => key.startsWith("v.")).slice(0, MOST_PARAMS).map(([key, value]) => [key.slice(2), value]),
+      found
+        .filter(([key]) => key.startsWith("v."))
+        .slice(0, MOST_PARAMS)
+        .map(([key, value]) => [key.slice(2), value]),
     ),
   };
 }

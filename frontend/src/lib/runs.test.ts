@@ -4,7 +4,10 @@ import { groupScalars, titleOf } from "./scalars";
 import { searchFor } from "./search";
 import { sortRuns } from "./sort-runs";
 
-const run = (name: string, { started = 0, state = "ended", loss = null as number | null, steps = null as number | null } = {}) => ({ name, started, state, loss, steps });
+const run = (
+  name: string,
+  { started = 0, state = "ended", loss = null as number | null, steps = null as number | null } = {},
+) => ({ name, started, state, loss, steps });
 const NOBODY = { chosen: [], focus: null, byUser: false };
 
 describe("searching for runs", () => {
@@ -31,7 +34,11 @@ describe("searching for runs", () => {
 });
 
 describe("sorting runs", () => {
-  const runs = [run("run 10", { loss: NaN, steps: 5 }), run("run 9", { started: 3, loss: 0.5 }), run("b", { started: 1, loss: 0.1, steps: 9 })];
+  const runs = [
+    run("run 10", { loss: NaN, steps: 5 }),
+    run("run 9", { started: 3, loss: 0.5 }),
+    run("b", { started: 1, loss: 0.1, steps: 9 }),
+  ];
   const names = (order: Parameters<typeof sortRuns>[1]): string[] => sortRuns(runs, order).map((each) => each.name);
 
   it("knows four orders; what has no number comes last", () => {
@@ -62,7 +69,11 @@ describe("the first choice", () => {
   it("leaves alone what was chosen by hand", () => {
     const byHand = { chosen: ["a"], focus: "a", byUser: true };
     expect(firstChoice([run("a"), run("b", { state: "live" })], byHand)).toEqual(byHand);
-    expect(firstChoice([run("b")], { chosen: [], focus: "gone", byUser: true })).toEqual({ chosen: [], focus: "b", byUser: true });
+    expect(firstChoice([run("b")], { chosen: [], focus: "gone", byUser: true })).toEqual({
+      chosen: [],
+      focus: "b",
+      byUser: true,
+    });
   });
 });
 
@@ -77,8 +88,12 @@ describe("scalars", () => {
       { title: "x", names: ["x/y"] },
       { title: "Scalars", names: ["odd"] },
     ]);
-    expect(["scalar/accuracy", "lr/1", "memory/gpu1/used", "time/data", "x/y"].map(titleOf)).toEqual(
-      ["accuracy", "Learning rate of group 1", "GPU 1: used", "Waiting for data", "x/y"],
-    );
+    expect(["scalar/accuracy", "lr/1", "memory/gpu1/used", "time/data", "x/y"].map(titleOf)).toEqual([
+      "accuracy",
+      "Learning rate of group 1",
+      "GPU 1: used",
+      "Waiting for data",
+      "x/y",
+    ]);
   });
 });

@@ -31,7 +31,10 @@ describe("queries of one frame", () => {
   it("travel in one request, and each asker gets the own answers", async () => {
     const { asked } = serve();
     const never = new AbortController().signal;
-    const [first, second] = await Promise.all([askColumns([query("a"), query("b")], never), askColumns([query("c")], never)]);
+    const [first, second] = await Promise.all([
+      askColumns([query("a"), query("b")], never),
+      askColumns([query("c")], never),
+    ]);
     expect(asked.length).toBe(1);
     expect(first.map((each) => each.what === "failed" && each.error)).toEqual(["a", "b"]);
     expect(second.map((each) => each.what === "failed" && each.error)).toEqual(["c"]);
@@ -50,7 +53,9 @@ describe("queries of one frame", () => {
   });
 
   it("are split before an address gets too long or holds too many", () => {
-    const long = groups(Array.from({ length: 40 }, (_, index) => ({ query: query(`run ${index}`, ["x".repeat(900)]) })));
+    const long = groups(
+      Array.from({ length: 40 }, (_, index) => ({ query: query(`run ${index}`, ["x".repeat(900)]) })),
+    );
     expect(long.flat().length).toBe(40);
     for (const group of long) {
       expect(encodeURIComponent(JSON.stringify(group.map((each) => each.query))).length).toBeLessThan(8000);

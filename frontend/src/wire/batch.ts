@@ -1,7 +1,7 @@
 /** Collects the queries of all components of a frame into few requests. */
 
 import { decodeColumns } from "./columns";
-import { get } from "./http";
+import { get, RequestError } from "./http";
 import type { Answer, Query } from "./types";
 
 /** Servers refuse request lines of 64 KiB, and proxies often shorter ones. */
@@ -70,7 +70,12 @@ async function send(orders: readonly Order[]): Promise<void> {
       else order.reject(new Error("The server answered fewer queries than it was asked."));
     });
   } catch (error) {
-    for (const order of orders) order.reject(error);
+    // Refused is refused: that one keeps its neighbours in a chart from nothing. All else may work later.
+    const refused = error instanceof RequestError && error.status >= 400 && error.status < 500;
+    for (const order of orders) {
+      if (refused) order.resolve({ what: "failed", error: error.message });
+      else order.reject(error);
+    }
   } finally {
     for (const asker of askers) asker.removeEventListener("abort", giveUp);
   }

@@ -4,7 +4,8 @@ import { ColumnsWatch } from "./columns-watch";
 import type { Answer, Query } from "./types";
 
 const query = (run: string, points = 100): Query => ({ what: "scalars", run, names: ["loss"], points });
-const names = (watch: ColumnsWatch): unknown => watch.state.peek().answers?.map((each) => each.what === "failed" && each.error);
+const names = (watch: ColumnsWatch): unknown =>
+  watch.state.peek().answers?.map((each) => each.what === "failed" && each.error);
 
 interface Asked {
   readonly runs: readonly string[];
@@ -20,7 +21,12 @@ function make(): { watch: ColumnsWatch; asked: Asked[]; resting: { value: boolea
     new Promise((resolve, reject) => {
       const turn = asked.length;
       const answers = queries.map((each): Answer => ({ what: "failed", error: `${each.run} ${turn}` }));
-      asked.push({ runs: queries.map((each) => each.run), signal: abort, reply: () => resolve(answers), fail: () => reject(new Error("gone")) });
+      asked.push({
+        runs: queries.map((each) => each.run),
+        signal: abort,
+        reply: () => resolve(answers),
+        fail: () => reject(new Error("gone")),
+      });
     });
   return { watch: new ColumnsWatch({ ask, resting, now: () => Date.now() }), asked, resting };
 }

@@ -36,7 +36,10 @@ describe("the body of the columns route", () => {
   it("gives heat row by row", () => {
     const { names, first, last, values } = answer("heat", 1);
     expect(names).toEqual(["a.weight", "constructor"]);
-    expect([[...first], [...last]]).toEqual([[0, 4, 8], [3, 7, 11]]);
+    expect([[...first], [...last]]).toEqual([
+      [0, 4, 8],
+      [3, 7, 11],
+    ]);
     expect([...values]).toEqual([1, 2, NaN, 4, Infinity, 6]);
   });
 
@@ -49,17 +52,38 @@ describe("the body of the columns route", () => {
 
   it("gives a histogram with its numbers, and null where there is no sample", () => {
     const { histogram } = answer("histogram", 4);
-    expect(histogram).toMatchObject({ first: 4, last: 7, merged: 4, nan: 2, pos_inf: 1, zeros: 5, units_active: 3, units: null });
-    expect(histogram?.statistics).toEqual(new Map([["mean", 0.5], ["std", NaN], ["max", Infinity]]));
+    expect(histogram).toMatchObject({
+      first: 4,
+      last: 7,
+      merged: 4,
+      nan: 2,
+      pos_inf: 1,
+      zeros: 5,
+      units_active: 3,
+      units: null,
+    });
+    expect(histogram?.statistics).toEqual(
+      new Map([
+        ["mean", 0.5],
+        ["std", NaN],
+        ["max", Infinity],
+      ]),
+    );
     expect([...(histogram?.counts ?? [])]).toEqual([3, 0, 9]);
     expect(answer("histogram", 5).histogram).toBeNull();
   });
 
   it("gives histograms over time and tables", () => {
     const ridge = answer("histograms", 6);
-    expect([[...ridge.offsets], [...ridge.nonfinite]]).toEqual([[0, 1, 1, 3], [0, 0, 2]]);
+    expect([[...ridge.offsets], [...ridge.nonfinite]]).toEqual([
+      [0, 1, 1, 3],
+      [0, 0, 2],
+    ]);
     const table = answer("table", 7);
-    expect([table.names, [...table.steps]]).toEqual([["a", "b", "c"], [0, 4, 8]]);
+    expect([table.names, [...table.steps]]).toEqual([
+      ["a", "b", "c"],
+      [0, 4, 8],
+    ]);
   });
 
   it("is refused in a sentence when it is cut off", () => {

@@ -33,25 +33,43 @@ function decodeAnswer(answer: Json, body: ArrayBuffer, start: number): Answer {
       return { ...head, what: "scalars", level: number(answer["level"]), scalars: scalars(columns) };
     case "heat":
       return {
-        ...head, what: "heat", names: texts(answer["names"]), first: f64(columns, "first"), last: f64(columns, "last"),
+        ...head,
+        what: "heat",
+        names: texts(answer["names"]),
+        first: f64(columns, "first"),
+        last: f64(columns, "last"),
         values: f32(columns, "values"),
       };
     case "bands":
       return {
-        ...head, what: "bands", first: f64(columns, "first"), last: f64(columns, "last"),
-        quantiles: f64(columns, "quantiles"), statistics: statistics(columns),
+        ...head,
+        what: "bands",
+        first: f64(columns, "first"),
+        last: f64(columns, "last"),
+        quantiles: f64(columns, "quantiles"),
+        statistics: statistics(columns),
       };
     case "histogram":
       return { ...head, what: "histogram", histogram: histogram(answer, columns) };
     case "histograms":
       return {
-        ...head, what: "histograms", first: f64(columns, "first"), last: f64(columns, "last"),
-        offsets: i32(columns, "offsets"), lower: f64(columns, "lower"), upper: f64(columns, "upper"),
-        counts: f64(columns, "counts"), nonfinite: f64(columns, "nonfinite"),
+        ...head,
+        what: "histograms",
+        first: f64(columns, "first"),
+        last: f64(columns, "last"),
+        offsets: i32(columns, "offsets"),
+        lower: f64(columns, "lower"),
+        upper: f64(columns, "upper"),
+        counts: f64(columns, "counts"),
+        nonfinite: f64(columns, "nonfinite"),
       };
     case "table":
       return {
-        ...head, what: "table", names: texts(answer["names"]), steps: f64(columns, "steps"), statistics: statistics(columns),
+        ...head,
+        what: "table",
+        names: texts(answer["names"]),
+        steps: f64(columns, "steps"),
+        statistics: statistics(columns),
       };
     default:
       throw new WireError("The server answers in a way this page does not know: reload it.");
@@ -107,11 +125,19 @@ function histogram(answer: Json, columns: ReadonlyMap<string, Column>): Histogra
   const count = (name: string): number => number(answer[name]);
   const whole = (name: string): number | null => (answer[name] == null ? null : number(answer[name]));
   return {
-    first: count("first"), last: count("last"), merged: count("merged"),
+    first: count("first"),
+    last: count("last"),
+    merged: count("merged"),
     statistics: new Map(Object.entries((answer["statistics"] ?? {}) as Json).map(([name, of]) => [name, number(of)])),
-    lower: f64(columns, "lower"), upper: f64(columns, "upper"), counts: f64(columns, "counts"),
-    nan: count("nan"), pos_inf: count("pos_inf"), neg_inf: count("neg_inf"), zeros: count("zeros"),
-    units_active: whole("units_active"), units: whole("units"),
+    lower: f64(columns, "lower"),
+    upper: f64(columns, "upper"),
+    counts: f64(columns, "counts"),
+    nan: count("nan"),
+    pos_inf: count("pos_inf"),
+    neg_inf: count("neg_inf"),
+    zeros: count("zeros"),
+    units_active: whole("units_active"),
+    units: whole("units"),
   };
 }
 

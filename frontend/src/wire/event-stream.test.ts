@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { EventStreamParser } from "./event-stream";
 
-const STREAM = 'id: e-1\nevent: hello\ndata: {"epoch":"e"}\n\n: heartbeat\n\nid: e-2\r\nevent: run\r\ndata: {"a":\r\ndata: 1}\r\n\r\ndata:plain\n\n';
+const STREAM =
+  'id: e-1\nevent: hello\ndata: {"epoch":"e"}\n\n: heartbeat\n\nid: e-2\r\nevent: run\r\ndata: {"a":\r\ndata: 1}\r\n\r\ndata:plain\n\n';
 
 describe("an event stream", () => {
   it("gives the same events however it is cut", () => {

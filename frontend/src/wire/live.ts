@@ -38,7 +38,10 @@ export function listen(hear: (name: string, data: unknown) => void): void {
 
 function connect(receive: (message: LiveMessage) => void, failed: () => void): (message: TabMessage) => void {
   try {
-    const worker = new SharedWorker(new URL("../live-worker.ts", import.meta.url), { type: "module", name: "netdebug" });
+    const worker = new SharedWorker(new URL("../live-worker.ts", import.meta.url), {
+      type: "module",
+      name: "netdebug",
+    });
     // A worker that cannot start says so only here.
     worker.addEventListener("error", failed, { once: true });
     worker.port.addEventListener("message", (event) => receive(event.data as LiveMessage));

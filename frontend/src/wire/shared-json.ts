@@ -58,9 +58,12 @@ export class SharedJson<Value> {
       // Not there (404) or not to be read (422): what the run's row says of it has to do. Else try again.
       entry.outdated = !(error instanceof RequestError && error.status >= 400 && error.status < 500);
     }
-    setTimeout(() => {
-      entry.running = false;
-      if (entry.users > 0) void this.load(name, entry);
-    }, Math.max(REFRESH_MILLISECONDS, (performance.now() - began) * REST_PER_REQUEST));
+    setTimeout(
+      () => {
+        entry.running = false;
+        if (entry.users > 0) void this.load(name, entry);
+      },
+      Math.max(REFRESH_MILLISECONDS, (performance.now() - began) * REST_PER_REQUEST),
+    );
   }
 }

@@ -236,10 +236,4 @@ export interface FailedAnswer {
   readonly error: string;
 }
 export type Answer =
-  | ScalarsAnswer
-  | HeatAnswer
-  | BandsAnswer
-  | HistogramAnswer
-  | HistogramsAnswer
-  | TableAnswer
-  | FailedAnswer;
+  ScalarsAnswer | HeatAnswer | BandsAnswer | HistogramAnswer | HistogramsAnswer | TableAnswer | FailedAnswer;

@@ -50,7 +50,11 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
 function markersOf(details: RunDetails): Marker[] {
   if (axis.value !== "step" || focus.value !== details.name) return [];
   const tones = { error: "bad", warning: "warning", info: "info" } as const;
-  return details.findings.map((finding) => ({ x: finding.first_step, label: finding.rule, tone: tones[finding.severity] }));
+  return details.findings.map((finding) => ({
+    x: finding.first_step,
+    label: finding.rule,
+    tone: tones[finding.severity],
+  }));
 }
 
 interface GroupsProps {

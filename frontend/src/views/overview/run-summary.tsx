@@ -18,11 +18,7 @@ export function RunSummary({ run, details }: { readonly run: RunRow; readonly de
     `${formatBytes(details.size_bytes)} on disk`,
     details.kind === "summary" ? "written by SummaryWriter" : null,
   ];
-  return (
-    <ul class="run-summary">
-      {facts.map((fact) => fact && <li key={fact}>{fact}</li>)}
-    </ul>
-  );
+  return <ul class="run-summary">{facts.map((fact) => fact && <li key={fact}>{fact}</li>)}</ul>;
 }
 
 /** Damage in the files of the run: what could not be read. */
@@ -33,7 +29,8 @@ export function Gaps({ details }: { readonly details: RunDetails }): JSX.Element
   return (
     <details class="card gaps">
       <summary class="warning">
-        {complaint ?? `${formatCount(details.gaps ?? gaps.length)} damaged places in the files, ${formatBytes(lost)} could not be read`}
+        {complaint ??
+          `${formatCount(details.gaps ?? gaps.length)} damaged places in the files, ${formatBytes(lost)} could not be read`}
       </summary>
       <ul>
         {gaps.map((gap) => (

@@ -9,9 +9,24 @@ import type { WholeRun } from "./whole-runs";
 
 /** All scalars that the cards look at. */
 export const VITAL_NAMES: readonly string[] = [
-  "loss", "gradient_norm", "nonfinite_gradients", "time/step", "time/data", "time/forward", "time/backward",
-  "time/optimizer", "batch_size", "lr/0", "memory/rss", "memory/gpu0/process", "memory/gpu0/used", "memory/gpu0/total",
-  "memory/cuda0/reserved", "memory/mps/driver", "monitor/overhead", "monitor/every",
+  "loss",
+  "gradient_norm",
+  "nonfinite_gradients",
+  "time/step",
+  "time/data",
+  "time/forward",
+  "time/backward",
+  "time/optimizer",
+  "batch_size",
+  "lr/0",
+  "memory/rss",
+  "memory/gpu0/process",
+  "memory/gpu0/used",
+  "memory/gpu0/total",
+  "memory/cuda0/reserved",
+  "memory/mps/driver",
+  "monitor/overhead",
+  "monitor/every",
 ];
 
 interface VitalsProps {
@@ -104,7 +119,8 @@ function gradientCard(scalars: Scalars): Card {
 function nonFiniteCard(scalars: Scalars, run: RunRow): Card {
   const { steps, first } = vitals.nonFinite(scalars);
   const columns = scalars.get("nonfinite_gradients");
-  const facts = first === null ? `of ${formatCount(run.steps)}` : `of ${formatCount(run.steps)}, from step ${formatCount(first)}`;
+  const facts =
+    first === null ? `of ${formatCount(run.steps)}` : `of ${formatCount(run.steps)}, from step ${formatCount(first)}`;
   return {
     title: "Steps with NaN or Inf",
     value: first === null ? "none" : formatCount(steps),
@@ -133,7 +149,9 @@ function throughputCard(scalars: Scalars): Card {
   return {
     title: known ? "Samples per second" : "Steps per second",
     value: formatShort(known ? samples : steps),
-    facts: known ? `${formatNumber(steps, 3)} steps of ${formatCount(vitals.recentMean(scalars.get("batch_size")))}` : "batch size not recorded",
+    facts: known
+      ? `${formatNumber(steps, 3)} steps of ${formatCount(vitals.recentMean(scalars.get("batch_size")))}`
+      : "batch size not recorded",
     columns: inverse(scalars.get("time/step")),
     ...(scalars.has("time/step") ? { chart: "time/step" } : {}),
   };
@@ -177,7 +195,11 @@ function overheadCard(scalars: Scalars, details: RunDetails | null): Card {
   return {
     title: "Cost of monitoring",
     value: formatPercent(share),
-    facts: every ? (every > 1 ? `all statistics every ${formatCount(every)} steps` : "all statistics at every step") : "of the step time",
+    facts: every
+      ? every > 1
+        ? `all statistics every ${formatCount(every)} steps`
+        : "all statistics at every step"
+      : "of the step time",
     columns,
     ...(columns ? { chart: "monitor/overhead" } : {}),
   };
