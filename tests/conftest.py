@@ -15,9 +15,12 @@ import hypothesis
 import psutil
 import pytest
 
+pytest_plugins = ["tests.support.browser"]
+
 ROOT = Path(__file__).resolve().parent.parent
 # Python's own, kept for the rest of the process once multiprocessing has needed it.
-NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# "--type=" are the processes of a browser, which come and go as it likes; the browser itself is watched.
+NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "--type=")
 GRACE_SECS = 5.0
 
 hypothesis.settings.register_profile(

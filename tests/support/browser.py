@@ -1,0 +1,172 @@
+"""A real Chromium for tests of the page: one for all tests, a fresh window for each look.
+
+    def test_something(chromium: Chromium, board: TensorBoard) -> None:
+        with chromium.look(board, run="mlp") as page:
+            page.tab.get_by_text("Loss").first.wait_for()
+
+A look fails when the page complained on its console, threw, or asked another host for anything. Pictures of
+what was looked at go to build/pictures/ when NETDEBUG_PICTURES is set: they are for people to look at.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.tensorboard_process import TensorBoard
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Frame, Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+DESK = (1280, 800)
+PHONE = (390, 844)
+WAIT_MS = 30_000
+PICTURES = Path(__file__).resolve().parents[2] / "build/pictures"
+OUR_PAGE = "/data/plugin/netdebug/index.html"
+# TensorBoard's own page says this of itself, in every version so far.
+NOT_OURS = re.compile(r"Three\.js|google-analytics|ResizeObserver loop")
+# The page tells on its window what its charts have drawn.
+NOTE_DRAWINGS = """
+window.drawn = {};
+window.addEventListener("netdebug:drawn", (event) => {
+  for (const { run, scalar, last } of event.detail)
+    if (scalar === "loss") window.drawn[run] = Math.max(window.drawn[run] ?? -1, last);
+});
+"""
+
+
+@dataclass(slots=True)
+class Look:
+    """An open page of TensorBoard (or ours alone); `tab` is the frame with NetDebug in it."""
+
+    page: Page
+    tab: Frame
+    complaints: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+
+    def open(self, name: str) -> None:
+        """Goes to one of our pages, such as "Layers"."""
+        self.tab.get_by_role("navigation").get_by_text(name, exact=True).click()
+
+    def wait_drawn(self, run: str, *, last: int = 0) -> None:
+        """Until the chart of the loss shows a run up to this step."""
+        self.tab.wait_for_function("([run, last]) => (window.drawn[run] ?? -1) >= last", arg=[run, last])
+
+    def picture(self, name: str) -> None:
+        if os.environ.get("NETDEBUG_PICTURES"):
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    @property
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        width: int = self.tab.evaluate(
+            "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        return width
+
+
+@dataclass(slots=True)
+class Chromium:
+    browser: Browser
+
+    @contextmanager
+    def look(
+        self, board: TensorBoard, *, size: tuple[int, int] = DESK, dark: bool = False, alone: bool = False,
+        allowed: str = "$^", context: Any = None, **link: str,
+    ) -> Iterator[Look]:  # fmt: skip
+        """Opens TensorBoard at our tab, or with `alone` our page without TensorBoard around it.
+
+        `link` are parameters of the page's deep link (run="mlp", page="layers"); complaints of the console
+        that match `allowed` are none. A `context` is shared with other looks: they are tabs of one browser.
+        """
+        own = context or self.browser.new_context(**window(size, dark=dark))
+        page = own.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.add_init_script(NOTE_DRAWINGS)
+        look = Look(page, page.main_frame)
+        host = urllib.parse.urlsplit(board.url).netloc
+        self._listen(look, host, re.compile(allowed))
+        try:
+            page.goto(address(board, link, dark=dark, alone=alone))
+            look.tab = page.main_frame if alone else frame_of(page)
+            yield look
+        finally:
+            page.close()
+            if context is None:
+                own.close()
+        assert look.complaints == [], "the page complained"
+        assert look.strangers == [], "the page asked somebody else"
+
+    @staticmethod
+    def _listen(look: Look, host: str, allowed: re.Pattern[str]) -> None:
+        def complain(text: str) -> None:
+            if not NOT_OURS.search(text) and not allowed.search(text):
+                look.complaints.append(text)
+
+        def note(url: str) -> None:
+            parts = urllib.parse.urlsplit(url)
+            if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != host:
+                look.strangers.append(url)
+
+        look.page.on(
+            "console", lambda said: complain(said.text) if said.type in ("error", "warning") else None
+        )
+        look.page.on("pageerror", lambda error: complain(str(error)))
+        look.page.on("request", lambda request: note(request.url))
+
+
+def window(size: tuple[int, int], *, dark: bool = False) -> dict[str, Any]:
+    return {
+        "viewport": {"width": size[0], "height": size[1]},
+        "color_scheme": "dark" if dark else "light",
+        "has_touch": size == PHONE,
+    }
+
+
+def address(board: TensorBoard, link: Mapping[str, str], *, dark: bool, alone: bool) -> str:
+    parameters = [f"p.netdebug.{name}={urllib.parse.quote(value, safe='')}" for name, value in link.items()]
+    place = "&".join(["netdebug", *parameters])
+    if alone:
+        return f"{board.url}{OUR_PAGE}#{place}"
+    return f"{board.url}/{'?darkMode=true' if dark else ''}#{place}"
+
+
+def frame_of(page: Page) -> Frame:
+    """TensorBoard's frame with our page in it, as soon as it is there."""
+    page.frame_locator("iframe").locator("nav").first.wait_for()
+    return next(frame for frame in page.frames if OUR_PAGE in frame.url)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    """Skips without a browser; under CI that is a failure."""
+    path = os.environ.get("NETDEBUG_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None or importlib.util.find_spec("playwright") is None:
+        missing = (
+            "There is no Chromium for the tests of the page (apt install chromium, pip install playwright)."
+        )
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield Chromium(browser)
+        browser.close()
