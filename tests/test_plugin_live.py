@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tb_netdebug.plugin.event_stream import Listener
 from tb_netdebug.plugin.live import Hub, Seats, resume_point
-from tb_netdebug.plugin.schedule import LONGEST_SECS, REST_PER_WORK, SHORTEST_SECS, Schedule
 
 
 def hub_of(*names: str) -> Hub:
@@ -227,76 +226,3 @@ def test_a_quiet_stream_says_that_it_lives(seats: Seats, monkeypatch: pytest.Mon
     next(events)
     assert b": still here\n\n" == next(events)
     stream.close()
-
-
-# --- when to look at which run ------------------------------------------------------------------------------
-
-
-def looked(schedule: Schedule, name: str, now: float, *, changed: bool = False, took: float = 0.0) -> float:
-    """When it is due again after a look."""
-    assert name in schedule.due(now)
-    schedule.looked(name, changed=changed, took=took, now=now)
-    due = schedule.next_due()
-    assert due is not None
-    return due
-
-
-def test_a_run_that_grows_is_looked_at_often() -> None:
-    """Ten times a second, as long as each look finds something."""
-    schedule = Schedule()
-    schedule.add("a", changed=0.0, now=1000.0)
-    assert pytest.approx(1000.0 + LONGEST_SECS) == looked(schedule, "a", 1000.0)
-    assert pytest.approx(1005.0 + SHORTEST_SECS) == looked(schedule, "a", 1005.0, changed=True)
-
-
-def test_a_quiet_run_is_looked_at_ever_less() -> None:
-    """The pause is a hundredth of the quiet time, up to some seconds."""
-    schedule = Schedule()
-    schedule.add("a", changed=940.0, now=1000.0)
-    assert pytest.approx(1000.6) == looked(schedule, "a", 1000.0)
-
-
-def test_a_slow_look_earns_a_long_rest() -> None:
-    """On a network disk no more than a tenth of the time goes into one run."""
-    schedule = Schedule()
-    schedule.add("a", changed=1000.0, now=1000.0)
-    assert pytest.approx(1002.0 + 2 * REST_PER_WORK) == looked(schedule, "a", 1002.0, changed=True, took=2.0)
-
-
-def test_a_run_that_went_is_never_due() -> None:
-    """Not even when it was planned before, or is being looked at."""
-    schedule = Schedule()
-    schedule.add("a", changed=0.0, now=0.0)
-    schedule.add("b", changed=0.0, now=0.0)
-    schedule.remove("a")
-    assert ["b"] == schedule.due(10.0)
-    schedule.remove("b")
-    schedule.looked("b", changed=True, took=0.0, now=11.0)
-    assert None is schedule.next_due()
-
-
-def test_the_longest_overdue_comes_first() -> None:
-    """And nobody is due twice before he was looked at."""
-    schedule = Schedule()
-    for name, now in (("c", 3.0), ("a", 1.0), ("b", 2.0)):
-        schedule.add(name, changed=0.0, now=now)
-    assert ["a", "b"] == schedule.due(2.5)
-    assert ["c"] == schedule.due(10.0)
-    assert [] == schedule.due(10.0)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["add", "remove", "look"])), max_size=60))
-def test_every_known_run_is_due_again(actions: list[tuple[str, str]]) -> None:
-    """Whatever came and went before, in the end each run is looked at once in a while."""
-    schedule, known = Schedule(), set[str]()
-    for now, (name, action) in enumerate(actions):
-        if action == "add" and name not in known:
-            known.add(name)
-            schedule.add(name, changed=float(now), now=float(now))
-        elif action == "remove":
-            known.discard(name)
-            schedule.remove(name)
-        elif action == "look":
-            for due in schedule.due(float(now)):
-                schedule.looked(due, changed=False, took=0.0, now=float(now))
-    assert known == set(schedule.due(1e6))

@@ -115,22 +115,22 @@ def found(pattern: str, *names: str) -> list[str]:
     return [name for name in names if compiled.search(name)]
 
 
-def test_a_pattern_is_a_part_of_the_name_or_a_glob() -> None:
+def test_a_pattern_is_a_part_of_the_name() -> None:
     """Never a regular expression: its signs are letters like others, and the case does not matter."""
     names = ("conv1.weight", "conv1.bias", "fc.weight", "head[0].(w+)+")
     assert ["conv1.weight", "conv1.bias"] == found("CONV", *names)
-    assert ["conv1.weight"] == found("conv?.w*", *names)
-    assert [] == found("onv*", *names)
-    assert ["conv1.weight", "fc.weight"] == found("*.weight", *names)
-    assert ["head[0].(w+)+"] == found("(w+)+", *names) == found("head[0]*", *names)
-    assert list(names) == found("", *names) == found("*", *names)
-    assert ["conv1.weight", "conv1.bias", "fc.weight", "head[0].(w+)+"] == found("*.*", *names)
+    assert ["conv1.weight", "fc.weight"] == found(".weight", *names)
+    assert ["head[0].(w+)+"] == found("(w+)+", *names)
+    assert list(names) == found("", *names)
+    assert [] == found("conv.*", *names)
 
 
-@pytest.mark.parametrize("pattern", ["*a" * 99, "?*" * 99, "*" * 199, "(a+)+$", "*a?" * 60])
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)*b", "(.*)*x", "a{1,9999}{1,9999}", "\\", "[", "(?P<", "x" * 100]
+)
 def test_no_pattern_searches_for_ever(pattern: str) -> None:
-    """A regular expression with so many stars would need longer than the sun lasts."""
-    assert [] == found(f"{pattern}z", "b" + "a" * 9_000 + "\n")
+    """What would keep a regular expression busy for years is just text that is not found."""
+    assert [] == found(pattern, "a" * 10_000)
 
 
 SCALARS = {"what": "scalars", "run": "a", "names": ["loss"]}
@@ -158,7 +158,7 @@ BANDS = {"what": "bands", "run": "a", "kind": "weight", "name": "w"}
         ({**BANDS, "columns": MOST_COLUMNS + 1}, "from 1 to 4000"),
         ({**BANDS, "kind": "weights"}, "has to be one of weight, gradient"),
         ({**HEAT, "statistic": "norm; drop table"}, "name of a statistic"),
-        ({**HEAT, "pattern": "x" * (LONGEST_PATTERN + 1)}, "at most 200 characters"),
+        ({**HEAT, "pattern": "x" * (LONGEST_PATTERN + 1)}, "at most 100 characters"),
         ({"what": ["heat"]}, "has to be one of scalars, heat"),
         ([], "has to be a JSON object"),
     ],

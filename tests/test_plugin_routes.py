@@ -241,7 +241,7 @@ def test_all_kinds_of_columns_come_together(browser: Browser) -> None:
     """One request brings a whole page, each answer with its run and its version."""
     scalars, heat, bands, histogram, histograms, table = browser.columns(
         {"what": "scalars", "run": "net", "names": ["loss", "nothing"]},
-        {**HEAT, "pattern": "*.weight"},
+        {**HEAT, "pattern": ".WEIGHT"},
         {"what": "bands", **WEIGHT},
         {"what": "histogram", **WEIGHT, "first": 0, "last": 3},
         {"what": "histograms", **WEIGHT, "columns": 4},

@@ -159,7 +159,7 @@ def test_nothing_of_ours_runs_before_the_first_request(runs: Path) -> None:
         assert {"modules": EARLY_MODULES, "threads": []} == told.json()
         board.json("runs")
         told = board.get("/data/plugin/scalars/tags", headers={"X-Spy": "1"})
-        assert ["netdebug-follower", "netdebug-first-reads"] == told.json()["threads"]
+        assert {"netdebug-reader", "netdebug-first-reads"} <= set(told.json()["threads"])
 
 
 EARLY_MODULES = [

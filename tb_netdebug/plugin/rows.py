@@ -11,42 +11,26 @@ if TYPE_CHECKING:
 
 # Written to this recently, a run is live.
 LIVE_SECS = 10.0
+_OF_FILES = ("name", "kind", "started", "changed", "size_bytes")
 # What only reading the run can tell; null until then.
-_READ = ("version", "first_step", "last_step", "steps", "loss", "ranks", "gaps", "complaint", "verdict")
+_OF_CONTENT = (
+    "version", "first_step", "last_step", "steps", "loss", "ranks", "gaps", "complaint", "verdict",
+)  # fmt: skip
 
 
 def unread_row(place: RunPlace) -> dict[str, object]:
     """What the folder alone tells of a run."""
-    return {**_of_place(place), **dict.fromkeys(_READ), "state": _state(place.changed, "unknown")}
+    is_live = time.time() - place.changed < LIVE_SECS
+    of_files = {name: getattr(place, name) for name in _OF_FILES}
+    return {**of_files, **dict.fromkeys(_OF_CONTENT), "state": "live" if is_live else "unknown"}
 
 
-def read_row(place: RunPlace, details: Mapping[str, Any], *, version: int) -> dict[str, object]:
-    row = {**unread_row(place), **{name: details[name] for name in _READ if name in details}}
-    row["version"] = version
-    ranks = row["ranks"]
-    if isinstance(ranks, (list, tuple)):
-        row["ranks"] = len(ranks)
-    row["changed"] = max(place.changed, details.get("changed") or 0.0)
-    row["size_bytes"] = max(place.size_bytes, details.get("size_bytes") or 0)
-    row["state"] = "ended" if details.get("state") == "ended" else _state(row["changed"], "idle")
-    return row
+def read_row(details: Mapping[str, Any]) -> dict[str, object]:
+    """What reading it has told."""
+    row = {name: details[name] for name in (*_OF_FILES, *_OF_CONTENT, "state")}
+    return {**row, "ranks": len(details["ranks"])}
 
 
-def failed_row(place: RunPlace, complaint: str) -> dict[str, object]:
-    """Of a run that cannot be read at all."""
-    return {**unread_row(place), "version": 0, "complaint": complaint}
-
-
-def _of_place(place: RunPlace) -> dict[str, object]:
-    return {
-        "name": place.name,
-        "kind": place.kind,
-        "started": place.started,
-        "changed": place.changed,
-        "size_bytes": place.size_bytes,
-    }
-
-
-def _state(changed: object, otherwise: str) -> str:
-    recent = isinstance(changed, float) and time.time() - changed < LIVE_SECS
-    return "live" if recent else otherwise
+def failed_row(before: Mapping[str, object], complaint: str) -> dict[str, object]:
+    """Of a run that could not be read: as it was, with the reason."""
+    return {**before, "version": before.get("version") or 0, "complaint": complaint}

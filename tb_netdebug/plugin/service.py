@@ -7,11 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from tb_netdebug.plugin.event_stream import MOST_STREAMS
-from tb_netdebug.plugin.follower import Follower
 from tb_netdebug.plugin.live import Hub, Seats
 from tb_netdebug.plugin.page import StaticFile, load
+from tb_netdebug.plugin.reading import Reading
 from tb_netdebug.plugin.roots import Root, described
-from tb_netdebug.plugin.rows import read_row
 from tb_netdebug.reader.logdir import LogDir
 
 if TYPE_CHECKING:
@@ -34,17 +33,17 @@ class Service:
         self.turn = threading.BoundedSemaphore(MOST_AT_WORK)
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
-        self._follower = Follower(self._logdir, self.hub)
+        self._reading = Reading(self._logdir, self.hub)
         # Streams end properly when TensorBoard does; its own threads are simply stopped.
         atexit.register(self.close)
 
     def attend(self) -> None:
-        self._follower.attend()
+        self._reading.attend()
 
     def runs(self) -> dict[str, object]:
         """The list of runs as the page gets it; waits for the first look at the logdir, but not for ever."""
         self.attend()
-        complete = self._follower.wait_for_list(timeout=LIST_TIMEOUT_SECS)
+        complete = self._reading.wait_for_list(timeout=LIST_TIMEOUT_SECS)
         version, rows = self.hub.rows()
         return {
             "epoch": self.hub.epoch,
@@ -58,8 +57,8 @@ class Service:
     def run(self, name: str) -> FollowedRun:
         """Raises KeyError when there is no such run."""
         self.attend()
-        self._follower.wait_for_list(timeout=LIST_TIMEOUT_SECS)
-        return self._follower.read(name)
+        self._reading.wait_for_list(timeout=LIST_TIMEOUT_SECS)
+        return self._reading.read(name)
 
     def details(self, name: str) -> dict[str, object] | None:
         """Everything about a run but its numbers; None when there is no such run."""
@@ -67,15 +66,10 @@ class Service:
             run = self.run(name)
         except KeyError:
             return None
-        row = self.hub.row(name)
-        place = self._logdir.runs.get(name)
-        details = {"findings": [], **run.details()}
-        if row is None or row["version"] is None:
-            row = read_row(place, details, version=run.version) if place else {}
-        return {**row, **details, "state": row.get("state", "unknown"), "version": run.version}
+        return run.details()
 
     def close(self) -> None:
         atexit.unregister(self.close)
         self.hub.close()
-        self._follower.close()
+        self._reading.close()
         self._logdir.close()

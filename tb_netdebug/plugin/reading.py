@@ -1,0 +1,231 @@
+"""Keeps the hub up to date with the files of a logdir.
+
+The reader's follower says which runs have changed. One thread reads what is new of runs that were read
+before; another reads the others for the first time, the newest first, so that a big old run delays no live
+one. While nobody is interested, all of it rests.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tb_netdebug.plugin.live import Hub, Row
+from tb_netdebug.plugin.rows import LIVE_SECS, failed_row, read_row, unread_row
+from tb_netdebug.reader.follower import Follower
+from tb_netdebug.reader.storage import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tb_netdebug.reader.followed_run import FollowedRun
+    from tb_netdebug.reader.logdir import LogDir, RunPlace
+
+logger = logging.getLogger(__name__)
+
+# A run has news at most so often, and reading it takes at most a quarter of the time.
+PAUSE_SECS = 0.1
+REST_PER_WORK = 3.0
+# How often one looks for a folder that is not there: TensorBoard is often started before the training.
+SEARCH_SECS = 1.0
+# Nobody asked and nobody listened for so long: there is no page left.
+REST_AFTER_SECS = 30.0
+
+
+class Reading:
+    """Starts with the first call of `attend`."""
+
+    def __init__(self, logdir: LogDir, hub: Hub) -> None:
+        self._logdir = logdir
+        self._hub = hub
+        self._news = threading.Condition()  # guards everything below
+        self._runs: dict[str, FollowedRun] = {}
+        self._places: Mapping[str, RunPlace] | None = None  # of which the runs are
+        self._unread: list[str] = []  # the newest last
+        self._rested: dict[str, float] = {}  # of each run that was read, when it may be looked at again
+        self._due: dict[str, float] = {}
+        self._threads: list[threading.Thread] = []
+        self._attended = -math.inf
+        self._next_search = 0.0
+        self._is_listed = False
+        self._is_closed = False
+
+    def attend(self) -> None:
+        """Somebody is interested now, and for a while."""
+        with self._news:
+            self._attended = time.monotonic()
+            if not self._threads and not self._is_closed:
+                for work, name in ((self._keep_up, "reader"), (self._catch_up, "first-reads")):
+                    thread = threading.Thread(target=work, name=f"netdebug-{name}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+            self._news.notify_all()
+
+    def wait_for_list(self, *, timeout: float) -> bool:
+        """Whether the list of runs is kept up to date, after waiting for it."""
+        with self._news:
+            return self._news.wait_for(lambda: self._is_closed or self._is_listed, timeout)
+
+    def read(self, name: str) -> FollowedRun:
+        """A run that has been read at least once. Raises KeyError when there is none of this name."""
+        with self._news:
+            run, is_read = self._runs.get(name), name in self._rested
+        if run is None:
+            run = self._logdir.open(name)
+        if not is_read:
+            self._look(name, run)
+        return run
+
+    def close(self) -> None:
+        """Ends the threads; a read that is going on is finished first."""
+        with self._news:
+            self._is_closed = True
+            self._news.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=2.0)
+
+    def _is_wanted(self) -> bool:
+        return time.monotonic() - max(self._attended, self._hub.heard) < REST_AFTER_SECS
+
+    # ---- runs that were read before
+
+    def _keep_up(self) -> None:
+        while self._wait_until_wanted():
+            self._logdir.refresh()
+            self._take_list()
+            follower = Follower(self._logdir, self._take_changes)
+            follower.start()
+            try:
+                self._read_changes()
+            finally:
+                follower.close()
+
+    def _wait_until_wanted(self) -> bool:
+        with self._news:
+            self._is_listed = False
+            self._news.wait_for(lambda: self._is_closed or self._is_wanted())
+            return not self._is_closed
+
+    def _read_changes(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait(self._secs_until_due())
+                if self._is_closed or not self._is_wanted():
+                    return
+                now = time.monotonic()
+                # One that is read for the first time just now is looked at once more afterwards.
+                names = [name for name, at in self._due.items() if at <= now and name in self._rested]
+                for name in names:
+                    del self._due[name]
+                runs = [(name, self._runs[name]) for name in names]
+            for name, run in runs:
+                self._look(name, run)
+            if self._has_missing_come():
+                return  # and begin anew: of a folder that was not there no notice comes
+
+    def _has_missing_come(self) -> bool:
+        """Whether a folder of the logdir that could not be read can be read now."""
+        missing = [root for root in self._logdir.roots if root.complaint and not is_url(root.url)]
+        if not missing or time.monotonic() < self._next_search:
+            return False
+        self._next_search = time.monotonic() + SEARCH_SECS
+        self._logdir.refresh(missing)
+        return any(not root.complaint for root in missing)
+
+    def _secs_until_due(self) -> float:
+        now = time.monotonic()
+        times = [at - now for name, at in self._due.items() if name in self._rested]
+        return max(min([*times, 1.0]), 0.0)
+
+    def _take_changes(self, names: set[str], listing_changed: bool) -> None:
+        """What the follower has found out, on its own thread."""
+        if listing_changed:
+            self._take_list()
+        now = time.monotonic()
+        with self._news:
+            for name in names & self._runs.keys():
+                self._due[name] = max(now, self._rested.get(name, now))
+            self._news.notify_all()
+
+    def _take_list(self) -> None:
+        with self._news:
+            places = self._logdir.runs
+            if places is not self._places:
+                self._places = places
+                self._take_runs(places)
+            self._is_listed = True
+            self._news.notify_all()
+
+    def _take_runs(self, places: Mapping[str, RunPlace]) -> None:
+        runs: dict[str, FollowedRun] = {}
+        for name in places:
+            try:
+                runs[name] = self._logdir.open(name)
+            except KeyError:  # it went away again
+                continue
+        for name, run in self._runs.items():
+            if runs.get(name) is not run:  # it has gone, or another one has come in its place
+                self._rested.pop(name, None)
+                self._due.pop(name, None)
+        unread = [name for name in runs if name not in self._rested]
+        self._unread = sorted(unread, key=lambda name: places[name].changed)
+        rows = {
+            name: (self._hub.row(name) if name in self._rested else None) or unread_row(places[name])
+            for name in runs
+        }
+        is_same = self._runs == runs
+        self._runs = runs
+        if not is_same:
+            self._hub.set_list(rows)
+
+    # ---- runs that were not
+
+    def _catch_up(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._is_closed or (self._unread and self._is_wanted()))
+                if self._is_closed:
+                    return
+                name = self._unread.pop()
+                run = self._runs.get(name)
+                if run is None or name in self._rested:
+                    continue
+            self._look(name, run)
+
+    # ---- one look
+
+    def _look(self, name: str, run: FollowedRun) -> None:
+        """Reads what is new of a run, and tells the hub."""
+        started = time.monotonic()
+        before = self._hub.row(name) or {}
+        row: Row | None = None
+        try:
+            # A live one becomes idle without any change.
+            if run.refresh() or before.get("version") is None or before.get("state") == "live":
+                row = read_row(run.details())
+        except Exception as error:
+            row = failed_row(before, str(error) or type(error).__name__)
+            if before.get("complaint") != row["complaint"]:
+                logger.warning("NetDebug cannot read the run %r: %s", name, error, exc_info=True)
+        self._looked(name, run, row, took=time.monotonic() - started)
+
+    def _looked(self, name: str, run: FollowedRun, row: Row | None, *, took: float) -> None:
+        now = time.monotonic()
+        with self._news:
+            if self._runs.get(name) is not run:
+                return
+            self._rested[name] = now + max(PAUSE_SECS, REST_PER_WORK * took)
+            # Of two looks at the same time the one that saw less may end last.
+            if row is not None and _version(row) >= _version(self._hub.row(name)):
+                self._hub.set_row(name, row)
+                if row.get("state") == "live":
+                    self._due.setdefault(name, now + LIVE_SECS + PAUSE_SECS)
+            self._news.notify_all()
+
+
+def _version(row: Row | None) -> int:
+    version = row["version"] if row else None
+    return version if isinstance(version, int) else 0
