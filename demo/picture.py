@@ -1,25 +1,30 @@
-"""What a run holds, as tables in the terminal."""
+"""What a run holds, as tables in the terminal: `python demo/picture.py runs/demo/TIME/healthy`.
+
+The picture at the top of the README is made of them.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tb_netdebug.cli.sparkline import BARS
 from tb_netdebug.reader.run import Columns, Tensor, read_run
 from tb_netdebug.records.step import Kind
 from tb_netdebug.stats.packed import Summary
 from tb_netdebug.stats.sketch import quantiles
 
-BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 24
+LEAST_WIDTH = 88  # narrower tables would be cut in a pipe
 
 
 def show(path: Path) -> None:
     """Prints the newest sample of every tensor, and the course of the scalars."""
-    console = Console()
+    console = Console(width=max(Console().width, LEAST_WIDTH))
     run = read_run(path)
     steps = run.main
     size = sum(file.stat().st_size for file in run.files)
@@ -83,3 +88,9 @@ def bars(heights: np.ndarray) -> str:
     span = heights.max() - heights.min()
     places = (heights - heights.min()) / (span if span > 0 else 1.0) * (len(BARS) - 1)
     return "".join(BARS[round(place)] for place in places)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+        sys.exit("Give the folder of a run, such as runs/demo/TIME/healthy.")
+    show(Path(sys.argv[1]))

@@ -147,6 +147,20 @@ def test_the_gradients_vanish(logdir: Path, env: dict[str, str]) -> None:
     assert norms["layer1.weight"] < 1e-6 * norms["output.weight"]
 
 
+def test_the_picture_of_a_run(logdir: Path, env: dict[str, str]) -> None:
+    """Tables of its scalars and of its tensors; without a run, the way to one is told."""
+    trained("healthy/digits.py", "healthy", logdir, env, batches=20)
+    command = [sys.executable, DEMO / "picture.py"]
+    drawn = subprocess.check_output([*command, logdir / "healthy"], env=env, text=True, encoding="utf-8")
+    assert {"loss", "scalar/accuracy", "weight conv1.weight"} <= set(
+        re.findall(r"^[\w/]+(?: [\w.]+)?", drawn, re.M)
+    )
+    missing = subprocess.run(
+        [*command, logdir / "nobody"], env=env, capture_output=True, text=True, check=False
+    )
+    assert (1, True) == (missing.returncode, "Give the folder of a run" in missing.stderr)
+
+
 # ---- the whole -------------------------------------------------------------------------------------------
 
 

@@ -151,7 +151,7 @@ def test_a_course_takes_any_numbers(values: list[float], width: int, ascii_only:
 
 def test_each_phase_is_in_the_bar() -> None:
     """Even the shortest has its letter, and the bar is as wide as there is room."""
-    parts = {"data": 1e-6, "forward": 2.0, "backward": 6.0, "optimizer": 0.0, "rest": 1e-9}
+    parts = {"data": 1e-6, "forward": 2.0, "backward": 6.0, "optimizer": 0.0, "other": 1e-9}
     assert "DFFFBBBBBB." == phase_bar(parts, 11).plain
 
 

@@ -14,8 +14,14 @@ from tb_netdebug.cli.vital_signs import PHASES
 
 ALARM = "bold white on red"
 # A letter for each phase, because colours alone are not for everyone, nor for every terminal.
-PHASE_STYLES = {"data": "magenta", "forward": "cyan", "backward": "blue", "optimizer": "green", "rest": "dim"}
-REST_MARK = "."
+PHASE_STYLES = {
+    "data": "magenta",
+    "forward": "cyan",
+    "backward": "blue",
+    "optimizer": "green",
+    "other": "dim",
+}
+OTHER_MARK = "."
 NOT_FINITE = "NaN/Inf"
 
 Cell = tuple[str, str]  # text and style
@@ -46,7 +52,7 @@ def phase_bar(parts: Mapping[str, float], width: int) -> Text:
     marks = {name: max(round(secs / total * width), 1) for name, secs in parts.items() if secs > 0}
     longest = max(marks, key=lambda name: parts[name])
     marks[longest] = max(width - sum(marks.values()) + marks[longest], 1)
-    letters = {name: name[0].upper() if name in PHASES else REST_MARK for name in marks}
+    letters = {name: name[0].upper() if name in PHASES else OTHER_MARK for name in marks}
     return Text.assemble(*((letters[name] * count, PHASE_STYLES[name]) for name, count in marks.items()))
 
 

@@ -190,8 +190,8 @@ class Page:
     def _step_time(self, signs: VitalSigns) -> Iterator[Text]:
         if signs.step_secs is None or not signs.step_secs > 0:
             return
-        rest = max(signs.step_secs - sum(signs.phase_secs.values()), 0.0)
-        parts = {**signs.phase_secs, "rest": rest} if signs.phase_secs else {}
+        other = max(signs.step_secs - sum(signs.phase_secs.values()), 0.0)
+        parts = {**signs.phase_secs, "other": other} if signs.phase_secs else {}
         micro = "us" if self._ascii_only else "µs"
         yield self._row("step time", duration(signs.step_secs, micro), phase_bar(parts, self._rest))
         told = [f"{name} {duration(secs, micro)}" for name, secs in parts.items()]
