@@ -18,7 +18,7 @@ class MissingMarkersError(ValueError):
 
 def whole_report(results: Results) -> str:
     """Everything, as Markdown whose tables are readable as they are."""
-    chapters = [f"# What monitoring costs\n\n{when_and_where(results)}", verdict(results.promises)]
+    chapters = [f"# What NetDebug promises\n\n{when_and_where(results)}", verdict(results.promises)]
     for part in results.parts:
         rounds = f"{part.rounds} rounds" if part.rounds > 1 else "One run"
         chapters.append(f"## {part.title}\n\n{part.method}\n\n{rounds}, {part.secs:.0f} s.")

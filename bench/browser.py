@@ -1,0 +1,154 @@
+"""A headless Chromium that looks at NetDebug's page and notes what is drawn, and when."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SIZE = (1280, 900)
+DRAW_SECS = 60.0
+PAGE = "/data/plugin/netdebug/index.html"
+# The page tells what a chart shows just before the frame that shows it; the task after that comes when the
+# frame is painted.
+NOTE = """
+window.netdebugSeen = [];
+window.addEventListener("netdebug:drawn", (event) => {
+  setTimeout(() => {
+    for (const { run, scalar, last } of event.detail) {
+      if (scalar === "loss") window.netdebugSeen.push([Date.now() / 1000, run, last]);
+    }
+  }, 0);
+});
+"""
+TAKE = "() => window.netdebugSeen ? window.netdebugSeen.splice(0) : []"
+ORIGIN = "() => performance.timeOrigin / 1000"
+
+
+class NoBrowserError(RuntimeError):
+    """What is missing, and how to get it."""
+
+
+class NotDrawnError(RuntimeError):
+    """The page showed nothing."""
+
+
+def need_browser() -> str:
+    """The path of a Chromium. Raises NoBrowserError."""
+    if importlib.util.find_spec("playwright") is None:
+        raise NoBrowserError("Playwright for Python is missing: pip install -r requirements/bench.txt")
+    wanted = os.environ.get("NETDEBUG_CHROMIUM")
+    found = shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        missing = f"NETDEBUG_CHROMIUM={wanted} is no program" if wanted else "there is no Chromium"
+        raise NoBrowserError(
+            f"The page is drawn by a real browser, and {missing}: apt install chromium, or set "
+            "NETDEBUG_CHROMIUM to the path of one, or name the parts that need none with --only."
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """When the chart of the loss was seen with the data of a run up to a step."""
+
+    at: float
+    run: str
+    last: int
+
+
+@dataclass(slots=True)
+class Browser:
+    version: str
+    context: BrowserContext
+
+    @contextmanager
+    def look(self, url: str) -> Iterator[Look]:
+        """Opens a page; it is closed afterwards."""
+        page = self.context.new_page()
+        try:
+            began = time.time()
+            page.goto(url, wait_until="commit")
+            yield Look(page, began)
+        finally:
+            page.close()
+
+
+@dataclass(slots=True)
+class Look:
+    """An open page. `began` is when it was asked for."""
+
+    page: Page
+    began: float
+    sightings: list[Sighting] = field(default_factory=list)
+
+    def collect(self) -> None:
+        """Takes over what was drawn since."""
+        for frame in self.page.frames:
+            if PAGE in frame.url:
+                self.sightings += [Sighting(at, run, int(last)) for at, run, last in frame.evaluate(TAKE)]
+
+    def wait(self, is_enough: Callable[[Look], bool], *, secs: float, pause_secs: float = 0.05) -> bool:
+        """Collects until it is enough; whether it ever was."""
+        until = time.monotonic() + secs
+        while True:
+            self.collect()
+            if is_enough(self):
+                return True
+            if time.monotonic() > until:
+                return False
+            self.page.wait_for_timeout(1000 * pause_secs)
+
+    def wait_for(self, runs: Sequence[str]) -> None:
+        """Until all of them have been drawn. Raises NotDrawnError."""
+        if not self.wait(lambda look: look.seen() >= set(runs), secs=DRAW_SECS):
+            missing = ", ".join(sorted(set(runs) - self.seen()))
+            text = " ".join(frame.locator("body").inner_text()[:500] for frame in self.page.frames[-1:])
+            raise NotDrawnError(f"the page has not drawn {missing}, but says: {text}")
+
+    def seen(self) -> set[str]:
+        return {sighting.run for sighting in self.sightings}
+
+
+@contextmanager
+def chromium(folder: Path) -> Iterator[Browser]:
+    """With a fresh profile in `folder`. Raises NoBrowserError."""
+    path = need_browser()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(folder), executable_path=path, headless=True, args=FLAGS,
+            viewport={"width": SIZE[0], "height": SIZE[1]},
+        )  # fmt: skip
+        try:
+            context.add_init_script(NOTE)
+            browser = context.browser
+            yield Browser(browser.version if browser else version_of(path), context)
+        finally:
+            context.close()
+
+
+def overview(runs: Sequence[str]) -> str:
+    """What follows the address of TensorBoard or of our page: the overview of these runs."""
+    chosen = [f"p.netdebug.with={urllib.parse.quote(run, safe='')}" for run in runs]
+    return "#" + "&".join(["netdebug", *chosen])
+
+
+def version_of(path: str) -> str:
+    return Path(path).name

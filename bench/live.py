@@ -1,0 +1,223 @@
+"""How soon a finished batch is seen in the browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench.board import Board
+from bench.browser import Browser, Look, Sighting, chromium, overview
+from bench.latency import Lateness, delays_of
+from bench.progress import Session
+from bench.results import Column, Part, Promise, Row, Table
+from tb_netdebug.reader.run import read_run
+
+TITLE = "From a batch to the screen"
+METHOD = (
+    "Networks train at 25 steps a second, each in a process of its own with `nd.watch` as it comes. A real "
+    "TensorBoard follows them, and a headless Chromium of 1280 × 900 pixels has its page open at NetDebug's "
+    "overview with all of the runs chosen. The page says what the chart of the loss shows before the "
+    "browser paints that frame; the clock is read in the first task after it. The delay of a step is the "
+    "time from the wall time that the trainer recorded at its end to the first frame that shows it; all "
+    "steps count from when the page has shown each run until training ends. Steps that were never seen "
+    "count as seen when the observation ends, ten seconds later. The route by which TensorBoard's own pages "
+    "get scalars is asked twice a second meanwhile, and judged in the same way: it is what they could show "
+    "if they asked as often. They ask every 30 seconds, and only when auto-reload was switched on. "
+    "Trainers, TensorBoard and browser share this machine's cores and clock."
+)
+LIMIT_MS = 500.0
+STEP_SECS = 0.04
+RUNS = (1, 8)
+SECS = 300
+QUICK_SECS = 20
+LAST_LOOK_SECS = 10.0
+PEER_SECS = 0.5
+TRAINEE = Path(__file__).with_name("live_trainee.py")
+
+
+class TraineeError(RuntimeError):
+    """A training ended before its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen of some runs on our page, and of the first of them on TensorBoard's route."""
+
+    logdir: Path
+    runs: list[str]
+    since: float
+    until: float
+    ours: list[Sighting]
+    peer: list[Sighting]
+    browser: str
+
+
+def measure(session: Session) -> Part:
+    began = time.monotonic()
+    secs = QUICK_SECS if session.is_quick else SECS
+    promises, tables = [], []
+    for count in RUNS:
+        seen = observe(session, count, secs)
+        ours, peer = lateness(seen, seen.ours, seen.runs), lateness(seen, seen.peer, seen.runs[:1])
+        text = f"{many(count)} live: from the end of a batch to the screen, 95th percentile"
+        promises.append(Promise(text, ours.p95, LIMIT_MS, "ms", True))
+        tables.append(table_of(seen, ours, peer))
+    return Part("live", TITLE, METHOD, 1, time.monotonic() - began, promises, tables)
+
+
+def observe(session: Session, count: int, secs: float) -> Observation:
+    """Trains so many networks for some seconds under the eyes of a browser."""
+    runs = [f"run{number}" for number in range(1, count + 1)]
+    logdir = session.folder / f"live{count}"
+    logdir.mkdir(parents=True)
+    with ExitStack() as stack:
+        board = stack.enter_context(Board(logdir)).need_netdebug()
+        session.progress.show(f"{TITLE}: {many(count)}, training begins")
+        trainers = stack.enter_context(training(logdir, runs))
+        browser = stack.enter_context(chromium(session.folder / f"profile{count}"))
+        peer = stack.enter_context(PeerPoll(board, runs[0]))
+        look = stack.enter_context(browser.look(f"{board.url}/{overview(runs)}"))
+        look.wait_for(runs)
+        since = time.time()
+        for passed in watch_for(look, secs):
+            session.progress.show(f"{TITLE}: {many(count)}, {passed:.0f} of {secs:.0f} s")
+        stop(trainers)
+        ended = last_steps(logdir, runs)
+        look.wait(lambda now: reached(now.sightings) >= ended.items(), secs=LAST_LOOK_SECS)
+        return seen_so_far(logdir, runs, since, look, peer, browser)
+
+
+def seen_so_far(
+    logdir: Path, runs: list[str], since: float, look: Look, peer: PeerPoll, browser: Browser
+) -> Observation:
+    return Observation(logdir, runs, since, time.time(), look.sightings, peer.sightings, browser.version)
+
+
+@contextmanager
+def training(logdir: Path, runs: Sequence[str]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Trainers that have all done their first step; ended in any case."""
+    with ExitStack() as stack:
+        trainers = [stack.enter_context(trainer(logdir, run)) for run in runs]
+        try:
+            for one in trainers:
+                assert one.stdout is not None
+                if one.stdout.readline() != "training\n":
+                    raise TraineeError("a training did not begin")
+            yield trainers
+        finally:
+            for one in trainers:
+                one.kill()
+
+
+def trainer(logdir: Path, run: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(TRAINEE), str(logdir), run, str(STEP_SECS)]
+    # A session of its own: Ctrl-C is for us, and we end it.
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def stop(trainers: Sequence[subprocess.Popen[str]]) -> None:
+    """Lets them end properly. Raises TraineeError when one did not train to the end."""
+    for trainer in trainers:
+        if trainer.poll() is not None:
+            raise TraineeError(f"a training ended with exit code {trainer.returncode}")
+        assert trainer.stdin is not None
+        trainer.stdin.close()
+    for trainer in trainers:
+        trainer.wait(timeout=60)
+
+
+def watch_for(look: Look, secs: float) -> Iterator[float]:
+    """Collects what is drawn; yields the seconds passed, about once a second."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < secs:
+        yield passed
+        look.wait(lambda now: False, secs=min(1.0, secs - passed), pause_secs=0.5)
+
+
+def last_steps(logdir: Path, runs: Sequence[str]) -> dict[str, int]:
+    return {run: int(read_run(logdir / run).main.steps[-1]) for run in runs}
+
+
+def reached(sightings: Sequence[Sighting]) -> set[tuple[str, int]]:
+    return {(sighting.run, sighting.last) for sighting in sightings}
+
+
+@dataclass(slots=True)
+class PeerPoll:
+    """Asks TensorBoard for the loss of a run twice a second, on a thread."""
+
+    board: Board
+    run: str
+    sightings: list[Sighting] = field(default_factory=list)
+    _end: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> PeerPoll:
+        self._thread = threading.Thread(target=self._poll, name="peer", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end.set()
+        assert self._thread is not None
+        self._thread.join()
+
+    def _poll(self) -> None:
+        while not self._end.wait(PEER_SECS):
+            connection = self.board.connect()
+            try:
+                connection.request("GET", f"/data/plugin/scalars/scalars?run={self.run}&tag=loss")
+                response = connection.getresponse()
+                body = response.read()
+            except OSError:
+                continue
+            finally:
+                connection.close()
+            if response.status == 200 and (points := json.loads(body)):
+                self.sightings.append(Sighting(time.time(), self.run, points[-1][1]))
+
+
+def lateness(seen: Observation, sightings: Sequence[Sighting], runs: Sequence[str]) -> Lateness:
+    """Over all steps of the runs."""
+    delays, unseen = [], 0
+    for run in runs:
+        columns = read_run(seen.logdir / run).main
+        moments = [(one.at, one.last) for one in sightings if one.run == run]
+        found, missed = delays_of(
+            columns.steps, columns.wall_times, moments, since=seen.since, until=seen.until
+        )
+        delays.append(found)
+        unseen += missed
+    return Lateness.of(np.concatenate(delays), unseen)
+
+
+def table_of(seen: Observation, ours: Lateness, peer: Lateness) -> Table:
+    rows = [
+        row_of("NetDebug's page", ours, len(seen.ours), is_ours=True),
+        row_of("TensorBoard's scalars, asked twice a second", peer, len(seen.peer), is_ours=False),
+    ]
+    columns = [
+        Column("median, ms", 0, "less"), Column("95 %, ms", 0, "less"), Column("latest, ms", 0, "less"),
+        Column("steps"), Column("steps never seen"), Column("frames or answers"),
+    ]  # fmt: skip
+    return Table(f"{many(len(seen.runs))} live, Chromium {seen.browser}", columns, rows)
+
+
+def row_of(title: str, late: Lateness, sightings: int, *, is_ours: bool) -> Row:
+    counts = [late.steps, late.unseen, sightings]
+    return Row(title, [late.median, late.p95, late.most, *map(float, counts)], is_ours)
+
+
+def many(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
