@@ -40,11 +40,13 @@ test: compiler node .venv/test .venv/netdebug ## all checks and all tests, again
 	[ $$page -eq 0 ] || echo 'tsc or vitest found something: see above, before the size report.'; \
 	exit $$((lint | page | tests))
 
-demo: node .venv/demo .venv/netdebug ## networks that train live in TensorBoard, some of them sick (SMOKE=1: a headless look)
+demo: node .venv/demo $(if $(SMOKE),.venv/test) .venv/netdebug ## networks that train live in TensorBoard, some of them sick (SMOKE=1: a headless look)
 	@tools/check_compiler $(BUILD) || echo 'The demo goes on with the slower NumPy twin of the C kernel.'
+	@$(if $(SMOKE),tools/get_chromium $(LOGS),:)
 	@$(RUN) demo $(if $(SMOKE),--smoke) $(DEMO_ARGS)
 
-bench: compiler node .venv/bench .venv/netdebug ## what monitoring costs on this machine, against its peers
+bench: compiler node .venv/bench .venv/netdebug ## what NetDebug promises, measured on this machine (half an hour)
+	@tools/get_chromium $(LOGS)
 	@$(RUN) bench $(BENCH_ARGS)
 
 dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
