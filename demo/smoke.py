@@ -19,6 +19,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
+OURS = "/plugin/netdebug/"
 WAIT_SECS = 90.0
 FEWEST_STEPS = 20
 WIDTH, HEIGHT = 1280, 900
@@ -80,7 +81,8 @@ def missing_browser() -> str:
 
 
 def chromium() -> str | None:
-    return next((path for name in CHROMIUMS if (path := shutil.which(name))), None)
+    names = [os.environ.get("NETDEBUG_CHROMIUM", ""), *CHROMIUMS]
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def look_in_browser(board: Board, names: Sequence[str]) -> None:
@@ -91,12 +93,12 @@ def look_in_browser(board: Board, names: Sequence[str]) -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.set_default_timeout(WAIT_SECS * 1000)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("pageerror", lambda error: OURS in (error.stack or "") and complaints.append(str(error)))
         page.add_init_script(NOTE_DRAWINGS)
         try:
             page.goto(board.page)
             page.frame_locator("iframe").get_by_text(names[0]).first.wait_for()
-            tab = next(frame for frame in page.frames if "/plugin/netdebug/" in frame.url)
+            tab = next(frame for frame in page.frames if OURS in frame.url)
             tab.wait_for_function(HAVE_GROWN, arg=list(names))
         except Error as error:
             complaints.append(str(error).partition("\n")[0])
