@@ -19,37 +19,37 @@ static inline int bit_length(uint64_t v) {
     return v ? 64 - __builtin_clzll(v) : 0;
 }
 
+static inline void write_word(uint8_t *p, uint64_t v) {
+    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+// Whole bytes go out with every number: eight are stored, and those that count are passed over. So there is no
+// jump to be guessed. `reserve` makes room beforehand.
 typedef struct {
     uint8_t *data;
     size_t size, room;
     uint64_t held;
-    int bits;
+    int bits;  // fewer than 8 between numbers
     int failed;
 } Writer;
 
-static void spill(Writer *w) {
-    if (w->size + 8 > w->room) {
-        size_t room = w->room * 2 + 4096;
-        uint8_t *data = PyMem_RawRealloc(w->data, room);
-        if (!data) {
-            w->failed = 1;
-            w->bits = 0;
-            return;
-        }
-        w->data = data;
-        w->room = room;
-    }
-    while (w->bits >= 8) {
-        w->data[w->size++] = (uint8_t)w->held;
-        w->held >>= 8;
-        w->bits -= 8;
-    }
+static int reserve(Writer *w, size_t bytes) {
+    if (w->size + bytes <= w->room) return 0;
+    size_t room = w->room * 2 + bytes;
+    uint8_t *data = PyMem_RawRealloc(w->data, room);
+    if (!data) return w->failed = 1;
+    w->data = data;
+    w->room = room;
+    return 0;
 }
 
-static inline void put(Writer *w, uint64_t v, int n) {  // n <= 32 and v < 2^n
+static inline void put(Writer *w, uint64_t v, int n) {  // n <= 56 and v < 2^n
     w->held |= v << w->bits;
     w->bits += n;
-    if (w->bits >= 32) spill(w);
+    write_word(w->data + w->size, w->held);
+    w->size += (size_t)w->bits >> 3;
+    w->held >>= w->bits & ~7;
+    w->bits &= 7;
 }
 
 static inline void put_wide(Writer *w, uint64_t v, int n) {
@@ -62,9 +62,9 @@ static inline void put_wide(Writer *w, uint64_t v, int n) {
 }
 
 static void finish_row(Writer *w) {
-    w->bits = (w->bits + 7) & ~7;
-    spill(w);
+    w->size += w->bits > 0;  // what is held is stored already
     w->held = 0;
+    w->bits = 0;
 }
 
 typedef struct {
@@ -104,7 +104,10 @@ static inline int get_unary(Reader *r, int limit) {  // ones, then a zero unless
 
 static inline void put_rice(Writer *w, uint64_t v, int k) {
     uint64_t quotient = v >> k;
-    if (quotient < UNARY_LIMIT) {
+    if (quotient < UNARY_LIMIT && k <= 32) {
+        uint64_t rest = v & (((uint64_t)1 << k) - 1);
+        put(w, (((uint64_t)1 << quotient) - 1) | rest << (quotient + 1), (int)quotient + 1 + k);
+    } else if (quotient < UNARY_LIMIT) {
         put(w, ((uint64_t)1 << quotient) - 1, (int)quotient + 1);
         put_wide(w, v & (((uint64_t)1 << k) - 1), k);
     } else {
@@ -145,8 +148,8 @@ static inline int64_t unzigzag(uint64_t v) {
 
 // A count is never negative, so that far from a small guess only one side is left.
 static inline uint64_t fold(uint64_t v, uint64_t guess) {
-    if (v > 2 * guess) return v;
-    return v >= guess ? 2 * (v - guess) : 2 * (guess - v) - 1;
+    uint64_t above = 2 * (v - guess), near = v >= guess ? above : ~above;
+    return v > 2 * guess ? v : near;
 }
 
 static inline uint64_t unfold(uint64_t code, uint64_t guess) {

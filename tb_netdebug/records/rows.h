@@ -56,7 +56,12 @@ static int same_sketch(const Row *a, const Row *b) {
     return 1;
 }
 
-static void put_half(Writer *w, const Row *row, const Row *before, int half) {
+// A bin takes 94 bits at the most, with a gap before it 24 more; the special ones 71 each, and eight bytes are stored.
+enum { MOST_CODED_BYTES = BINS * 15 + 1024 };
+
+// A copy of the code for each half, with the writer in registers.
+static inline __attribute__((always_inline)) void put_half(Writer *out, const Row *row, const Row *before, int half) {
+    Writer copy = *out, *w = &copy;
     const uint64_t *count = row->count + half * HALF;
     int low, top;
     expected_range(row, before, half, &low, &top);
@@ -79,6 +84,7 @@ static void put_half(Writer *w, const Row *row, const Row *before, int half) {
         put_rice(w, code, parameter(walk.surprise));
         learn(&walk, count[h], code);
     }
+    *out = copy;
 }
 
 static void get_half(Reader *r, Row *row, const Row *before, int half) {
@@ -146,6 +152,7 @@ static void copy(Row *row, const Row *from) {
 }
 
 static void encode_row(Writer *w, const Row *row, const Row *before, const uint8_t *header) {
+    if (reserve(w, MOST_CODED_BYTES)) return;
     if (before) {
         int same = same_sketch(row, before);
         put(w, (uint64_t)same, 1);

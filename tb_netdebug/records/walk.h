@@ -51,21 +51,30 @@ static inline void forget(Walk *w) {
     memset(w->last, 0, sizeof w->last);
 }
 
+// Without a mirror or a row before, their guess is the first one and never better.
+static inline int is_there(const Walk *w, int guess) {
+    return guess < 2 || (guess == 2 ? w->mirror : w->previous) != NULL;
+}
+
 static inline uint64_t best_guess(Walk *w, int h) {
     uint64_t up = 3 * w->last[0], *guess = w->guess;
     guess[0] = (w->level + 8) >> 4;
     guess[1] = up > w->last[2] ? (up - w->last[2]) >> 1 : 0;
-    guess[2] = w->mirror ? capped(w->mirror[h]) : guess[0];
-    guess[3] = w->previous ? capped(w->previous[h]) : guess[0];
-    int best = 0;
-    for (int i = 1; i < GUESSES; i++)
-        if (w->error[i] < w->error[best]) best = i;
-    return guess[best];
+    if (w->mirror) guess[2] = capped(w->mirror[h]);
+    if (w->previous) guess[3] = capped(w->previous[h]);
+    uint64_t best = guess[0], least = w->error[0];
+    for (int i = 1; i < GUESSES; i++) {  // which one it is cannot be foreseen: no jumps
+        if (!is_there(w, i)) continue;
+        best = w->error[i] < least ? guess[i] : best;
+        least = w->error[i] < least ? w->error[i] : least;
+    }
+    return best;
 }
 
 static inline void learn(Walk *w, uint64_t count, uint64_t code) {
     uint64_t v = capped(count);
     for (int i = 0; i < GUESSES; i++) {
+        if (!is_there(w, i)) continue;
         uint64_t off = v > w->guess[i] ? v - w->guess[i] : w->guess[i] - v;
         w->error[i] = follow(w->error[i], off, 3);
     }
@@ -76,7 +85,7 @@ static inline void learn(Walk *w, uint64_t count, uint64_t code) {
     w->last[0] = v;
 }
 
-static Walk begin(const Row *row, const Row *before, int half) {
+static inline Walk begin(const Row *row, const Row *before, int half) {
     Walk w = {.surprise = 16, .gap = 16};
     w.mirror = half ? row->count : NULL;
     w.previous = before ? before->count + half * HALF : NULL;
@@ -84,7 +93,7 @@ static Walk begin(const Row *row, const Row *before, int half) {
 }
 
 // Where the range of a half is expected: where it was before, else as in the other half, else around 1.
-static void expected_range(const Row *row, const Row *before, int half, int *low, int *top) {
+static inline void expected_range(const Row *row, const Row *before, int half, int *low, int *top) {
     *low = before ? before->low[half] : half ? row->low[0] : 800;
     *top = before ? before->top[half] : half ? row->top[0] : 1000;
 }
