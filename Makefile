@@ -40,7 +40,7 @@ test: compiler node .venv/test .venv/netdebug ## all checks and all tests, again
 	[ $$page -eq 0 ] || echo 'tsc or vitest found something: see above, before the size report.'; \
 	exit $$((lint | page | tests))
 
-demo: node .venv/demo $(if $(SMOKE),.venv/test) .venv/netdebug ## networks that train live in TensorBoard, some of them sick (SMOKE=1: a headless look)
+demo: node .venv/demo $(if $(SMOKE),.venv/test) .venv/netdebug ## networks that train live in TensorBoard (SMOKE=1: headless)
 	@tools/check_compiler $(BUILD) || echo 'The demo goes on with the slower NumPy twin of the C kernel.'
 	@$(if $(SMOKE),tools/get_chromium $(LOGS),:)
 	@$(RUN) demo $(if $(SMOKE),--smoke) $(DEMO_ARGS)

@@ -89,11 +89,16 @@ def look_in_browser(board: Board, names: Sequence[str]) -> None:
     from playwright.sync_api import Error, sync_playwright
 
     complaints: list[str] = []
+
+    def note(error: Error) -> None:
+        if OURS in (error.stack or ""):  # TensorBoard's own are not for us to judge
+            complaints.append(error.message)
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.set_default_timeout(WAIT_SECS * 1000)
-        page.on("pageerror", lambda error: OURS in (error.stack or "") and complaints.append(str(error)))
+        page.on("pageerror", note)
         page.add_init_script(NOTE_DRAWINGS)
         try:
             page.goto(board.page)
