@@ -12,7 +12,7 @@ import { exportCsv, exportPng, type CsvRow } from "./export";
 import type uPlot from "uplot";
 import { LinePlot, type PlotContent } from "./line-plot";
 import type { LineSeries, Marker } from "./line-series";
-import { rowsAt, Tooltip } from "./line-tooltip";
+import { Legend, rowsAt, Tooltip } from "./line-tooltip";
 import { paletteOf } from "./palette";
 import { describe } from "./line-summary";
 
@@ -41,6 +41,8 @@ export interface LineChartProps {
   readonly exportName: string;
   /** Of the plot in CSS pixels. */
   readonly height?: number;
+  /** Whether the lines are named below the chart. */
+  readonly legend?: boolean;
   /** What to say when no series has a point. */
   readonly empty?: string;
 }
@@ -85,8 +87,13 @@ export function LineChart(props: LineChartProps): JSX.Element {
           <ChartEmpty>{props.empty ?? "Nothing recorded yet."}</ChartEmpty>
         </div>
       )}
+      {props.legend && hasPoints && <Names {...props} pointed={pointed} />}
     </figure>
   );
+}
+
+function Names(props: Pointing): JSX.Element {
+  return <Legend series={props.series} x={props.pointed.value?.x ?? null} format={formatY(props)} />;
 }
 
 type HeadProps = Pointing & {

@@ -60,3 +60,31 @@ export function Tooltip({ rows, title, left, width }: TooltipProps): JSX.Element
     </div>
   );
 }
+
+const MOST_LEGEND = 8;
+
+/** The lines by name below a chart, with their values under the crosshair, else their newest. */
+export function Legend({ series, x, format }: LegendProps): JSX.Element {
+  const drawn = series.filter((each) => each.x.length > 0);
+  const found = x === null ? null : new Map(rowsAt(drawn, x, format).map((row) => [row.label, row.text]));
+  const newest = ({ y }: LineSeries): string => format(y[y.length - 1] ?? NaN);
+  return (
+    <ul class="legend">
+      {drawn.slice(0, MOST_LEGEND).map((each) => (
+        <li key={each.label} class="legend-entry">
+          <span class={`swatch ${each.dash?.length ? "dashed" : ""}`} style={{ color: each.colour }} />
+          <bdi class="tooltip-label">{each.label.slice(0, 120)}</bdi>
+          <span class="faint">{found ? (found.get(each.label) ?? "–") : newest(each)}</span>
+        </li>
+      ))}
+      {drawn.length > MOST_LEGEND && <li class="faint">and {drawn.length - MOST_LEGEND} more</li>}
+    </ul>
+  );
+}
+
+export interface LegendProps {
+  readonly series: readonly LineSeries[];
+  /** Under the crosshair; null: nowhere. */
+  readonly x: number | null;
+  readonly format: (value: number) => string;
+}

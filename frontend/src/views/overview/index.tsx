@@ -39,6 +39,7 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
         whole={whole}
         height={LOSS_HEIGHT}
         points={1000}
+        legend
         markers={details ? markersOf(details) : []}
       />
       {details && <Groups names={details.scalars.filter((name) => name !== "loss")} runs={runs} whole={whole} />}

@@ -19,6 +19,7 @@ export interface ScalarChartProps {
   /** About how many points across. */
   readonly points: number;
   readonly markers?: readonly Marker[];
+  readonly legend?: boolean;
 }
 
 const AXIS_WORDS = { step: "step", time: "after", samples: "samples" } as const;
@@ -46,7 +47,7 @@ function queriesOf({ name, runs, points }: ScalarChartProps): Query[] {
 
 type DrawnProps = ScalarChartProps & { readonly state: ColumnsState; readonly error: string | null };
 
-function Drawn({ name, whole, height, markers, state, error }: DrawnProps): JSX.Element {
+function Drawn({ name, runs, whole, height, markers, legend, state, error }: DrawnProps): JSX.Element {
   const focused = whole.get(focus.value ?? "");
   const kind = axis.value;
   return (
@@ -65,6 +66,7 @@ function Drawn({ name, whole, height, markers, state, error }: DrawnProps): JSX.
       syncKey="steps"
       exportName={titleOf(name)}
       height={height}
+      legend={legend === true && runs.length > 1}
       empty={error ?? (state.loading ? "Loading …" : emptyWords(name, state))}
     />
   );
