@@ -183,9 +183,10 @@ class Page:
         label = "gradient norm" if name == "gradient_norm" else name.removeprefix(OWN_PREFIX)
         if label == "gradient norm" and self._width < NARROWER:
             label = "grad norm"
-        line = sparkline(course.values, self._rest, ascii_only=self._ascii_only)
+        line = Text(sparkline(course.values, self._rest, ascii_only=self._ascii_only), "cyan")
+        line.highlight_regex("[×x]+", "bold red")
         style = "" if math.isfinite(course.last) else ALARM
-        return self._row(label, number(course.last), Text(line, "cyan"), style)
+        return self._row(label, number(course.last), line, style)
 
     def _step_time(self, signs: VitalSigns) -> Iterator[Text]:
         if signs.step_secs is None or not signs.step_secs > 0:
