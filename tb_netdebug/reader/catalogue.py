@@ -42,18 +42,18 @@ def in_execution_order(series: list[Series], graph: Graph | None) -> list[Series
     if graph is None:
         return series
     never = len(graph.nodes)
-    places = {
-        clean(node.name): (never if node.order is None else node.order, place)
-        for place, node in enumerate(graph.nodes)
-    }
+    places: dict[str, tuple[int, int]] = {}
+    for at, node in enumerate(graph.nodes):
+        place = (never if node.order is None else node.order, at)
+        names = [node.name, *(f"{node.name}.{one.name}".lstrip(".") for one in node.own_parameters)]
+        places.update(dict.fromkeys(map(clean, names), place))
     return sorted(series, key=lambda one: _place(one.name, places, (never + 1, 0)))
 
 
 def _place(name: str, places: dict[str, tuple[int, int]], missing: tuple[int, int]) -> tuple[int, int]:
     """That of the module with the longest name that this one begins with."""
-    while True:
-        if name in places:
-            return places[name]
+    while name not in places:
         name, dot, _ = name.rpartition(".")
         if not dot:
-            return places.get("", missing) if name == "" else missing
+            return missing
+    return places[name]

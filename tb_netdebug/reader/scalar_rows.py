@@ -14,6 +14,8 @@ from tb_netdebug.reader.block_reader import BlockReader, Blocks
 from tb_netdebug.reader.timeline import Integers, Piece
 
 Table = NDArray[Any]
+# Each is filled from finer levels, which takes its time. There are more only where somebody made them.
+MOST_HOLES = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +44,9 @@ class Rows:
 
 
 def joined(parts: Iterable[Rows], names: int) -> Rows:
-    """All rows by their first step; those that came later stay behind the others of the same step."""
+    """All rows, one part behind the other."""
     parts = [_empty(names), *parts]
-    whole = Rows(*(np.concatenate([getattr(p, f.name) for p in parts], axis=-1) for f in fields(Rows)))
-    return whole if (np.diff(whole.first) >= 0).all() else whole.where(np.argsort(whole.first, kind="stable"))
+    return Rows(*(np.concatenate([getattr(p, f.name) for p in parts], axis=-1) for f in fields(Rows)))
 
 
 def _empty(names: int) -> Rows:
@@ -62,39 +63,26 @@ class ScalarSource:
         self.names = list(names)
 
     def rows(self, pieces: Iterable[Piece], level: int) -> Rows:
+        """By rising steps; rows of the same step in the order in which they were written."""
         parts = [rows for piece in pieces for rows in self._cover(piece, level, piece.first, piece.last)]
-        return joined(parts, len(self.names))
+        whole = joined(parts, len(self.names))
+        if (np.diff(whole.first) >= 0).all():
+            return whole
+        return whole.where(np.argsort(whole.first, kind="stable"))
 
     def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Rows]:
         """What there is from `low` to `high`, in no particular order."""
         file = piece.track.file
+        read = self._details if level else self._steps
         spans = piece.stretch.blocks(level, low, high)
-        tops = spans["top"]
-        parts = []
-        for blocks in self._reader.read(file, spans["at"]):
-            parts.append(self._details(blocks, tops) if level else self._steps(blocks))
-            tops = tops[len(blocks.columns) :]
-        rows = joined(parts, len(self.names))
-        rows = rows.where((rows.first >= low) & (rows.last <= high))
+        rows = joined(map(read, self._reader.read(file, spans["at"])), len(self.names))
+        trusted = trusted_rows(rows) if level else np.ones(len(rows), bool)
+        has_holes = file.gap_count > 0 or not trusted.all()
+        rows = rows.where(trusted & (rows.first >= low) & (rows.last <= high))
         yield rows
         if level:
-            for first, last in self._uncovered(rows, low, high, file.gap_count > 0):
+            for first, last in uncovered(rows, low, high, has_holes):
                 yield from self._cover(piece, level - 1, first, last)
-
-    def _uncovered(self, rows: Rows, low: int, high: int, has_lost: bool) -> Iterator[tuple[int, int]]:
-        if not len(rows):
-            yield low, high
-            return
-        first, last = int(rows.first[0]), int(rows.last[-1])
-        if low < first:
-            yield low, first - 1
-        if has_lost:
-            gaps = rows.first[1:] - rows.last[:-1]
-            holes = np.flatnonzero(gaps > max(1, 2 * np.median(gaps))) if len(gaps) else gaps
-            for start, end in zip(rows.last[holes].tolist(), rows.first[holes + 1].tolist(), strict=True):
-                yield start + 1, end - 1
-        if last < high:
-            yield last + 1, high
 
     def _steps(self, blocks: Blocks) -> Rows:
         found = scanner.native.step_rows(blocks.columns, blocks.numbers("rows"), self.names)
@@ -111,22 +99,46 @@ class ScalarSource:
             step, step, time, time, ones, there, there.astype(np.float64), bad, sums, known, known, value
         )
 
-    def _details(self, blocks: Blocks, tops: Integers) -> Rows:
+    def _details(self, blocks: Blocks) -> Rows:
         found = scanner.native.detail_rows(blocks.columns, blocks.numbers("rows"), self.names)
         owners, frame, ranges, present, damaged = found
         self._reader.note_damage(blocks, damaged)
-        owner = np.frombuffer(owners, np.uint32)
-        first, last, time, last_time, steps = np.frombuffer(frame, np.int64).reshape(5, len(owner))
-        # Rows of late samples tell of steps that other rows hold already.
-        last = np.minimum(np.maximum(first, last), tops[owner])
-        last = np.maximum.accumulate(last)
-        first = np.maximum(first, np.concatenate([first[:1], last[:-1] + 1]))
-        table = np.frombuffer(ranges, np.int64).reshape(len(self.names), 9, len(owner))
+        count = len(owners) // 4
+        first, last, time, last_time, steps = np.frombuffer(frame, np.int64).reshape(5, count)
+        table = np.frombuffer(ranges, np.int64).reshape(len(self.names), 9, count)
         doubles = table.view(np.float64)
-        there = np.frombuffer(present, np.bool_).reshape(len(self.names), len(owner))
+        there = np.frombuffer(present, np.bool_).reshape(len(self.names), count)
         bad = table[:, 1:4].sum(axis=1).astype(np.float64)
-        rows = Rows(
+        return Rows(
             first, last, time.view(np.float64), last_time.view(np.float64), steps, there,
             table[:, 0].astype(np.float64), bad, doubles[:, 6], doubles[:, 4], doubles[:, 5], doubles[:, 8],
         )  # fmt: skip
-        return rows.where(rows.first <= rows.last)
+
+
+def trusted_rows(rows: Rows) -> NDArray[np.bool_]:
+    """Those that tell of the steps from their first to their last one.
+
+    Where the flight recorder gave out samples of earlier steps, a row begins or ends with one of those.
+    """
+    before = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(rows.last)[:-1]])[: len(rows)]
+    is_roomy = rows.steps - 1.0 <= rows.last.astype(np.float64) - rows.first
+    trusted: NDArray[np.bool_] = (rows.first <= rows.last) & (rows.first > before) & is_roomy
+    return trusted
+
+
+def uncovered(rows: Rows, low: int, high: int, has_holes: bool) -> Iterator[tuple[int, int]]:
+    """The ranges of steps that no row tells of; between rows only if some were lost there."""
+    if not len(rows):
+        yield low, high
+        return
+    first, last = int(rows.first[0]), int(rows.last[-1])
+    if low < first:
+        yield low, first - 1
+    if has_holes and len(rows) > 1:
+        gaps = rows.first[1:] - rows.last[:-1]
+        # Where steps are numbered in tens, all rows are some steps apart.
+        holes = np.flatnonzero(gaps > np.median(gaps))[:MOST_HOLES]
+        for start, end in zip(rows.last[holes].tolist(), rows.first[holes + 1].tolist(), strict=True):
+            yield start + 1, end - 1
+    if last < high:
+        yield last + 1, high

@@ -59,7 +59,8 @@ def samples_until(rows: Rows, at: int, before: float) -> tuple[Doubles, Doubles]
     one = one_of(rows, at)
     if not len(one):
         return None
-    return one.last.astype(np.float64), before + np.cumsum(one.sum[0])
+    with np.errstate(over="ignore"):
+        return one.last.astype(np.float64), before + np.cumsum(one.sum[0])
 
 
 def one_of(rows: Rows, at: int) -> Rows:
@@ -110,7 +111,8 @@ def merged(one: Rows, width: int) -> Rows:
     ends = np.append(starts[1:], len(places)) - 1
 
     def reduced(operation: np.ufunc, table: Doubles) -> Doubles:
-        reduced: Doubles = operation.reduceat(table, starts, axis=-1)
+        with np.errstate(over="ignore"):
+            reduced: Doubles = operation.reduceat(table, starts, axis=-1)
         return reduced
 
     return Rows(

@@ -34,7 +34,8 @@ def positions(pieces: Sequence[Piece], level: int, series: int) -> float:
 
 
 class Columns:
-    """Samples in columns of a range of steps; `of[i]` is the column of sample i."""
+    """Samples in columns of a range of steps; `of[i]` is the column of sample i. Where there is room each
+    sampled step has one."""
 
     def __init__(self, table: Table, columns: int) -> None:
         middle = table["first"] + (table["last"] - table["first"]) // 2
@@ -43,10 +44,9 @@ class Columns:
         self.last: Integers = np.empty(0, np.int64)
         if not len(table):
             return
-        # More columns than samples in a row would leave holes between them.
-        wanted = min(columns, len(np.unique(table["last"])))
-        width = cell_width(int(middle.min()), int(middle.max()), max(wanted, 1))
-        cells, self.of = cells_of(middle, width)
+        cells, self.of = np.unique(table["last"], return_inverse=True)
+        if len(cells) > columns:
+            cells, self.of = cells_of(middle, cell_width(int(middle.min()), int(middle.max()), columns))
         self.first = np.full(len(cells), np.iinfo(np.int64).max)
         self.last = np.full(len(cells), np.iinfo(np.int64).min)
         np.minimum.at(self.first, self.of, table["first"])

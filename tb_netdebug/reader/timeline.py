@@ -107,6 +107,7 @@ class Track:
         breaks = np.flatnonzero(crowded | (spans["first"] <= np.roll(spans["last"], 1)))
         at = 0
         while at < len(spans):
+            self._reconsider(int(spans["first"][at]))
             goes_on = spans["first"][at] > self._top() and not crowded[at]
             stop = at
             if goes_on:
@@ -121,6 +122,16 @@ class Track:
     def _top(self) -> float:
         """The highest step of the stretch that goes on."""
         return self.stretches[-1].last if self.stretches else -np.inf
+
+    def _reconsider(self, first: int) -> None:
+        """What looked resumed at the end of a block was late if the next block goes on from before it."""
+        if len(self.stretches) < 2:
+            return
+        one, other = self.stretches[-2:]
+        if len(other.spans(0)) == 1 and len(other.levels) == 1 and first > one.last > other.last:
+            one.late += [(int(at), low, high) for at, low, high, _ in other.spans(0).tolist()]
+            one.late += other.late
+            self.stretches.pop()
 
     def _append(self, spans: Spans) -> None:
         if not self.stretches:
@@ -137,9 +148,9 @@ class Track:
         at = int(span["at"])
         steps, measured = self._rows_of(span, read_rows)
         fresh, top = steps[measured], self._top()
-        tops = np.maximum.accumulate(np.concatenate([[top], fresh]))
-        back = np.flatnonzero(fresh <= tops[:-1])
-        if len(back) and fresh[-1] > tops[back[0]]:
+        before = np.concatenate([[top], fresh])
+        back = np.flatnonzero(fresh <= before[:-1])
+        if len(back) and fresh[-1] > before[: back[0] + 1].max():
             back = back[:0]  # numbers that came late from a device, in the midst of others
         again = fresh[back[-1] :] if len(back) else fresh[:0]
         new = fresh[: len(fresh) - len(again)]
