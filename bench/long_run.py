@@ -81,17 +81,17 @@ def generate(log: LongLog, logdir: Path, session: Session) -> Path:
 def open_and_look(log: LongLog, logdir: Path, session: Session, rounds: int) -> Opened:
     opened = Opened()
     with chromium(session.folder / "profile") as browser:
-        # The first look of a browser that was just started is not the one to be measured.
         for number in range(rounds + 1):
             session.progress.show(f"{TITLE}: first picture, round {number} of {rounds}")
             with Board(logdir) as board:
                 board.need_netdebug()
-                secs = first_picture(browser, board.url + "/")
-            opened.in_shell += [secs] if number else []
+                in_shell = first_picture(browser, board.url + "/")
+            if number == 0:
+                continue  # the first look of a browser that was just started is not what is measured
             with Board(logdir) as board:
                 opened.resident_before = board.resident
-                secs = first_picture(browser, board.url + PAGE)
-                opened.alone += [secs] if number else []
+                opened.alone.append(first_picture(browser, board.url + PAGE))
+                opened.in_shell.append(in_shell)
                 if number == rounds:
                     look_around(log, board, session, opened)
     return opened

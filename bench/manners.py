@@ -137,7 +137,7 @@ def stream_times(session: Session) -> dict[str, Heard]:
         with crowd(board, "heavy") as others:
             heard[CROWDED] = listen(board, logdir / "crowded", secs)
             told, _ = others.communicate()
-        heard[CROWDED].others = {name: (count, size) for name, (count, size) in json.loads(told).items()}
+        heard[CROWDED].others = answers_of(told)
     return heard
 
 
@@ -154,6 +154,11 @@ def crowd(board: Board, run: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def answers_of(told: str) -> dict[str, tuple[int, float]]:
+    """What the clients said at last: by the kind of request the number of answers, and megabytes."""
+    return {name: (count, size) for name, (count, size) in json.loads(told).items()}
 
 
 class CrowdError(RuntimeError):

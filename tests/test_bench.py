@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import platform
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def load_bench() -> None:
-    """Makes the folder importable without the checkout on the path, where it would hide the wheel."""
-    place = ROOT / "bench"
-    spec = importlib.util.spec_from_file_location(
-        "bench", place / "__init__.py", submodule_search_locations=[str(place)]
-    )
-    assert spec is not None
-    sys.modules["bench"] = importlib.util.module_from_spec(spec)
-
+from tests.support.bench_folder import ROOT, load_bench
 
 load_bench()
 
