@@ -70,9 +70,10 @@ class FollowedRun:
         with self._lock:
             if not self._files.storage.is_remote:  # there a look costs money; the logdir's own has to do
                 self._files.look()
-            if self._files.kind != self._kind:
+            is_other = bool(self._files.files) and self._files.kind != self._kind
+            if is_other:
                 self._begin()
-            changed = self._content.refresh(self._files.read())
+            changed = self._content.refresh(self._files.read()) or is_other
             if changed or self.version == 0:
                 self.version += 1
             return changed
@@ -117,7 +118,7 @@ class FollowedRun:
         return {
             **self._views.described(),
             "gaps": sum(file.gap_count for file in files),
-            "complaint": next(iter(self._content.complaints.values()), None),
+            "complaint": self._content.complaint,
             "verdict": None,
             "findings": [],
             "gap_list": [

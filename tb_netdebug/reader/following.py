@@ -19,10 +19,16 @@ class FollowedFiles:
     def __init__(self, storage: Storage, path: str) -> None:
         self.path = path
         self.complaints: dict[str, str] = {}
+        self._unreadable: dict[str, str] = {}
         self._storage = storage
         self._lock = threading.RLock()
         self._files: dict[str, FileIndex] = {}
         self.files: tuple[FileIndex, ...] = ()  # in the order in which they were made
+
+    @property
+    def complaint(self) -> str | None:
+        """The first thing that is wrong with the run as a whole, in a sentence."""
+        return next(iter([*self._unreadable.values(), *self.complaints.values()]), None)
 
     def refresh(self, states: Mapping[str, FileState]) -> bool:
         """Reads what was added to the files; whether anything was."""
@@ -46,16 +52,20 @@ class FollowedFiles:
     def _forget(self, path: str) -> None:
         self._drop(self._files.pop(path))
         self.complaints.pop(path, None)
+        self._unreadable.pop(path, None)
 
     def _follow(self, path: str, state: FileState) -> bool:
-        is_new = path not in self._files
-        file = self._files.setdefault(path, FileIndex(self._storage, path))
-        before = file.progress
+        known = self._files.get(path)
+        before = known, known and known.progress, self._unreadable.pop(path, None)
+        file = known or FileIndex(self._storage, path)
+        self._files[path] = file
         try:
             self._read(file, state)
         except OSError as error:
-            self.complaints[path] = f"{path.rpartition('/')[2]} cannot be read: {error.strerror or error}."
-        return is_new or file.progress != before
+            reason = error.strerror or str(error)
+            self._unreadable[path] = f"{path.rpartition('/')[2]} cannot be read: {reason}."
+        file = self._files[path]
+        return before != (file, file.progress, self._unreadable.get(path))
 
     def _read(self, file: FileIndex, state: FileState) -> None:
         try:
