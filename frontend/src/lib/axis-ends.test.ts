@@ -4,18 +4,40 @@ import { axisEnds } from "./axis-ends";
 const CALM = Array.from({ length: 100 }, (_, i) => 1 + (i % 10) / 10);
 
 it("holds everything while steps are alike", () => {
-  expect(axisEnds(CALM.map((size) => -size), CALM, false)).toEqual({ low: -1.9, high: 1.9, beyond: null });
+  expect(
+    axisEnds(
+      CALM.map((size) => -size),
+      CALM,
+      false,
+    ),
+  ).toEqual({ low: -1.9, high: 1.9, beyond: null });
 });
 
 it("leaves a few wild steps out, says how far they reach, and shows them when asked", () => {
   const highs = [...CALM, 1e20, 1e23];
-  const ends = axisEnds(CALM.map((size) => -size), highs, false);
+  const ends = axisEnds(
+    CALM.map((size) => -size),
+    highs,
+    false,
+  );
   expect(ends).toEqual({ low: -1.9, high: 1.9, beyond: { low: -1.9, high: 1e23 } });
-  expect(axisEnds(CALM.map((size) => -size), highs, true)?.high).toBe(1e23);
+  expect(
+    axisEnds(
+      CALM.map((size) => -size),
+      highs,
+      true,
+    )?.high,
+  ).toBe(1e23);
 });
 
 it("shows wild steps when they are many", () => {
-  expect(axisEnds([...CALM], CALM.map((size, i) => (i % 5 === 0 ? 1e9 : size)), false)?.high).toBe(1e9);
+  expect(
+    axisEnds(
+      [...CALM],
+      CALM.map((size, i) => (i % 5 === 0 ? 1e9 : size)),
+      false,
+    )?.high,
+  ).toBe(1e9);
 });
 
 it("copes with one step, with equal values, with all doubles and with nothing", () => {

@@ -24,5 +24,8 @@ it("has an axis for zeros, none for nothing", () => {
 
 it("breaks bands where a sample has no finite value", () => {
   const quantiles = Float64Array.from([...ONE, ...ONE, ...NONE, ...ONE]);
-  expect(stretches(quantiles)).toEqual([{ from: 0, to: 2 }, { from: 3, to: 4 }]);
+  expect(stretches(quantiles)).toEqual([
+    { from: 0, to: 2 },
+    { from: 3, to: 4 },
+  ]);
 });

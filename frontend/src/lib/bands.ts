@@ -4,7 +4,12 @@ import { axisEnds, type AxisEnds } from "./axis-ends";
 import { valueAxis, type ValueAxis, type ValueScale } from "./value-axis";
 
 /** Pairs of columns of the quantiles 0, 1, 5, 25, 50, 75, 95, 99, 100 %, from the outermost in; then the median. */
-export const BAND_PAIRS: readonly (readonly [low: number, high: number])[] = [[0, 8], [1, 7], [2, 6], [3, 5]];
+export const BAND_PAIRS: readonly (readonly [low: number, high: number])[] = [
+  [0, 8],
+  [1, 7],
+  [2, 6],
+  [3, 5],
+];
 export const MEDIAN = 4;
 export const BAND_LABELS = ["min – max", "1 – 99 %", "5 – 95 %", "25 – 75 %"] as const;
 const COLUMNS = 9;

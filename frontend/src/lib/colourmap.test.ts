@@ -1,6 +1,13 @@
 import { describe, expect, it } from "vitest";
 import {
-  divergingRamp, lightnessOf, rampColour, rampWord, RAMP_SIZE, sequentialRamp, wordFromCss, wordToCss,
+  divergingRamp,
+  lightnessOf,
+  rampColour,
+  rampWord,
+  RAMP_SIZE,
+  sequentialRamp,
+  wordFromCss,
+  wordToCss,
 } from "./colourmap";
 
 type Vision = readonly (readonly [number, number, number])[];

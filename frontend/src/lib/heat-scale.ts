@@ -35,9 +35,21 @@ const FENCE = 2;
 const LEAST_SPREAD = 0.4;
 
 export function heatScale(kind: HeatScaleKind, values: Float32Array, limits: HeatLimits): HeatScale {
-  if (kind === "log") return logScale(sample(values, (value) => value > 0), limits);
-  if (kind === "change") return changeScale(sample(values, (value) => value > 0), limits);
-  if (kind === "signed") return signedScale(sample(values, (value) => value !== 0), limits);
+  if (kind === "log")
+    return logScale(
+      sample(values, (value) => value > 0),
+      limits,
+    );
+  if (kind === "change")
+    return changeScale(
+      sample(values, (value) => value > 0),
+      limits,
+    );
+  if (kind === "signed")
+    return signedScale(
+      sample(values, (value) => value !== 0),
+      limits,
+    );
   if (kind === "share") return linearScale("share", 0, 1, []);
   const sorted = sample(values, () => true);
   const [low, high] = ends(sorted, limits);
@@ -113,7 +125,14 @@ function signedScale(sorted: readonly number[], limits: HeatLimits): HeatScale {
   const reach = Math.asinh(high / threshold);
   const place = (value: number): number => 0.5 + Math.asinh(value / threshold) / reach / 2;
   const outside = isOutside(sorted, -high, high);
-  return { kind: "signed", low: -high, high, ...outside, place, ticks: (most) => signedTicks(high, threshold, place, most) };
+  return {
+    kind: "signed",
+    low: -high,
+    high,
+    ...outside,
+    place,
+    ticks: (most) => signedTicks(high, threshold, place, most),
+  };
 }
 
 function signedTicks(high: number, threshold: number, place: (value: number) => number, most: number): HeatTick[] {
@@ -142,7 +161,8 @@ function changeScale(sorted: readonly number[], limits: HeatLimits): HeatScale {
   const place = (value: number): number =>
     value > 0 ? 0.5 + Math.log10(value) / reach / 2 : value <= 0 ? -Infinity : NaN;
   const [low, high] = [10 ** -reach, 10 ** reach];
-  const ticks = (most: number): HeatTick[] => logTicks(-reach, reach, most).map((value) => ({ value, place: place(value) }));
+  const ticks = (most: number): HeatTick[] =>
+    logTicks(-reach, reach, most).map((value) => ({ value, place: place(value) }));
   return { kind: "change", low, high, ...isOutside(sorted, low, high), place, ticks };
 }
 
@@ -151,7 +171,8 @@ function linearScale(kind: "share" | "linear", from: number, to: number, sorted:
   if (!Number.isFinite(low) || !Number.isFinite(high)) [low, high] = [0, 1];
   if (!(high > low)) [low, high] = [low - (Math.abs(low) / 8 || 0.5), high + (Math.abs(high) / 8 || 0.5)];
   const place = (value: number): number => (value / 2 - low / 2) / (high / 2 - low / 2);
-  const ticks = (most: number): HeatTick[] => niceValues(low, high, most).map((value) => ({ value, place: place(value) }));
+  const ticks = (most: number): HeatTick[] =>
+    niceValues(low, high, most).map((value) => ({ value, place: place(value) }));
   return { kind, low, high, ...isOutside(sorted, low, high), place, ticks };
 }
 
@@ -163,7 +184,9 @@ export function againstOwnMedian(values: Float32Array, columns: number): Float32
   const relative = new Float32Array(values.length).fill(NaN);
   for (let start = 0; start + columns <= values.length && columns > 0; start += columns) {
     const row = values.subarray(start, start + columns);
-    const sizes = Array.from(row, Math.abs).filter((size) => size > 0 && Number.isFinite(size)).sort((a, b) => a - b);
+    const sizes = Array.from(row, Math.abs)
+      .filter((size) => size > 0 && Number.isFinite(size))
+      .sort((a, b) => a - b);
     const median = percentile(sizes, 0.5);
     row.forEach((value, i) => (relative[start + i] = value / median));
   }

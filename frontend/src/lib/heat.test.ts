@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { divergingRamp, sequentialRamp } from "./colourmap";
-import { columnAt, columnEnds, EMPTY, groupValues, heatColours, paintRow, pixelColumns, rowWords, STRIPED } from "./heat";
+import {
+  columnAt,
+  columnEnds,
+  EMPTY,
+  groupValues,
+  heatColours,
+  paintRow,
+  pixelColumns,
+  rowWords,
+  STRIPED,
+} from "./heat";
 import { heatScale } from "./heat-scale";
 
 const colours = heatColours(sequentialRamp("dark"), "dark");

@@ -64,7 +64,12 @@ export const STRIPED = 1;
 export const EMPTY = 0;
 
 /** One word a column: a colour, STRIPED or EMPTY. `bad` are shares of non-finite values, where they are known. */
-export function rowWords(values: Float32Array, bad: Float32Array | null, scale: HeatScale, colours: HeatColours): Uint32Array {
+export function rowWords(
+  values: Float32Array,
+  bad: Float32Array | null,
+  scale: HeatScale,
+  colours: HeatColours,
+): Uint32Array {
   return Uint32Array.from(values, (value, i) => {
     if ((bad?.[i] ?? 0) > 0 || Math.abs(value) === Infinity) return STRIPED;
     if (Number.isNaN(value)) return EMPTY;
@@ -118,7 +123,13 @@ function pixelWord(cells: Uint32Array, from: number, to: number): number {
 export type GroupRule = "farthest" | "least";
 
 /** One row of values for the tensors `from` … `to` - 1; a column is NaN where none of them has a sample. */
-export function groupValues(values: Float32Array, columns: number, from: number, to: number, rule: GroupRule): Float32Array {
+export function groupValues(
+  values: Float32Array,
+  columns: number,
+  from: number,
+  to: number,
+  rule: GroupRule,
+): Float32Array {
   const group = values.slice(from * columns, (from + 1) * columns);
   for (let row = from + 1; row < to; row++) {
     for (let i = 0; i < columns; i++) {

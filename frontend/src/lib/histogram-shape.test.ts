@@ -12,7 +12,15 @@ function histogram(rows: [lower: number, upper: number, count: number][], nonfin
 }
 
 const axis = valueAxis("linear", 0, 10, 0);
-const A = histogram([[0, 0, 50], [1, 2, 30], [2, 4, 10], [9, 9.001, 5]], 5);
+const A = histogram(
+  [
+    [0, 0, 50],
+    [1, 2, 30],
+    [2, 4, 10],
+    [9, 9.001, 5],
+  ],
+  5,
+);
 
 describe("heights", () => {
   const bars = barsOf([A], axis, 100);
@@ -34,14 +42,33 @@ describe("heights", () => {
   });
 
   it("are 1 where values are spread evenly over the axis", () => {
-    const even = barsOf([histogram([[0, 5, 7], [5, 10, 7]])], axis, 100);
+    const even = barsOf(
+      [
+        histogram([
+          [0, 5, 7],
+          [5, 10, 7],
+        ]),
+      ],
+      axis,
+      100,
+    );
     heights(even, 0, "density", 100).forEach((height) => expect(height).toBeCloseTo(1));
   });
 });
 
 describe("two histograms", () => {
   it("stand on common cells without loss", () => {
-    const bars = barsOf([A, histogram([[1, 2, 3], [4, 5, 1]])], axis, 100);
+    const bars = barsOf(
+      [
+        A,
+        histogram([
+          [1, 2, 3],
+          [4, 5, 1],
+        ]),
+      ],
+      axis,
+      100,
+    );
     expect(bars.approximate).toBe(false);
     expect([...heights(bars, 0, "count", 100)]).toEqual([30, 10, 0, 5]);
     expect([...heights(bars, 1, "count", 100)]).toEqual([3, 0, 1, 0]);

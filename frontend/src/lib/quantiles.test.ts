@@ -10,7 +10,11 @@ function bins(rows: [lower: number, upper: number, count: number][]): Bins {
   };
 }
 
-const EVEN = bins([[0, 1, 10], [1, 2, 10], [4, 6, 20]]);
+const EVEN = bins([
+  [0, 1, 10],
+  [1, 2, 10],
+  [4, 6, 20],
+]);
 
 it("finds quantiles inside bins, and the extremes at their edges", () => {
   expect(quantilesOf(EVEN, [0, 0.125, 0.25, 0.5, 0.75, 1])).toEqual([0, 0.5, 1, 2, 5, 6]);
@@ -36,11 +40,27 @@ it("takes a share back from a value", () => {
 it("measures how far two distributions are apart", () => {
   expect(largestGap(EVEN, EVEN)).toBe(0);
   expect(largestGap(bins([[0, 1, 3]]), bins([[5, 6, 700]]))).toBe(1);
-  expect(largestGap(bins([[0, 1, 1], [1, 2, 1]]), bins([[0, 1, 3], [1, 2, 1]]))).toBeCloseTo(0.25);
+  expect(
+    largestGap(
+      bins([
+        [0, 1, 1],
+        [1, 2, 1],
+      ]),
+      bins([
+        [0, 1, 3],
+        [1, 2, 1],
+      ]),
+    ),
+  ).toBeCloseTo(0.25);
 });
 
 it("ranks magnitudes of both signs, leaving zeros out", () => {
-  const both = bins([[-8, -4, 10], [-0.5, -0.25, 10], [0, 0, 1000], [1, 2, 20]]);
+  const both = bins([
+    [-8, -4, 10],
+    [-0.5, -0.25, 10],
+    [0, 0, 1000],
+    [1, 2, 20],
+  ]);
   expect(magnitudeQuantile(both, 0)).toBe(0.25);
   expect(magnitudeQuantile(both, 0.5)).toBe(1);
   expect(magnitudeQuantile(both, 1)).toBe(4);

@@ -52,23 +52,65 @@ describe.each(SCALES)("cells on a %s axis", (scale) => {
 });
 
 it("leaves bins alone that are wide enough to be seen", () => {
-  const cells = commonCells([bins([[0, 1, 3], [1, 2, 4], [5, 6, 1]])], (value) => value * 10, 2);
+  const cells = commonCells(
+    [
+      bins([
+        [0, 1, 3],
+        [1, 2, 4],
+        [5, 6, 1],
+      ]),
+    ],
+    (value) => value * 10,
+    2,
+  );
   expect([...(cells.counts[0] ?? [])]).toEqual([3, 4, 1]);
   expect([...cells.bins]).toEqual([1, 1, 1]);
 });
 
 it("joins narrow bins with each other, and not with a wide one beside them", () => {
-  const cells = commonCells([bins([[0, 0.1, 3], [0.1, 0.3, 4], [0.3, 9, 100]])], (value) => value, 1);
+  const cells = commonCells(
+    [
+      bins([
+        [0, 0.1, 3],
+        [0.1, 0.3, 4],
+        [0.3, 9, 100],
+      ]),
+    ],
+    (value) => value,
+    1,
+  );
   expect([...(cells.counts[0] ?? [])]).toEqual([7, 100]);
 });
 
 it("leaves no scrap where narrow bins end and wide ones begin", () => {
-  const cells = commonCells([bins([[0, 0.6, 1], [0.6, 1.2, 2], [1.2, 1.5, 4], [1.5, 4, 8]])], (value) => value, 1);
+  const cells = commonCells(
+    [
+      bins([
+        [0, 0.6, 1],
+        [0.6, 1.2, 2],
+        [1.2, 1.5, 4],
+        [1.5, 4, 8],
+      ]),
+    ],
+    (value) => value,
+    1,
+  );
   expect([...(cells.counts[0] ?? [])]).toEqual([7, 8]);
 });
 
 it("draws a thin cell that stands alone a pixel wide, and others as wide as they are", () => {
-  const cells = commonCells([bins([[0, 3, 1], [3, 3.4, 1], [3.4, 6, 1], [8, 8.01, 1]])], (value) => value, 1);
+  const cells = commonCells(
+    [
+      bins([
+        [0, 3, 1],
+        [3, 3.4, 1],
+        [3.4, 6, 1],
+        [8, 8.01, 1],
+      ]),
+    ],
+    (value) => value,
+    1,
+  );
   expect([0, 1, 2, 3].map((i) => Number(drawnWidth(cells, i).toFixed(6)))).toEqual([3, 0.4, 2.6, 1]);
 });
 
@@ -79,12 +121,37 @@ it("takes bins of two sketches for one where the extremes cut their outer edges"
 });
 
 it("knows bins of one grid from bins of two", () => {
-  expect(sameGrid(bins([[0, 1, 1], [1, 2, 1]]), bins([[0.5, 1, 1], [2, 3, 1]]))).toBe(true);
-  expect(sameGrid(bins([[0, 1, 1], [1, 2, 1]]), bins([[0.5, 1.5, 1]]))).toBe(false);
+  expect(
+    sameGrid(
+      bins([
+        [0, 1, 1],
+        [1, 2, 1],
+      ]),
+      bins([
+        [0.5, 1, 1],
+        [2, 3, 1],
+      ]),
+    ),
+  ).toBe(true);
+  expect(
+    sameGrid(
+      bins([
+        [0, 1, 1],
+        [1, 2, 1],
+      ]),
+      bins([[0.5, 1.5, 1]]),
+    ),
+  ).toBe(false);
 });
 
 it("cuts bins of two grids at the edges of both, keeping the total", () => {
-  const [a, b] = [bins([[0, 1, 8], [1, 2, 4]]), bins([[0.5, 1.5, 10]])];
+  const [a, b] = [
+    bins([
+      [0, 1, 8],
+      [1, 2, 4],
+    ]),
+    bins([[0.5, 1.5, 10]]),
+  ];
   const cut = cutAt(a, edgesOf(b));
   expect([...cut.lower]).toEqual([0, 0.5, 1, 1.5]);
   expect([...cut.counts]).toEqual([4, 4, 2, 2]);
@@ -92,7 +159,14 @@ it("cuts bins of two grids at the edges of both, keeping the total", () => {
 });
 
 it("takes exact zeros of both signs out and counts them", () => {
-  const { bins: rest, zeros } = splitZeros(bins([[-1, -0.5, 2], [-0, -0, 3], [0, 0, 4], [0, 1e-39, 5]]));
+  const { bins: rest, zeros } = splitZeros(
+    bins([
+      [-1, -0.5, 2],
+      [-0, -0, 3],
+      [0, 0, 4],
+      [0, 1e-39, 5],
+    ]),
+  );
   expect(zeros).toBe(7);
   expect([...rest.counts]).toEqual([2, 5]);
 });
@@ -107,6 +181,15 @@ it("shares bins out over rows, what lies inside adding up to the total", () => {
 });
 
 it("gives a row what of a bin lies in it", () => {
-  expect([...spread(bins([[0.25, 0.75, 8], [0.5, 0.5, 2]]), (value) => value, 4)]).toEqual([0, 4, 6, 0]);
+  expect([
+    ...spread(
+      bins([
+        [0.25, 0.75, 8],
+        [0.5, 0.5, 2],
+      ]),
+      (value) => value,
+      4,
+    ),
+  ]).toEqual([0, 4, 6, 0]);
   expect([...spread(bins([[-1, 1, 8]]), (value) => value, 2)]).toEqual([2, 2]);
 });

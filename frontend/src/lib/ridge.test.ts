@@ -16,9 +16,16 @@ function series(...histograms: Rows[]): HistogramSeries {
 }
 
 const SERIES = series(
-  [[-1, -0.5, 3], [0, 0, 10], [0.25, 0.5, 7]],
+  [
+    [-1, -0.5, 3],
+    [0, 0, 10],
+    [0.25, 0.5, 7],
+  ],
   [],
-  [[1e-9, 2e-9, 1], [2, 4, 5]],
+  [
+    [1e-9, 2e-9, 1],
+    [2, 4, 5],
+  ],
 );
 
 function all(of: HistogramSeries): ReturnType<typeof binsAt>[] {
@@ -66,7 +73,17 @@ it("has no axis for zeros alone, or for nothing", () => {
 });
 
 it("does not show more decades than can be read", () => {
-  const fitted = axisFor(all(series([[1e-40, 2e-40, 9], [1, 2, 1]])), [], "log", false);
+  const fitted = axisFor(
+    all(
+      series([
+        [1e-40, 2e-40, 9],
+        [1, 2, 1],
+      ]),
+    ),
+    [],
+    "log",
+    false,
+  );
   expect(fitted?.axis.threshold).toBeCloseTo(2e-12);
 });
 

@@ -34,7 +34,12 @@ const MOST_DECADES = 12;
  * An axis for the values of all histograms; null when they hold none but zeros, or none at all. It holds all of
  * `shown`; of the others, unless `everything` is wanted, a few wild ones may reach beyond.
  */
-export function axisFor(shown: readonly Bins[], others: readonly Bins[], scale: ValueScale, everything: boolean): FittedAxis | null {
+export function axisFor(
+  shown: readonly Bins[],
+  others: readonly Bins[],
+  scale: ValueScale,
+  everything: boolean,
+): FittedAxis | null {
   const filled = (some: readonly Bins[]): Bins[] => some.filter((bins) => bins.counts.length > 0);
   const [mine, theirs] = [filled(shown), filled(others)];
   const around = axisEnds(theirs.map(lowest), theirs.map(highest), everything);
@@ -44,7 +49,10 @@ export function axisFor(shown: readonly Bins[], others: readonly Bins[], scale: 
   const thresholds = [...mine, ...theirs].map((bins) => thresholdOf(bins, scale)).filter((size) => size > 0);
   const reach = Math.max(Math.abs(low), Math.abs(high));
   const threshold = Math.min(scale === "log" ? Math.min(...thresholds) : middle(thresholds), reach);
-  return { axis: valueAxis(scale, low, high, Math.max(threshold, reach * 10 ** -MOST_DECADES)), beyond: around?.beyond ?? null };
+  return {
+    axis: valueAxis(scale, low, high, Math.max(threshold, reach * 10 ** -MOST_DECADES)),
+    beyond: around?.beyond ?? null,
+  };
 }
 
 function lowest(bins: Bins): number {
@@ -74,14 +82,20 @@ export function densities(series: HistogramSeries, axis: ValueAxis, rows: number
   for (let i = 0; i < count; i++) {
     const bins = binsAt(series, i);
     const total = totalOf(bins.counts);
-    if (total > 0) shares.set(spread(bins, axis.place, rows).map((value) => value / total), i * rows);
+    if (total > 0)
+      shares.set(
+        spread(bins, axis.place, rows).map((value) => value / total),
+        i * rows,
+      );
   }
   return shares;
 }
 
 /** The share that the brightest colour stands for: near the greatest, but not that of a single spike. */
 export function brightest(shares: Float32Array): number {
-  const some = Array.from(shares).filter((share) => share > 0).sort((a, b) => a - b);
+  const some = Array.from(shares)
+    .filter((share) => share > 0)
+    .sort((a, b) => a - b);
   return some[Math.floor(0.97 * (some.length - 1))] ?? 1;
 }
 

@@ -3,12 +3,20 @@ import { matches, rowTree, visibleRows, type Row } from "./row-tree";
 
 const NAMES = [
   "stem.weight",
-  "block.0.conv.weight", "block.0.conv.bias", "block.0.conv.scale", "block.0.conv.shift", "block.1.conv.weight",
-  "head.weight", "head.bias", "block.0.late",
+  "block.0.conv.weight",
+  "block.0.conv.bias",
+  "block.0.conv.scale",
+  "block.0.conv.shift",
+  "block.1.conv.weight",
+  "head.weight",
+  "head.bias",
+  "block.0.late",
 ];
 
 function outline(rows: readonly Row[]): string[] {
-  return rows.map((row) => `${"  ".repeat(row.depth)}${row.kind === "group" ? (row.open ? "v " : "> ") : ""}${row.label}`);
+  return rows.map(
+    (row) => `${"  ".repeat(row.depth)}${row.kind === "group" ? (row.open ? "v " : "> ") : ""}${row.label}`,
+  );
 }
 
 describe("groups", () => {
@@ -37,7 +45,19 @@ describe("groups", () => {
   });
 
   it("cover every tensor once and in order, however names look", () => {
-    const odd = ["", ".", "a", "a.b", "a.b", "a..b", "a.b.c", "\u202eb.c", "</script>.x", "</script>.y", "x".repeat(10000)];
+    const odd = [
+      "",
+      ".",
+      "a",
+      "a.b",
+      "a.b",
+      "a..b",
+      "a.b.c",
+      "\u202eb.c",
+      "</script>.x",
+      "</script>.y",
+      "x".repeat(10000),
+    ];
     const rows = visibleRows(rowTree(odd, true), new Set(), Infinity);
     const leaves = rows.filter((row) => row.kind === "leaf");
     expect(leaves.map((row) => row.from)).toEqual(odd.map((_, i) => i));
@@ -51,7 +71,10 @@ describe("groups", () => {
 });
 
 it("begins with a picture that is not too long, of many tensors", () => {
-  const many = Array.from({ length: 1500 }, (_, i) => `layers.${Math.floor(i / 15)}.part${Math.floor(i / 5) % 3}.p${i % 5}`);
+  const many = Array.from(
+    { length: 1500 },
+    (_, i) => `layers.${Math.floor(i / 15)}.part${Math.floor(i / 5) % 3}.p${i % 5}`,
+  );
   const tree = rowTree(many, true);
   expect(visibleRows(tree, new Set()).length).toBe(101);
   expect(visibleRows(tree, new Set(), Infinity).filter((row) => row.kind === "leaf").length).toBe(1500);

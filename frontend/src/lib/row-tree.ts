@@ -53,7 +53,7 @@ function leaf(parts: readonly string[], index: number, depth: number): Node {
 
 function grow(parts: readonly (readonly string[])[], from: number, to: number, depth: number): Node[] {
   const nodes: Node[] = [];
-  for (let start = from; start < to; ) {
+  for (let start = from; start < to;) {
     const own = parts[start] ?? [];
     let end = start + 1;
     while (end < to && sharePart(own, parts[end] ?? [], depth)) end++;
@@ -101,7 +101,7 @@ export function visibleRows(tree: RowTree, toggled: ReadonlySet<string>, openDep
     for (const node of nodes) {
       const isGroup = node.children.length > 0;
       const key = `${node.from}:${node.name}`;
-      const open = isGroup && (depth < openDepth) !== toggled.has(key);
+      const open = isGroup && depth < openDepth !== toggled.has(key);
       const { name, label, from, to } = node;
       rows.push({ kind: isGroup ? "group" : "leaf", key, name, label, depth, from, to, open });
       if (open) visit(node.children, depth + 1);
@@ -113,6 +113,9 @@ export function visibleRows(tree: RowTree, toggled: ReadonlySet<string>, openDep
 
 /** Indexes of the names that contain every word of the search, in any case; all for an empty search. */
 export function matches(names: readonly string[], search: string): number[] {
-  const words = search.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const words = search
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== "");
   return names.flatMap((name, i) => (words.every((word) => name.toLowerCase().includes(word)) ? [i] : []));
 }

@@ -2,7 +2,8 @@ import { expect, it } from "vitest";
 import { shownName } from "./tensor-name";
 
 it("shows ordinary names of any script as they are", () => {
-  for (const name of ["encoder.layers.0.weight", "درب-شبكة.bias", "層.重み", "</script>.weight"]) expect(shownName(name)).toBe(name);
+  for (const name of ["encoder.layers.0.weight", "درب-شبكة.bias", "層.重み", "</script>.weight"])
+    expect(shownName(name)).toBe(name);
 });
 
 it("makes visible what hides or turns letters", () => {

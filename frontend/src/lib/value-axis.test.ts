@@ -38,7 +38,13 @@ describe.each(SCALES)("%s axis", (scale) => {
   });
 
   it("works for one single value, for zero, for all doubles and for one side", () => {
-    for (const [low, high] of [[2, 2], [0, 0], [-1.7e308, 1.7e308], [1e-30, 1e30], [-1, -1e-9]] as const) {
+    for (const [low, high] of [
+      [2, 2],
+      [0, 0],
+      [-1.7e308, 1.7e308],
+      [1e-30, 1e30],
+      [-1, -1e-9],
+    ] as const) {
       const extreme = valueAxis(scale, low, high, 1e-12);
       expect(extreme.place(low)).toBeLessThan(extreme.place(high) + (low === high ? 1e-9 : 0));
       expect(extreme.place((low + high) / 2)).toBeGreaterThanOrEqual(0);
@@ -48,16 +54,26 @@ describe.each(SCALES)("%s axis", (scale) => {
 });
 
 it("marks whole decades and zero on a logarithmic axis", () => {
-  const values = valueAxis("log", -1, 1, 1e-3).ticks(20).map((tick) => tick.value);
+  const values = valueAxis("log", -1, 1, 1e-3)
+    .ticks(20)
+    .map((tick) => tick.value);
   expect(values).toEqual([-1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1]);
 });
 
 it("adds marks between decades where there are few", () => {
-  expect(valueAxis("log", 1, 9, 1).ticks(8).map((tick) => tick.value)).toEqual([1, 2, 5]);
+  expect(
+    valueAxis("log", 1, 9, 1)
+      .ticks(8)
+      .map((tick) => tick.value),
+  ).toEqual([1, 2, 5]);
 });
 
 it("adds them on both sides alike", () => {
-  expect(valueAxis("symlog", -1.7, 1.7, 0.3).ticks(8).map((tick) => tick.value)).toEqual([-1, -0.5, -0.2, 0, 0.2, 0.5, 1]);
+  expect(
+    valueAxis("symlog", -1.7, 1.7, 0.3)
+      .ticks(8)
+      .map((tick) => tick.value),
+  ).toEqual([-1, -0.5, -0.2, 0, 0.2, 0.5, 1]);
 });
 
 it("gives every decade the same width on both sides", () => {

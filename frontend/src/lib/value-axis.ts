@@ -96,7 +96,7 @@ function ticksOf(axis: Placed, most: number): AxisTick[] {
 
 /** Multiples of 1, 2 or 5 times a power of ten, at most `most` of them. */
 export function niceValues(low: number, high: number, most: number): number[] {
-  const rough = (high / 2 - low / 2) / Math.max(1, most) * 2;
+  const rough = ((high / 2 - low / 2) / Math.max(1, most)) * 2;
   if (!(rough > 0) || !Number.isFinite(rough)) return [low];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => (high - low) / size <= most) ?? 10 * power;

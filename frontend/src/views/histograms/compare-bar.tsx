@@ -27,7 +27,8 @@ export function CompareChoice({ run, others, choices, samples }: CompareChoicePr
     else if (next === SAME_RUN) setAgainst({ run: null, step: against?.step ?? samples[0] ?? 0 });
     else setAgainst({ run: next.slice(4), step: null });
   };
-  const gone = against?.run !== null && against?.run !== undefined && !others.some((other) => other.name === against.run);
+  const gone =
+    against?.run !== null && against?.run !== undefined && !others.some((other) => other.name === against.run);
   return (
     <span class="compare-choice">
       <label class="setting">

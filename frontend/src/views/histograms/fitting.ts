@@ -11,7 +11,13 @@ import type { Fit } from "./choices";
 const ENOUGH = 0.22;
 
 /** `others` are the histograms of all steps; an axis that holds them, too, stands still while steps change. */
-export function fittedAxis(shown: readonly Bins[], others: readonly Bins[], scale: ValueScale, fit: Fit, everything: boolean): FittedAxis | null {
+export function fittedAxis(
+  shown: readonly Bins[],
+  others: readonly Bins[],
+  scale: ValueScale,
+  fit: Fit,
+  everything: boolean,
+): FittedAxis | null {
   const own = axisFor(shown, [], scale, true);
   if (fit === "shown") return own;
   const common = axisFor(shown, others, scale, everything);

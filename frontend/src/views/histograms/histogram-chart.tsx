@@ -1,17 +1,15 @@
 import { useSignal, type Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useCallback, useMemo } from "preact/hooks";
-import type { CsvRow } from "../../charts/export";
 import type { Palette } from "../../charts/palette";
-import { formatCount, formatNumber, formatPercent } from "../../lib/format";
 import type { Gesture, Point } from "../../lib/gestures";
-import { barsOf, cellAt, heights, type Histogram as Shape } from "../../lib/histogram-shape";
-import { commonCells } from "../../lib/rebin";
+import { barsOf, cellAt, type Histogram as Shape } from "../../lib/histogram-shape";
 import { valueAxis, type ValueAxis } from "../../lib/value-axis";
 import { drawSelection } from "../layers/axes";
 import { Plot, type PlotSize } from "../layers/plot";
 import { wheelFactor } from "../layers/steps";
-import { Facts, Tooltip, type FactsProps } from "../layers/tooltip";
+import { Facts, factsSentence, Tooltip } from "../layers/tooltip";
+import { barFacts, binRows } from "./histogram-facts";
 import { cellSpan, drawHistogram, histogramFrames, type HistogramScene } from "./histogram-picture";
 
 export interface HistogramChartProps {
@@ -33,6 +31,7 @@ export function HistogramChart(props: HistogramChartProps): JSX.Element {
   const cell = useSignal(-1);
   const pointer = useSignal<(Point & { size: PlotSize }) | null>(null);
   const drag = useSignal<readonly [from: number, to: number] | null>(null);
+  const spoken = useSignal("");
   const axis = useMemo(
     () => (zoom.value ? valueAxis(props.axis.scale, zoom.value[0], zoom.value[1], props.axis.threshold) : props.axis),
     [props.axis, zoom.value],
@@ -72,12 +71,25 @@ export function HistogramChart(props: HistogramChartProps): JSX.Element {
       drag.value = null;
       const [low, high] = [happened.from.x, happened.to.x].map((x) => valueAt(x, size)).sort((a, b) => a - b);
       if (low !== undefined && high !== undefined && high > low) zoom.value = [low, high];
-    } else if (happened.kind === "pinch") zoom.value = zoomedValues(axis, place(happened.at.x, size), happened.factor, props.axis);
+    } else if (happened.kind === "pinch")
+      zoom.value = zoomedValues(axis, place(happened.at.x, size), happened.factor, props.axis);
     else drag.value = null;
   };
   const place = (x: number, size: PlotSize): number => {
     const { left, right } = frames(size).main;
     return (x - left) / (right - left);
+  };
+  const key = (event: KeyboardEvent, size: PlotSize): boolean => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === "0") zoom.value = null;
+    if (by === undefined) return event.key === "0";
+    const scene = scenes(size.width, size.height);
+    const next = Math.min(Math.max(cell.peek() + by, 0), scene.bars.cells.left.length - 1);
+    const { main } = frames(size);
+    cell.value = next;
+    pointer.value = { x: cellSpan(main, scene, next).left, y: (main.top + main.bottom) / 2, size };
+    spoken.value = factsSentence(barFacts(scene, next));
+    return true;
   };
   return (
     <Plot
@@ -86,22 +98,18 @@ export function HistogramChart(props: HistogramChartProps): JSX.Element {
       height={props.height}
       label={props.label}
       exportName={props.exportName}
-      csv={() => binRows(props)}
+      csv={() => binRows(histograms)}
       onGesture={gesture}
       onLeave={() => {
         cell.value = -1;
         pointer.value = null;
       }}
       onReset={() => (zoom.value = null)}
-      onKey={(event) => {
-        const cells = scenes(600, 300).bars.cells.left.length;
-        const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (by !== undefined) cell.value = Math.min(Math.max(cell.peek() + by, 0), cells - 1);
-        else if (event.key === "0") zoom.value = null;
-        else return false;
-        return true;
-      }}
-      onWheel={(at, turned, _across, size) => (zoom.value = zoomedValues(axis, place(at.x, size), wheelFactor(turned), props.axis))}
+      onKey={key}
+      spoken={spoken}
+      onWheel={(at, turned, _across, size) =>
+        (zoom.value = zoomedValues(axis, place(at.x, size), wheelFactor(turned), props.axis))
+      }
     >
       <BarTooltip cell={cell} pointer={pointer} hidden={drag.value !== null} scenes={scenes} />
     </Plot>
@@ -109,7 +117,12 @@ export function HistogramChart(props: HistogramChartProps): JSX.Element {
 }
 
 /** Zoomed as seen on the screen, whatever the axis; null when everything is in sight again. */
-function zoomedValues(axis: ValueAxis, centre: number, factor: number, whole: ValueAxis): readonly [number, number] | null {
+function zoomedValues(
+  axis: ValueAxis,
+  centre: number,
+  factor: number,
+  whole: ValueAxis,
+): readonly [number, number] | null {
   const [low, high] = [axis.valueAt(centre - centre * factor), axis.valueAt(centre + (1 - centre) * factor)];
   if (low <= whole.low && high >= whole.high) return null;
   const kept = [Math.max(low, whole.low), Math.min(high, whole.high)] as const;
@@ -145,35 +158,4 @@ function BarTooltip({ cell, pointer, hidden, scenes }: BarTooltipProps): JSX.Ele
       <Facts rows={barFacts(scenes(at.size.width, at.size.height), cell.value)} />
     </Tooltip>
   );
-}
-
-function barFacts({ bars, width }: HistogramScene, cell: number): FactsProps["rows"] {
-  const { lower, upper, counts, bins } = bars.cells;
-  const [from, to] = [lower[cell] ?? NaN, upper[cell] ?? NaN];
-  const two = counts.length > 1;
-  const rows: [string, string, ("bad" | "muted")?][] = [
-    [from === to ? "value" : "values", from === to ? formatNumber(from, 5) : `${formatNumber(from, 4)} … ${formatNumber(to, 4)}`],
-  ];
-  counts.forEach((column, which) => {
-    const count = column[cell] ?? 0;
-    const side = two ? ["A: ", "B: "][which] : "";
-    rows.push([`${side}count`, Number.isInteger(count) ? formatCount(count) : formatNumber(count, 4)]);
-    rows.push([`${side}of all`, formatPercent(count / (bars.totals[which] || 1))]);
-  });
-  if (!two) rows.push(["density", formatNumber(heights(bars, 0, "density", width)[cell] ?? 0, 3)]);
-  const joined = bins[cell] ?? 1;
-  if (joined > (two ? 2 : 1)) rows.push(["bins joined", String(joined), "muted"]);
-  return rows;
-}
-
-/** The bins as the sketch has them, not as the screen joins them. */
-function binRows({ histograms }: HistogramChartProps): CsvRow[] {
-  if (histograms.length < 2) {
-    const bins = histograms[0]?.bins;
-    const rows = Array.from(bins?.counts ?? [], (count, i): CsvRow => [bins?.lower[i] ?? null, bins?.upper[i] ?? null, count]);
-    return [["lower", "upper", "count"], ...rows];
-  }
-  const cells = commonCells(histograms.map((each) => each.bins), (value) => value, 0);
-  const rows = Array.from(cells.lower, (lower, i): CsvRow => [lower, cells.upper[i] ?? null, ...cells.counts.map((column) => column[i] ?? 0)]);
-  return [["lower", "upper", "count_a", "count_b"], ...rows];
 }

@@ -3,7 +3,14 @@
 import type { Palette } from "../../charts/palette";
 import { categorical } from "../../lib/colour";
 import { formatNumber, formatPercent } from "../../lib/format";
-import { differences, heightAxis, heights, type Bars, type HeightAxis, type HeightMode } from "../../lib/histogram-shape";
+import {
+  differences,
+  heightAxis,
+  heights,
+  type Bars,
+  type HeightAxis,
+  type HeightMode,
+} from "../../lib/histogram-shape";
 import type { ValueAxis } from "../../lib/value-axis";
 import { drawFrame, SMALL_TEXT, tellingDigits, type Frame } from "../layers/axes";
 
@@ -20,7 +27,11 @@ const DIFFERENCE_HEIGHT = 70;
 const AXIS_ROOM = 24;
 
 /** Where the bars are, and below them where the difference is when two are compared. */
-export function histogramFrames(width: number, height: number, two: boolean): { main: Frame; difference: Frame | null } {
+export function histogramFrames(
+  width: number,
+  height: number,
+  two: boolean,
+): { main: Frame; difference: Frame | null } {
   const [left, right] = [Math.min(58, width * 0.16), width - 8];
   const bottom = height - AXIS_ROOM;
   if (!two) return { main: { left, right, top: 8, bottom }, difference: null };
@@ -33,11 +44,20 @@ export function colourOfSide(which: number, theme: Palette["theme"]): string {
   return categorical(theme)[which] ?? "#888888";
 }
 
-export function drawHistogram(context: CanvasRenderingContext2D, width: number, height: number, scene: HistogramScene, palette: Palette): void {
+export function drawHistogram(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  scene: HistogramScene,
+  palette: Palette,
+): void {
   const two = scene.bars.totals.length > 1;
   const { main, difference } = histogramFrames(width, height, two);
   const columns = scene.bars.totals.map((_, which) => heights(scene.bars, which, scene.mode, scene.width));
-  const scale = heightAxis(columns.map((column) => inSight(column, scene)), scene.log);
+  const scale = heightAxis(
+    columns.map((column) => inSight(column, scene)),
+    scene.log,
+  );
   drawHeightAxis(context, main, scale, scene.mode, palette);
   drawValues(context, main, difference?.bottom ?? main.bottom, scene.axis, palette);
   withinFrame(context, main, () => {
@@ -72,7 +92,15 @@ export function cellSpan(frame: Frame, scene: HistogramScene, cell: number): { l
 }
 
 /** One shape, not a rectangle a bar: where translucent rectangles meet between pixels, seams would show. */
-function drawBars(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, scale: HeightAxis, colour: string, two: boolean): void {
+function drawBars(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  scene: HistogramScene,
+  column: Float64Array,
+  scale: HeightAxis,
+  colour: string,
+  two: boolean,
+): void {
   const path = outline(frame, scene, column, scale);
   context.fillStyle = colour;
   context.globalAlpha = two ? 0.2 : 0.4;
@@ -106,7 +134,14 @@ function outline(frame: Frame, scene: HistogramScene, column: Float64Array, scal
 const SEEN_BIN_PIXELS = 5;
 
 /** Faint lines between bins that are wide enough to be told apart. */
-function drawBinEdges(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, scale: HeightAxis, colour: string): void {
+function drawBinEdges(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  scene: HistogramScene,
+  column: Float64Array,
+  scale: HeightAxis,
+  colour: string,
+): void {
   context.globalAlpha = 0.35;
   context.fillStyle = colour;
   column.forEach((height, i) => {
@@ -118,7 +153,13 @@ function drawBinEdges(context: CanvasRenderingContext2D, frame: Frame, scene: Hi
   context.globalAlpha = 1;
 }
 
-function drawDifference(context: CanvasRenderingContext2D, frame: Frame, scene: HistogramScene, column: Float64Array, palette: Palette): void {
+function drawDifference(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  scene: HistogramScene,
+  column: Float64Array,
+  palette: Palette,
+): void {
   const most = inSight(column, scene).reduce((reach, height) => Math.max(reach, Math.abs(height)), 0) || 1;
   const middle = (frame.top + frame.bottom) / 2;
   const half = (frame.bottom - frame.top) / 2;
@@ -144,7 +185,13 @@ function drawDifference(context: CanvasRenderingContext2D, frame: Frame, scene: 
 
 const HEIGHT_LABEL_PIXELS = 34;
 
-function drawHeightAxis(context: CanvasRenderingContext2D, frame: Frame, scale: HeightAxis, mode: HeightMode, palette: Palette): void {
+function drawHeightAxis(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  scale: HeightAxis,
+  mode: HeightMode,
+  palette: Palette,
+): void {
   const ticks = scale.ticks(Math.max(2, Math.floor((frame.bottom - frame.top) / HEIGHT_LABEL_PIXELS)));
   const digits = tellingDigits(ticks);
   context.font = `${SMALL_TEXT}px ${palette.font}`;
@@ -163,7 +210,13 @@ function drawHeightAxis(context: CanvasRenderingContext2D, frame: Frame, scale: 
 const VALUE_LABEL_PIXELS = 58;
 
 /** Marks of the values along `bottom`, with faint lines up. */
-function drawValues(context: CanvasRenderingContext2D, frame: Frame, bottom: number, axis: ValueAxis, palette: Palette): void {
+function drawValues(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  bottom: number,
+  axis: ValueAxis,
+  palette: Palette,
+): void {
   const ticks = axis.ticks(Math.max(2, Math.floor((frame.right - frame.left) / VALUE_LABEL_PIXELS)));
   const digits = tellingDigits(ticks.map((tick) => tick.value));
   context.font = `${SMALL_TEXT}px ${palette.font}`;

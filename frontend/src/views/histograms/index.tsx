@@ -47,15 +47,38 @@ function Histograms({ run, runs, details }: HistogramsProps): JSX.Element {
       <div class="tensor-controls">
         <KindChoice kind={kind} present={present} onChange={(next) => setParam("histograms.kind", next)} />
         {choices.tensor !== null && names.length > 0 && tensor !== choices.tensor && (
-          <p class="muted">This run has no “{shownName(choices.tensor)}” among its {kind}s.</p>
+          <p class="muted">
+            This run has no “{shownName(choices.tensor)}” among its {kind}s.
+          </p>
         )}
       </div>
-      {(error ?? failed?.error) && <p class="bad" role="alert">{error ?? failed?.error}</p>}
-      {names.length === 0 && (loading || !isKnown ? <p class="hint">Reading the run…</p> : <NoTensors run={run} kind={kind} present={present} />)}
+      {(error ?? failed?.error) && (
+        <p class="bad" role="alert">
+          {error ?? failed?.error}
+        </p>
+      )}
+      {names.length === 0 &&
+        (loading || !isKnown ? (
+          <p class="hint">Reading the run…</p>
+        ) : (
+          <NoTensors run={run} kind={kind} present={present} />
+        ))}
       {tensor !== undefined && (
         <div class="histograms">
-          <TensorList names={names} selected={tensor} hints={hints} onSelect={(name) => setParam("histograms.tensor", name)} />
-          <TensorHistogram key={`${kind} ${tensor}`} run={run} runs={runs} kind={kind} name={tensor} choices={choices} />
+          <TensorList
+            names={names}
+            selected={tensor}
+            hints={hints}
+            onSelect={(name) => setParam("histograms.tensor", name)}
+          />
+          <TensorHistogram
+            key={`${kind} ${tensor}`}
+            run={run}
+            runs={runs}
+            kind={kind}
+            name={tensor}
+            choices={choices}
+          />
         </div>
       )}
     </div>

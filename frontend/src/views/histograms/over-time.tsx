@@ -29,7 +29,9 @@ export function OverTime(props: OverTimeProps): JSX.Element {
   return (
     <div class="over-time">
       <div class="over-time-head">
-        <h3>Over time <span class="faint">click a step</span></h3>
+        <h3>
+          Over time <span class="faint">click a step</span>
+        </h3>
         <Segments
           options={[
             { value: "ridges", label: "ridges" },

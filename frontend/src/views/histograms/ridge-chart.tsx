@@ -12,7 +12,7 @@ import type { HistogramsAnswer } from "../../wire/types";
 import { histogramRows } from "../layers/density-chart";
 import { stepsText } from "../layers/heat-cell";
 import { Plot, type PlotSize } from "../layers/plot";
-import { Facts, Tooltip, type FactsProps } from "../layers/tooltip";
+import { Facts, factsSentence, Tooltip, type FactsProps } from "../layers/tooltip";
 import { drawRidge, drawRidges, ridgeAt, ridgeFrame, ridgeScene, type RidgeScene } from "./ridge-picture";
 
 export interface RidgeChartProps {
@@ -30,6 +30,7 @@ export interface RidgeChartProps {
 export function RidgeChart(props: RidgeChartProps): JSX.Element {
   const { answer, axis, chosen } = props;
   const hovered = useSignal<(Point & { index: number; size: PlotSize }) | null>(null);
+  const spoken = useSignal("");
   const sceneOf = useMemo(() => sceneMaker(answer, axis), [answer, axis]);
   const shown = chosen === null ? answer.first.length - 1 : columnAt(answer.first, chosen);
   const draw = useCallback(
@@ -59,6 +60,7 @@ export function RidgeChart(props: RidgeChartProps): JSX.Element {
     const next = by === undefined ? undefined : answer.last[shown + by];
     if (next === undefined) return false;
     props.onPick(next);
+    spoken.value = factsSentence(ridgeFacts(answer, shown + (by ?? 0)));
     return true;
   };
   return (
@@ -73,6 +75,7 @@ export function RidgeChart(props: RidgeChartProps): JSX.Element {
       onLeave={() => (hovered.value = null)}
       onReset={() => undefined}
       onKey={key}
+      spoken={spoken}
       onWheel={() => undefined}
     >
       {hovered.value && (

@@ -45,7 +45,13 @@ export function ridgeAt(frame: Frame, scene: RidgeScene, y: number): number {
   return Math.min(count - 1, Math.max(0, Math.round(place * Math.max(1, count - 1))));
 }
 
-export function drawRidges(context: CanvasRenderingContext2D, width: number, height: number, scene: RidgeScene, palette: Palette): void {
+export function drawRidges(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  scene: RidgeScene,
+  palette: Palette,
+): void {
   const frame = ridgeFrame(width, height);
   const ramp = sequentialRamp(palette.theme);
   drawValueMarks(context, frame, scene.axis, palette);
@@ -57,7 +63,15 @@ export function drawRidges(context: CanvasRenderingContext2D, width: number, hei
 }
 
 /** Fills with the ground first, so that it hides what lies behind. */
-export function drawRidge(context: CanvasRenderingContext2D, frame: Frame, scene: RidgeScene, index: number, colour: string, ground: string, alpha: number): void {
+export function drawRidge(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  scene: RidgeScene,
+  index: number,
+  colour: string,
+  ground: string,
+  alpha: number,
+): void {
   const shape = scene.profiles[index];
   if (!shape || shape.height.length === 0) return;
   const base = ridgeY(frame, scene, index);

@@ -3,7 +3,12 @@ import type { HeatAnswer } from "../../wire/types";
 import { neighbour, sampleAt, sampleSteps } from "./samples";
 
 const heat: HeatAnswer = {
-  what: "heat", run: "r", version: 1, names: ["a", "b"], first: Float64Array.of(0, 10, 20), last: Float64Array.of(9, 19, 29),
+  what: "heat",
+  run: "r",
+  version: 1,
+  names: ["a", "b"],
+  first: Float64Array.of(0, 10, 20),
+  last: Float64Array.of(9, 19, 29),
   values: Float32Array.of(1, NaN, 3, 1, 2, 3),
 };
 

@@ -44,10 +44,19 @@ export function StepBar({ choices, samples, ready }: StepBarProps): JSX.Element 
   return (
     <div class="step-bar" role="group" aria-label="Which step">
       <button type="button" class="button icon-button" disabled={fixed} title="Sample before" onClick={() => go(-1)}>
-        <span class="mirrored"><Icon name="chevron" /></span>
+        <span class="mirrored">
+          <Icon name="chevron" />
+        </span>
         <span class="unseen">Sample before</span>
       </button>
-      <button type="button" class="button icon-button" disabled={fixed} aria-pressed={playing.value} title="Play from step to step" onClick={play}>
+      <button
+        type="button"
+        class="button icon-button"
+        disabled={fixed}
+        aria-pressed={playing.value}
+        title="Play from step to step"
+        onClick={play}
+      >
         <Icon name={playing.value ? "pause" : "play"} />
         <span class="unseen">Play</span>
       </button>
@@ -68,7 +77,13 @@ export function StepBar({ choices, samples, ready }: StepBarProps): JSX.Element 
         </label>
       )}
       <RangeSwitch choices={choices} samples={samples} />
-      <button type="button" class="button" aria-pressed={step === null && !isRange} title="Show each new sample as it comes" onClick={() => setStep(null)}>
+      <button
+        type="button"
+        class="button"
+        aria-pressed={step === null && !isRange}
+        title="Show each new sample as it comes"
+        onClick={() => setStep(null)}
+      >
         Newest
       </button>
     </div>

@@ -13,12 +13,23 @@ interface TableRow {
   readonly hint?: string;
   readonly of: (histogram: Histogram) => number;
   readonly format?: (value: number) => string;
+  /** Whether it is worth a row; absent: when anybody measured it. */
+  readonly when?: (histograms: readonly Histogram[]) => boolean;
 }
 
-const named = (name: string) => (histogram: Histogram): number => histogram.statistics.get(name) ?? NaN;
+const named =
+  (name: string) =>
+  (histogram: Histogram): number =>
+    histogram.statistics.get(name) ?? NaN;
 
 const STATISTIC_ROWS: readonly TableRow[] = [
-  { label: "samples", hint: "Merged; the numbers below are those of a typical one", of: (each) => (each.merged > 1 ? each.merged : NaN), format: formatCount },
+  {
+    label: "samples",
+    hint: "Merged; the numbers below are those of a typical one",
+    of: (each) => each.merged,
+    format: formatCount,
+    when: (histograms) => histograms.some((each) => each.merged > 1),
+  },
   { label: "values", hint: "All, also those that are not finite", of: countOf, format: formatCount },
   { label: "mean", of: named("mean") },
   { label: "std", of: named("std") },
@@ -28,7 +39,12 @@ const STATISTIC_ROWS: readonly TableRow[] = [
   { label: "zeros", of: named("zeros"), format: formatPercent },
   { label: "non-finite", of: named("nonfinite"), format: formatPercent },
   { label: "update ÷ weight", hint: "About 0.001 is usual", of: named("ratio") },
-  { label: "inactive units", hint: "Zero for every input of the window", of: named("inactive_units"), format: formatPercent },
+  {
+    label: "inactive units",
+    hint: "Zero for every input of the window",
+    of: named("inactive_units"),
+    format: formatPercent,
+  },
 ];
 
 const SHARES = [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1];
@@ -37,7 +53,10 @@ const SHARE_LABELS = ["min", "1 %", "5 %", "25 %", "median", "75 %", "95 %", "99
 /** The numbers behind the picture: statistics, and quantiles of the finite values. */
 export function Tables({ histograms }: TablesProps): JSX.Element {
   const quantiles = new Map(histograms.map((each) => [each, quantilesOf(each, SHARES)]));
-  const quantileRows = SHARE_LABELS.map((label, i) => ({ label, of: (each: Histogram) => quantiles.get(each)?.[i] ?? NaN }));
+  const quantileRows = SHARE_LABELS.map((label, i) => ({
+    label,
+    of: (each: Histogram) => quantiles.get(each)?.[i] ?? NaN,
+  }));
   return (
     <div class={`histogram-tables ${histograms.length > 1 ? "two" : ""}`}>
       <NumberTable title="Statistics" rows={STATISTIC_ROWS} histograms={histograms} />
@@ -56,14 +75,17 @@ interface NumberTableProps extends TablesProps {
 
 function NumberTable({ title, rows, histograms }: NumberTableProps): JSX.Element {
   const two = histograms.length > 1;
-  const known = rows.filter((row) => histograms.some((each) => !Number.isNaN(row.of(each))));
+  const measured = (row: TableRow): boolean => histograms.some((each) => !Number.isNaN(row.of(each)));
+  const known = rows.filter((row) => row.when?.(histograms) ?? measured(row));
   return (
     <table class="numbers">
       <thead>
         <tr>
           <th scope="col">{title}</th>
           {histograms.map((_, which) => (
-            <th key={which} scope="col">{two ? "AB"[which] : ""}</th>
+            <th key={which} scope="col">
+              {two ? "AB"[which] : ""}
+            </th>
           ))}
           {two && <th scope="col">B ÷ A</th>}
         </tr>
@@ -71,7 +93,9 @@ function NumberTable({ title, rows, histograms }: NumberTableProps): JSX.Element
       <tbody>
         {known.map((row) => (
           <tr key={row.label}>
-            <th scope="row" title={row.hint}>{row.label}</th>
+            <th scope="row" title={row.hint}>
+              {row.label}
+            </th>
             {histograms.map((each, which) => (
               <td key={which}>{(row.format ?? fourDigits)(row.of(each))}</td>
             ))}
@@ -96,7 +120,10 @@ function Distance({ histograms }: TablesProps): JSX.Element | null {
   const [a, b] = histograms;
   if (!a || !b) return null;
   return (
-    <p class="muted" title="The greatest difference of the cumulated shares (Kolmogorov–Smirnov): 0 for the same distribution, 100 % for two that do not meet">
+    <p
+      class="muted"
+      title="The greatest difference of the cumulated shares (Kolmogorov–Smirnov): 0 for the same distribution, 100 % for two that do not meet"
+    >
       Distance of the distributions: {formatPercent(largestGap(a, b))}
     </p>
   );

@@ -1,25 +1,23 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { range, rank, setParam } from "../../app/state";
+import { range, rank } from "../../app/state";
 import { formatCount } from "../../lib/format";
-import type { ValueAxis } from "../../lib/value-axis";
 import { shownName } from "../../lib/tensor-name";
 import { useColumns } from "../../wire/client";
 import type { Answer, Histogram, Kind, Query, RunRow } from "../../wire/types";
 import { BeyondNote } from "../layers/beyond-note";
-import { openLayer, setValueScale, showsEverything, valueScale } from "../layers/choices";
+import { openLayer, showsEverything, valueScale } from "../layers/choices";
 import { histogramsIn } from "../layers/density-chart";
-import { stepsText } from "../layers/heat-cell";
 import { heatAnswer } from "../layers/heat-table";
-import { Segments, VALUE_AXES } from "../layers/segments";
 import { queryRange } from "../layers/steps";
 import { Beside, countOf } from "./beside";
 import { setStep, type HistogramChoices } from "./choices";
 import { CompareChoice, Sides } from "./compare-bar";
 import { fittedAxis } from "./fitting";
-import { HistogramChart } from "./histogram-chart";
+import { Looks, Why } from "./looks";
 import { OverTime } from "./over-time";
 import { sampleSteps } from "./samples";
+import { ShownHistogram, shownText } from "./shown-histogram";
 import { StepBar } from "./step-bar";
 import { Tables } from "./tables";
 
@@ -60,25 +58,44 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
   return (
     <section class="card tensor-histogram" aria-label={`Histogram of ${shownName(name)}`}>
       <header class="layer-head">
-        <h2 class="tensor-name" title={shownName(name)}><bdi>{shownName(name)}</bdi></h2>
+        <h2 class="tensor-name" title={shownName(name)}>
+          <bdi>{shownName(name)}</bdi>
+        </h2>
         <span class="muted">{a ? shownText(a) : ""}</span>
-        <button type="button" class="link" title="Its quantiles and statistics over time" onClick={() => openLayer(kind, name)}>
+        <button
+          type="button"
+          class="link"
+          title="Its quantiles and statistics over time"
+          onClick={() => openLayer(kind, name)}
+        >
           layers
         </button>
         <span class="grow" />
         <CompareChoice run={run} others={others} choices={choices} samples={samples} />
       </header>
-      {error && <p class="bad" role="alert">{error}</p>}
+      {error && (
+        <p class="bad" role="alert">
+          {error}
+        </p>
+      )}
       <StepBar choices={choices} samples={samples} ready={!shown.loading} />
       {choices.against && <Sides run={run} against={choices.against} a={a} b={b} />}
       <Looks choices={choices} compared={histograms.length > 1} />
       <div class="histogram-and-time">
         <div class="histogram-main">
-          {shown.answers && a === null && !error && <p class="hint">No sample of this tensor at or before this step.</p>}
+          {shown.answers && a === null && !error && (
+            <p class="hint">No sample of this tensor at or before this step.</p>
+          )}
           {histograms.length > 0 && (
             <>
               <h3>{a ? `${formatCount(countOf(a))} values` : ""}</h3>
-              <HistogramOrZeros histograms={histograms} axis={fitted?.axis ?? null} choices={choices} name={name} file={file} />
+              <ShownHistogram
+                histograms={histograms}
+                axis={fitted?.axis ?? null}
+                choices={choices}
+                name={name}
+                file={file}
+              />
               <BeyondNote beyond={fitted?.beyond ?? null} />
               <Why mode={choices.mode} />
               <Beside histograms={histograms} />
@@ -108,7 +125,13 @@ function histogramQueries(run: RunRow, kind: Kind, name: string, choices: Histog
   const newest = range.value?.last ?? NEWEST;
   const last = choices.to ?? choices.step ?? newest;
   const ask = (of: string, from: number, to: number): Query => ({
-    what: "histogram", run: of, kind, name, first: from, last: to, rank: rank.value,
+    what: "histogram",
+    run: of,
+    kind,
+    name,
+    first: from,
+    last: to,
+    rank: rank.value,
   });
   const queries = [ask(run.name, choices.to === null ? last : (choices.step ?? last), last)];
   const { against } = choices;
@@ -123,88 +146,4 @@ function histogramOf(answer: Answer | undefined): Histogram | null {
 function failure(answers: readonly Answer[] | null): string | null {
   const failed = answers?.find((each) => each.what === "failed");
   return failed?.what === "failed" ? failed.error : null;
-}
-
-function shownText(histogram: Histogram): string {
-  const merged = histogram.merged > 1 ? `, ${formatCount(histogram.merged)} samples merged` : "";
-  const steps = histogram.last > histogram.first ? "steps" : "step";
-  return `${steps} ${stepsText(histogram.first, histogram.last)}${merged}`;
-}
-
-interface HistogramOrZerosProps {
-  readonly histograms: readonly Histogram[];
-  readonly axis: ValueAxis | null;
-  readonly choices: HistogramChoices;
-  readonly name: string;
-  readonly file: string;
-}
-
-function HistogramOrZeros({ histograms, axis, choices, name, file }: HistogramOrZerosProps): JSX.Element {
-  const shapes = useMemo(
-    () => histograms.map((each) => ({ bins: each, nonfinite: each.nan + each.pos_inf + each.neg_inf })),
-    [histograms],
-  );
-  const [a] = histograms;
-  const onAxis = histograms.some((each) => countOf(each) > each.zeros + each.nan + each.pos_inf + each.neg_inf);
-  if (!axis || !onAxis) {
-    const finite = histograms.some((each) => each.counts.length > 0);
-    return <p class="hint">{finite ? "All finite values are exactly zero." : "There is no finite value."}</p>;
-  }
-  return (
-    <HistogramChart
-      histograms={shapes}
-      axis={axis}
-      mode={choices.mode}
-      log={choices.logCounts}
-      label={`Histogram of ${shownName(name)}, ${a ? shownText(a) : ""}: ${formatCount(a ? countOf(a) : 0)} values`}
-      exportName={`${file}-step-${a?.last ?? ""}`}
-      height={histograms.length > 1 ? 370 : 300}
-    />
-  );
-}
-
-/** How the histogram is drawn, and what that means. */
-function Looks({ choices, compared }: { readonly choices: HistogramChoices; readonly compared: boolean }): JSX.Element {
-  const { mode, logCounts, fit } = choices;
-  return (
-    <div class="looks">
-      <span class="setting">
-        Values <Segments options={VALUE_AXES} value={valueScale()} onChange={setValueScale} label="Axis of values" />
-      </span>
-      <span class="setting">
-        Height{" "}
-        <Segments
-          options={[
-            { value: "density", label: "density", hint: "Equal areas are equal numbers of values; 1 is an even spread over the axis" },
-            { value: "count", label: compared ? "share" : "count", hint: "What is in each bar, however wide its bin is" },
-          ]}
-          value={mode}
-          onChange={(next) => setParam("histograms.height", next === "count" ? "count" : null)}
-          label="Height of bars"
-        />
-      </span>
-      <label class="setting">
-        <input type="checkbox" checked={logCounts} onChange={() => setParam("histograms.log", logCounts ? null : "1")} />
-        Log height
-      </label>
-      <label class="setting">
-        Axis
-        <select value={fit} onChange={(event) => setParam("histograms.fit", event.currentTarget.value === "auto" ? null : event.currentTarget.value)}>
-          <option value="auto">automatic</option>
-          <option value="all">same for all steps</option>
-          <option value="shown">fit to this step</option>
-        </select>
-      </label>
-    </div>
-  );
-}
-
-function Why({ mode }: { readonly mode: HistogramChoices["mode"] }): JSX.Element {
-  return (
-    <p class="faint looks-why">
-      {mode === "density"
-        ? "Density: area is number of values; 1 would be an even spread over the axis. Bins are the sketch's own, 6 to 12 % wide; those too narrow for the screen are added up."
-        : "Each bar is what its bin holds. Bins are the sketch's own and get wider with the magnitude, so wide ones hold more; those too narrow for the screen are added up."}
-    </p>
-  );
 }

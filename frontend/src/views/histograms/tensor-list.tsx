@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { VirtualList } from "../../app/virtual-list";
 import { setParam, params } from "../../app/state";
 import { formatNumber } from "../../lib/format";
@@ -29,6 +29,8 @@ export function TensorList({ names, selected, hints, onSelect }: TensorListProps
   const search = params.value["histograms.search"] ?? "";
   const items = useMemo(() => matches(names, search).map((i) => itemOf(names[i] ?? "", hints)), [names, search, hints]);
   const current = items.findIndex((item) => item.name === selected);
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => moveFocus(list.current), [selected]);
   const key = (event: KeyboardEvent): void => {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     const next = by === undefined ? undefined : items[Math.min(Math.max(current + by, 0), items.length - 1)];
@@ -38,7 +40,7 @@ export function TensorList({ names, selected, hints, onSelect }: TensorListProps
     onSelect(next.name);
   };
   return (
-    <div class="card tensor-list" onKeyDown={key}>
+    <div ref={list} class="card tensor-list" onKeyDown={key}>
       <input
         type="search"
         placeholder={`Search ${names.length} names`}
@@ -59,6 +61,12 @@ export function TensorList({ names, selected, hints, onSelect }: TensorListProps
   );
 }
 
+/** The row that the keys chose gets the focus of the one before; the search keeps it. */
+function moveFocus(list: HTMLElement | null): void {
+  if (!list?.contains(document.activeElement) || !(document.activeElement instanceof HTMLButtonElement)) return;
+  list.querySelector<HTMLButtonElement>('.tensor-row[aria-pressed="true"]')?.focus({ preventScroll: true });
+}
+
 interface TensorRowProps {
   readonly item: Item;
   readonly selected: boolean;
@@ -67,13 +75,17 @@ interface TensorRowProps {
 
 function TensorRow({ item, selected, onSelect }: TensorRowProps): JSX.Element {
   const name = shownName(item.name);
-  const cut = name.lastIndexOf(".", name.length - 2) + 1;
-  const path = name.slice(0, cut).replace(/\.$/, "");
+  const [head, tail, own] = nameParts(name);
   return (
     <button type="button" class="tensor-row" aria-pressed={selected} title={name} onClick={() => onSelect(item.name)}>
       <span class="tensor-row-name">
-        {path && <bdi class="tensor-row-path">{path}</bdi>}
-        <bdi class="tensor-row-own">{name.slice(cut)}</bdi>
+        {tail && (
+          <span class="tensor-row-path">
+            {head && <bdi class="tensor-row-head">{head}</bdi>}
+            <bdi class="tensor-row-tail">{tail}</bdi>
+          </span>
+        )}
+        <bdi class="tensor-row-own">{own}</bdi>
       </span>
       <span class="tensor-row-hint" aria-hidden="true">
         <svg width={CURVE.width} height={CURVE.height} viewBox={`0 0 ${CURVE.width} ${CURVE.height}`}>
@@ -85,11 +97,21 @@ function TensorRow({ item, selected, onSelect }: TensorRowProps): JSX.Element {
   );
 }
 
+/** The tensor's own part, what its module is called, and the way there, which gives way first when there is no room. */
+function nameParts(name: string): [head: string, tail: string, own: string] {
+  const parts = name.split(".");
+  const own = parts.pop() ?? name;
+  const tail = parts.pop() ?? "";
+  return [parts.length > 0 ? `${parts.join(".")}.` : "", tail, own];
+}
+
 function itemOf(name: string, hints: HeatAnswer | null): Item {
   const row = hints?.names.indexOf(name) ?? -1;
   if (!hints || row < 0) return { name, line: "", newest: "" };
   const columns = hints.first.length;
-  const values = Array.from(hints.values.subarray(row * columns, (row + 1) * columns)).filter((value) => !Number.isNaN(value));
+  const values = Array.from(hints.values.subarray(row * columns, (row + 1) * columns)).filter(
+    (value) => !Number.isNaN(value),
+  );
   const newest = values.at(-1);
   return { name, line: curve(values), newest: newest === undefined ? "" : formatNumber(newest, 2) };
 }

@@ -30,7 +30,12 @@ export function valueY(frame: Frame, axis: ValueAxis, value: number): number {
   return frame.bottom - axis.place(value) * (frame.bottom - frame.top);
 }
 
-export function drawStepAxis(context: CanvasRenderingContext2D, frame: Frame, window: StepWindow, palette: Palette): void {
+export function drawStepAxis(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  window: StepWindow,
+  palette: Palette,
+): void {
   const most = Math.max(2, Math.floor((frame.right - frame.left) / STEP_LABEL_PIXELS));
   const whole = niceValues(window.first, window.last, most).filter((step) => Number.isInteger(step));
   context.font = `${SMALL_TEXT}px ${palette.font}`;
@@ -49,7 +54,12 @@ function stepText(step: number, window: StepWindow): string {
   return window.last - window.first > 20000 || step < 10000 ? formatShort(step) : String(step);
 }
 
-export function drawValueAxis(context: CanvasRenderingContext2D, frame: Frame, axis: ValueAxis, palette: Palette): void {
+export function drawValueAxis(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  axis: ValueAxis,
+  palette: Palette,
+): void {
   context.font = `${SMALL_TEXT}px ${palette.font}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
@@ -60,7 +70,11 @@ export function drawValueAxis(context: CanvasRenderingContext2D, frame: Frame, a
     context.fillStyle = tick.value === 0 ? palette.line : palette.grid;
     context.fillRect(frame.left, Math.round(y), frame.right - frame.left, 1);
     context.fillStyle = palette.muted;
-    context.fillText(formatNumber(tick.value, digits), frame.left - 6, Math.min(Math.max(y, frame.top + 5), frame.bottom - 4));
+    context.fillText(
+      formatNumber(tick.value, digits),
+      frame.left - 6,
+      Math.min(Math.max(y, frame.top + 5), frame.bottom - 4),
+    );
   }
 }
 
@@ -83,8 +97,16 @@ export function drawStepLine(context: CanvasRenderingContext2D, frame: Frame, x:
 }
 
 /** The stretch that a drag has covered so far. */
-export function drawSelection(context: CanvasRenderingContext2D, frame: Frame, from: number, to: number, palette: Palette): void {
-  const [left, right] = [Math.min(from, to), Math.max(from, to)].map((x) => Math.min(frame.right, Math.max(frame.left, x)));
+export function drawSelection(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  from: number,
+  to: number,
+  palette: Palette,
+): void {
+  const [left, right] = [Math.min(from, to), Math.max(from, to)].map((x) =>
+    Math.min(frame.right, Math.max(frame.left, x)),
+  );
   if (left === undefined || right === undefined) return;
   context.globalAlpha = 0.25;
   context.fillStyle = palette.accent;

@@ -46,38 +46,52 @@ export function BandsChart(props: BandsChartProps): JSX.Element {
   if (!fitted || !axis) return <p class="hint">No finite value in these steps.</p>;
   return (
     <>
-    <StepChart
-      window={window}
-      axis={axis}
-      moves={props.moves}
-      samples={answer.first}
-      paint={paint}
-      facts={(sample) => bandFacts(answer, sample)}
-      step={props.step}
-      onPick={props.onPick}
-      label={`Quantiles of ${props.name} over the steps. Arrow keys move from sample to sample.`}
-      exportName={props.exportName}
-      csv={() => bandRows(answer)}
-      height={230}
-    />
-    <BeyondNote beyond={fitted.beyond} />
+      <StepChart
+        window={window}
+        axis={axis}
+        moves={props.moves}
+        samples={answer.first}
+        paint={paint}
+        facts={(sample) => bandFacts(answer, sample)}
+        step={props.step}
+        onPick={props.onPick}
+        label={`Quantiles of ${props.name} over the steps. Arrow keys move from sample to sample.`}
+        exportName={props.exportName}
+        csv={() => bandRows(answer)}
+        height={230}
+      />
+      <BeyondNote beyond={fitted.beyond} />
     </>
   );
 }
 
-function drawBands(context: CanvasRenderingContext2D, frame: Frame, answer: BandsAnswer, axis: ValueAxis, window: StepWindow, palette: Palette): void {
+function drawBands(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  answer: BandsAnswer,
+  axis: ValueAxis,
+  window: StepWindow,
+  palette: Palette,
+): void {
   const ramp = sequentialRamp(palette.theme);
   context.save();
   context.beginPath();
   context.rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top);
   context.clip();
   const x = (sample: number): number => stepX(frame, window, (answer.first[sample] ?? 0) + 0.5);
-  const y = (sample: number, column: number): number => valueY(frame, axis, quantileAt(answer.quantiles, sample, column));
+  const y = (sample: number, column: number): number =>
+    valueY(frame, axis, quantileAt(answer.quantiles, sample, column));
   for (const stretch of stretches(answer.quantiles)) {
     BAND_PAIRS.forEach(([low, high], i) => {
       context.fillStyle = rampColour(ramp, palette.theme === "dark" ? 0.25 + 0.14 * i : 0.2 + 0.16 * i);
       context.globalAlpha = OPACITIES[i] ?? 1;
-      drawBand(context, stretch, x, (sample) => y(sample, low), (sample) => y(sample, high));
+      drawBand(
+        context,
+        stretch,
+        x,
+        (sample) => y(sample, low),
+        (sample) => y(sample, high),
+      );
     });
     context.globalAlpha = 1;
     drawLine(context, stretch, x, (sample) => y(sample, MEDIAN), palette.text);
@@ -90,7 +104,13 @@ type Stretch = { readonly from: number; readonly to: number };
 type ToPixel = (sample: number) => number;
 
 /** At least a pixel and a half wide and high, so that one sample alone, or a constant, is seen. */
-function drawBand(context: CanvasRenderingContext2D, { from, to }: Stretch, x: ToPixel, low: ToPixel, high: ToPixel): void {
+function drawBand(
+  context: CanvasRenderingContext2D,
+  { from, to }: Stretch,
+  x: ToPixel,
+  low: ToPixel,
+  high: ToPixel,
+): void {
   context.beginPath();
   for (let i = from; i < to; i++) context.lineTo(x(i), high(i) - 0.5);
   if (to - from === 1) context.lineTo(x(from) + 2, high(from) - 0.5);
@@ -99,7 +119,13 @@ function drawBand(context: CanvasRenderingContext2D, { from, to }: Stretch, x: T
   context.fill();
 }
 
-function drawLine(context: CanvasRenderingContext2D, { from, to }: Stretch, x: ToPixel, y: ToPixel, colour: string): void {
+function drawLine(
+  context: CanvasRenderingContext2D,
+  { from, to }: Stretch,
+  x: ToPixel,
+  y: ToPixel,
+  colour: string,
+): void {
   context.strokeStyle = colour;
   context.lineWidth = 1.25;
   context.beginPath();
@@ -130,7 +156,9 @@ function bandFacts(answer: BandsAnswer, sample: number): FactsProps["rows"] {
 function bandRows(answer: BandsAnswer): CsvRow[] {
   const header = ["first_step", "last_step", "min", "q01", "q05", "q25", "median", "q75", "q95", "q99", "max"];
   const rows = Array.from(answer.first, (first, i): CsvRow => {
-    const quantiles = Array.from(answer.quantiles.subarray(i * 9, i * 9 + 9), (value) => (Number.isNaN(value) ? null : value));
+    const quantiles = Array.from(answer.quantiles.subarray(i * 9, i * 9 + 9), (value) =>
+      Number.isNaN(value) ? null : value,
+    );
     return [first, answer.last[i] ?? null, ...quantiles];
   });
   return [header, ...rows];
@@ -143,11 +171,19 @@ export function BandsLegend({ theme }: { readonly theme: "light" | "dark" }): JS
     <p class="bands-legend">
       {BAND_LABELS.map((label, i) => (
         <span key={label} class="heat-swatch">
-          <i style={{ background: rampColour(ramp, theme === "dark" ? 0.25 + 0.14 * i : 0.2 + 0.16 * i), opacity: OPACITIES[i] ?? 1 }} />
+          <i
+            style={{
+              background: rampColour(ramp, theme === "dark" ? 0.25 + 0.14 * i : 0.2 + 0.16 * i),
+              opacity: OPACITIES[i] ?? 1,
+            }}
+          />
           {label}
         </span>
       ))}
-      <span class="heat-swatch"><i class="bands-median" />median</span>
+      <span class="heat-swatch">
+        <i class="bands-median" />
+        median
+      </span>
     </p>
   );
 }

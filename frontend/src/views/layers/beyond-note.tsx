@@ -9,7 +9,9 @@ export function BeyondNote({ beyond }: { readonly beyond: AxisEnds["beyond"] }):
     return (
       <p class="beyond-note">
         A few steps reach {formatNumber(beyond.low, 2)} … {formatNumber(beyond.high, 2)}.
-        <button type="button" class="link" onClick={() => setShowsEverything(true)}>Show all</button>
+        <button type="button" class="link" onClick={() => setShowsEverything(true)}>
+          Show all
+        </button>
       </p>
     );
   }
@@ -17,7 +19,9 @@ export function BeyondNote({ beyond }: { readonly beyond: AxisEnds["beyond"] }):
   return (
     <p class="beyond-note">
       The axis holds every step.
-      <button type="button" class="link" onClick={() => setShowsEverything(false)}>Leave wild steps out</button>
+      <button type="button" class="link" onClick={() => setShowsEverything(false)}>
+        Leave wild steps out
+      </button>
     </p>
   );
 }

@@ -41,7 +41,9 @@ export function LayerControls(props: LayerControlsProps): JSX.Element {
         Colours
         <select
           value={choices.colouring}
-          onChange={(event) => setParam("layers.colours", event.currentTarget.value === "robust" ? null : event.currentTarget.value)}
+          onChange={(event) =>
+            setParam("layers.colours", event.currentTarget.value === "robust" ? null : event.currentTarget.value)
+          }
         >
           {COLOURINGS.map(([value, label]) => (
             <option key={value} value={value}>

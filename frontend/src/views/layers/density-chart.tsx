@@ -52,26 +52,28 @@ export function DensityChart(props: DensityChartProps): JSX.Element {
   );
   if (!fitted || !axis) {
     const nothing = answer.counts.length === 0;
-    return <p class="hint">{nothing ? "No finite value in these steps." : "All values are exactly zero in these steps."}</p>;
+    return (
+      <p class="hint">{nothing ? "No finite value in these steps." : "All values are exactly zero in these steps."}</p>
+    );
   }
   return (
     <>
-    <StepChart
-      window={window}
-      axis={axis}
-      moves={props.moves}
-      samples={answer.first}
-      paint={paint}
-      facts={(sample) => densityFacts(answer, sample)}
-      step={props.step}
-      chosen={props.chosen ?? null}
-      onPick={props.onPick}
-      label={`Histograms of ${props.name} over the steps. Arrow keys move from sample to sample, Enter chooses one.`}
-      exportName={props.exportName}
-      csv={() => histogramRows(answer)}
-      height={props.height ?? 230}
-    />
-    <BeyondNote beyond={fitted.beyond} />
+      <StepChart
+        window={window}
+        axis={axis}
+        moves={props.moves}
+        samples={answer.first}
+        paint={paint}
+        facts={(sample) => densityFacts(answer, sample)}
+        step={props.step}
+        chosen={props.chosen ?? null}
+        onPick={props.onPick}
+        label={`Histograms of ${props.name} over the steps. Arrow keys move from sample to sample, Enter chooses one.`}
+        exportName={props.exportName}
+        csv={() => histogramRows(answer)}
+        height={props.height ?? 230}
+      />
+      <BeyondNote beyond={fitted.beyond} />
     </>
   );
 }
@@ -81,7 +83,14 @@ export function histogramsIn(answer: HistogramsAnswer): Bins[] {
   return Array.from({ length: lengthOf(answer) }, (_, i) => binsAt(answer, i));
 }
 
-function drawDensities(context: CanvasRenderingContext2D, frame: Frame, answer: HistogramsAnswer, shares: Float32Array, window: StepWindow, palette: Palette): void {
+function drawDensities(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  answer: HistogramsAnswer,
+  shares: Float32Array,
+  window: StepWindow,
+  palette: Palette,
+): void {
   const ratio = context.canvas.width / context.canvas.clientWidth || 1;
   const width = Math.max(1, Math.round((frame.right - frame.left) * ratio));
   const height = Math.max(1, Math.round((frame.bottom - frame.top) * ratio));

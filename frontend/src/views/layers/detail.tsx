@@ -36,7 +36,9 @@ export function LayerDetail({ run, kind, name, step }: LayerDetailProps): JSX.El
   return (
     <section class="card layer-detail" aria-label={`Details of ${shownName(name)}`}>
       <header class="layer-head">
-        <h2 class="tensor-name"><bdi>{shownName(name)}</bdi></h2>
+        <h2 class="tensor-name">
+          <bdi>{shownName(name)}</bdi>
+        </h2>
         <span class="muted">{kindLabel(kind)}</span>
         <span class="grow" />
         <Segments options={VALUE_AXES} value={valueScale()} onChange={setValueScale} label="Axis of values" />
@@ -51,9 +53,20 @@ export function LayerDetail({ run, kind, name, step }: LayerDetailProps): JSX.El
       {!answers && !error && <p class="hint">Reading the run…</p>}
       {error && <p class="bad">{error}</p>}
       {bands?.what === "failed" && <p class="bad">{bands.error}</p>}
-      {bands?.what === "bands" && bands.first.length === 0 && <p class="hint">No samples of this tensor in these steps.</p>}
+      {bands?.what === "bands" && bands.first.length === 0 && (
+        <p class="hint">No samples of this tensor in these steps.</p>
+      )}
       {bands?.what === "bands" && bounds && bands.first.length > 0 && (
-        <Charts bands={bands} histograms={histograms} bounds={bounds} name={name} kind={kind} run={run} step={step} open={open} />
+        <Charts
+          bands={bands}
+          histograms={histograms}
+          bounds={bounds}
+          name={name}
+          kind={kind}
+          run={run}
+          step={step}
+          open={open}
+        />
       )}
     </section>
   );
@@ -78,13 +91,20 @@ function Charts({ bands, histograms, bounds, name, kind, run, step, open }: Char
     <>
       <div class="layer-charts">
         <div>
-          <h3>Quantiles <span class="faint">click a step for its histogram</span></h3>
+          <h3>
+            Quantiles <span class="faint">click a step for its histogram</span>
+          </h3>
           <BandsChart {...shared} answer={bands} exportName={`${file}-quantiles`} />
           <BandsLegend theme={theme.value} />
         </div>
         <div>
-          <h3>Histograms over time <span class="faint">the {theme.value === "dark" ? "brighter" : "darker"}, the more values</span></h3>
-          {histograms?.what === "histograms" && <DensityChart {...shared} answer={histograms} exportName={`${file}-histograms`} />}
+          <h3>
+            Histograms over time{" "}
+            <span class="faint">the {theme.value === "dark" ? "brighter" : "darker"}, the more values</span>
+          </h3>
+          {histograms?.what === "histograms" && (
+            <DensityChart {...shared} answer={histograms} exportName={`${file}-histograms`} />
+          )}
         </div>
       </div>
       <StatisticLines bands={bands} kind={kind} file={file} />

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { range } from "../../app/state";
 import { formatCount } from "../../lib/format";
+import { shownName } from "../../lib/tensor-name";
 import { KINDS } from "../../lib/tensor-statistics";
 import type { Kind, RunRow } from "../../wire/types";
 
@@ -14,7 +15,7 @@ export interface NoTensorsProps {
 /** Why there is nothing to draw, and what to do about it. */
 export function NoTensors({ run, kind, present }: NoTensorsProps): JSX.Element {
   if (range.value && present?.has(kind)) return <NothingInRange />;
-  if (run.kind === "summary") return <SummaryOnly run={run} kind={kind} />;
+  if (run.kind === "summary") return <SummaryOnly run={run} hasTensors={present?.has("tensor") ?? false} />;
   if (present === null || present.size === 0) return <NothingSampled run={run} />;
   return <KindMissing kind={kind} present={present} />;
 }
@@ -23,20 +24,25 @@ function NothingInRange(): JSX.Element {
   const { first, last } = range.value ?? { first: 0, last: 0 };
   return (
     <section class="tensor-empty">
-      <h2>No samples between the steps {formatCount(first)} and {formatCount(last)}</h2>
+      <h2>
+        No samples between the steps {formatCount(first)} and {formatCount(last)}
+      </h2>
       <p class="muted">Tensors are sampled less often than losses. A wider range holds some.</p>
-      <button type="button" class="button" onClick={() => (range.value = null)}>Show all steps</button>
+      <button type="button" class="button" onClick={() => (range.value = null)}>
+        Show all steps
+      </button>
     </section>
   );
 }
 
-function SummaryOnly({ run, kind }: { readonly run: RunRow; readonly kind: Kind }): JSX.Element {
+function SummaryOnly({ run, hasTensors }: { readonly run: RunRow; readonly hasTensors: boolean }): JSX.Element {
   return (
     <section class="tensor-empty">
-      <h2>{kind === "tensor" ? "No histograms in this run" : "This run was not recorded by NetDebug"}</h2>
+      <h2>{hasTensors ? "This run was not recorded by NetDebug" : "No histograms in this run"}</h2>
       <p class="muted">
-        <bdi>{run.name}</bdi> was written by a SummaryWriter. What it has of histograms is under “Tensors”; weights, gradients,
-        updates and activations come with <code>nd.watch(model, optimizer)</code>.
+        <bdi>{shownName(run.name)}</bdi> was written by a SummaryWriter
+        {hasTensors ? "; its histograms are under “Tensors”" : " without histograms"}. Weights, gradients, updates and
+        activations come with <code>nd.watch(model, optimizer)</code>.
       </p>
     </section>
   );
@@ -45,13 +51,15 @@ function SummaryOnly({ run, kind }: { readonly run: RunRow; readonly kind: Kind 
 function NothingSampled({ run }: { readonly run: RunRow }): JSX.Element {
   return (
     <section class="tensor-empty">
-      <h2>No tensors sampled yet</h2>
+      <h2>{run.state === "live" ? "No tensors sampled yet" : "No tensors in this run"}</h2>
       {run.state === "live" ? (
-        <p class="muted">The first samples appear here by themselves, with the first step that <code>monitor.step()</code> ends.</p>
+        <p class="muted">
+          The first samples appear here by themselves, with the first step that <code>monitor.step()</code> ends.
+        </p>
       ) : (
         <p class="muted">
-          The run has losses and scalars only. <code>nd.watch(model, optimizer)</code> samples weights, gradients, updates and
-          activations; <code>every=1</code> in each step.
+          The run has losses and scalars only. <code>nd.watch(model, optimizer)</code> samples weights, gradients,
+          updates and activations; <code>every=1</code> in each step.
         </p>
       )}
     </section>
@@ -65,13 +73,24 @@ function KindMissing({ kind, present }: { readonly kind: Kind; readonly present:
     <section class="tensor-empty">
       <h2>No {wanted?.label.toLowerCase()} in this run</h2>
       <p class="muted">
-        They were switched off, or nothing of the kind was there to sample. {wanted?.setting && (
-          <>Record them with <code>nd.watch(model, optimizer, {wanted.setting})</code>. </>
+        They were switched off, or nothing of the kind was there to sample.{" "}
+        {wanted?.setting && (
+          <>
+            Record them with <code>nd.watch(model, optimizer, {wanted.setting})</code>.{" "}
+          </>
         )}
         This run has {others.join(", ")}.
       </p>
-      {kind === "update" && <p class="muted">Updates need the optimizer: <code>nd.watch(model, optimizer)</code>.</p>}
-      {kind === "tensor" && <p class="muted"><code>monitor.tensor(name, value)</code> records tensors of your own.</p>}
+      {kind === "update" && (
+        <p class="muted">
+          Updates need the optimizer: <code>nd.watch(model, optimizer)</code>.
+        </p>
+      )}
+      {kind === "tensor" && (
+        <p class="muted">
+          <code>monitor.tensor(name, value)</code> records tensors of your own.
+        </p>
+      )}
     </section>
   );
 }

@@ -27,7 +27,13 @@ export function drawnColumn(table: HeatTable, step: number): number {
   return end !== undefined && step < end ? column : -1;
 }
 
-export function cellFacts(table: HeatTable, row: Row, column: number, statistic: TensorStatistic, rule: GroupRule): CellFacts {
+export function cellFacts(
+  table: HeatTable,
+  row: Row,
+  column: number,
+  statistic: TensorStatistic,
+  rule: GroupRule,
+): CellFacts {
   const value = rowValues(table.values, table, row, rule)[column] ?? NaN;
   const drawn = rowValues(table.drawn, table, row, rule)[column] ?? NaN;
   const bad = table.bad ? (rowValues(table.bad, table, row, "farthest")[column] ?? NaN) : NaN;

@@ -29,7 +29,13 @@ const ROW_KEYS: Readonly<Record<string, number>> = { ArrowUp: -1, ArrowDown: 1, 
 const COLUMN_KEYS: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 };
 
 /** Where the cursor is after a key; null when the key means nothing here. */
-export function heatKey(event: KeyboardEvent, cursor: HeatCursor | null, scene: HeatScene, layout: HeatLayout, actions: HeatActions): HeatCursor | null {
+export function heatKey(
+  event: KeyboardEvent,
+  cursor: HeatCursor | null,
+  scene: HeatScene,
+  layout: HeatLayout,
+  actions: HeatActions,
+): HeatCursor | null {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const now = cursor ?? start(scene, layout, actions);
   const { table, rows } = scene;

@@ -1,16 +1,18 @@
 /** Draws the heat map: cells as pixels, names and steps as text. */
 
 import type { Palette } from "../../charts/palette";
-import type { HeatColours, PixelColumns } from "../../lib/heat";
-import { paintRow, pixelColumns, rowWords, type StepWindow } from "../../lib/heat";
-import { AXIS_HEIGHT, elided, rowsInSight, type HeatLayout } from "../../lib/heat-layout";
+import type { GroupRule, HeatColours, PixelColumns } from "../../lib/heat";
+import { columnEnds, paintRow, pixelColumns, rowWords, type StepWindow } from "../../lib/heat";
+import { AXIS_HEIGHT, elided, heatLayout, rowsInSight, stepToX, type HeatLayout } from "../../lib/heat-layout";
 import type { HeatScale } from "../../lib/heat-scale";
 import type { Row } from "../../lib/row-tree";
 import { wordFromCss } from "../../lib/colourmap";
 import { shownName } from "../../lib/tensor-name";
-import { drawStepAxis, SMALL_TEXT, type Frame } from "./axes";
+import { drawStepAxis, drawStepLine, SMALL_TEXT, type Frame } from "./axes";
+import { drawnColumn } from "./heat-cell";
+import type { HeatCursor } from "./heat-keys";
+import type { PlotSize } from "./plot";
 import { rowValues, type HeatTable } from "./heat-table";
-import type { GroupRule } from "../../lib/heat";
 
 export interface HeatScene {
   readonly table: HeatTable;
@@ -26,11 +28,22 @@ export interface HeatScene {
   readonly words: Map<string, Uint32Array>;
 }
 
+/** The layout on a canvas of that size, the axis of steps included. */
+export function layoutFor({ rows, names }: HeatScene, size: PlotSize): HeatLayout {
+  return heatLayout(size.width, size.height - AXIS_HEIGHT, rows.length, names);
+}
+
 export function cellFrame(layout: HeatLayout): Frame {
   return { left: layout.labels, top: 0, right: layout.width, bottom: layout.height };
 }
 
-export function drawHeat(context: CanvasRenderingContext2D, layout: HeatLayout, scene: HeatScene, scroll: number, palette: Palette): void {
+export function drawHeat(
+  context: CanvasRenderingContext2D,
+  layout: HeatLayout,
+  scene: HeatScene,
+  scroll: number,
+  palette: Palette,
+): void {
   drawCells(context, layout, scene, scroll, palette);
   const { from, to } = rowsInSight(layout, scroll);
   for (let i = from; i < to; i++) {
@@ -41,7 +54,13 @@ export function drawHeat(context: CanvasRenderingContext2D, layout: HeatLayout, 
   drawStepAxis(context, cellFrame(layout), scene.window, palette);
 }
 
-function drawCells(context: CanvasRenderingContext2D, layout: HeatLayout, scene: HeatScene, scroll: number, palette: Palette): void {
+function drawCells(
+  context: CanvasRenderingContext2D,
+  layout: HeatLayout,
+  scene: HeatScene,
+  scroll: number,
+  palette: Palette,
+): void {
   const ratio = context.canvas.width / layout.width;
   const left = Math.round(layout.labels * ratio);
   const width = Math.max(1, context.canvas.width - left);
@@ -64,7 +83,15 @@ function drawCells(context: CanvasRenderingContext2D, layout: HeatLayout, scene:
 
 type Target = Parameters<typeof paintRow>[0];
 
-function paintCells(picture: Target, top: number, bottom: number, columns: PixelColumns, scene: HeatScene, row: Row, ratio: number): void {
+function paintCells(
+  picture: Target,
+  top: number,
+  bottom: number,
+  columns: PixelColumns,
+  scene: HeatScene,
+  row: Row,
+  ratio: number,
+): void {
   const words = scene.words.get(row.key) ?? wordsOf(scene, row);
   scene.words.set(row.key, words);
   paintRow(picture, top, bottom, columns, words, scene.colours, Math.max(2, Math.round(3 * ratio)));
@@ -82,7 +109,9 @@ const MARGIN = 8;
 
 /** About the width that the longest name takes; letters are measured when they are drawn. */
 export function namesWidth(rows: readonly Row[]): number {
-  const letters = rows.map((row) => 6.4 * Math.min(row.label.length + (row.kind === "group" ? 8 : 1), 80) + Math.min(row.depth, 5) * INDENT);
+  const letters = rows.map(
+    (row) => 6.4 * Math.min(row.label.length + (row.kind === "group" ? 8 : 1), 80) + Math.min(row.depth, 5) * INDENT,
+  );
   return Math.max(60, ...letters) + MARGIN + 6;
 }
 
@@ -91,7 +120,14 @@ export function caretX(row: Row): number {
   return MARGIN + Math.min(row.depth, 5) * INDENT;
 }
 
-function drawLabel(context: CanvasRenderingContext2D, layout: HeatLayout, row: Row, top: number, selected: boolean, palette: Palette): void {
+function drawLabel(
+  context: CanvasRenderingContext2D,
+  layout: HeatLayout,
+  row: Row,
+  top: number,
+  selected: boolean,
+  palette: Palette,
+): void {
   const middle = top + layout.rowHeight / 2;
   if (selected) {
     context.fillStyle = palette.accent;
@@ -124,4 +160,33 @@ function drawCaret(context: CanvasRenderingContext2D, x: number, y: number, open
     context.lineTo(x, y + 4);
   }
   context.fill();
+}
+
+/** Marks the cell under the cursor, and its row and step. */
+export function drawCursor(
+  context: CanvasRenderingContext2D,
+  layout: HeatLayout,
+  scene: HeatScene,
+  cursor: HeatCursor,
+  scroll: number,
+  palette: Palette,
+): void {
+  const top = cursor.row * layout.rowHeight - scroll;
+  context.globalAlpha = 0.1;
+  context.fillStyle = palette.accent;
+  context.fillRect(0, top, layout.labels, layout.rowHeight);
+  context.globalAlpha = 1;
+  if (!cursor.byKey && cursor.at.x < layout.labels) return;
+  const column = drawnColumn(scene.table, cursor.step);
+  const from = column < 0 ? cursor.step : (scene.table.first[column] ?? 0);
+  const to = column < 0 ? cursor.step + 1 : (columnEnds(scene.table.first, scene.table.last)[column] ?? 0);
+  const [left, right] = [stepToX(layout, scene.window, from), stepToX(layout, scene.window, to)];
+  drawStepLine(context, cellFrame(layout), (left + right) / 2, palette.faint);
+  const width = Math.max(right - left, 4);
+  context.lineWidth = 3;
+  context.strokeStyle = palette.surface;
+  context.strokeRect((left + right - width) / 2 - 0.5, top - 0.5, width + 1, layout.rowHeight);
+  context.lineWidth = 1.5;
+  context.strokeStyle = palette.text;
+  context.strokeRect((left + right - width) / 2 - 0.5, top - 0.5, width + 1, layout.rowHeight);
 }

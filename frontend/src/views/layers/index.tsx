@@ -34,7 +34,15 @@ interface LayersProps {
   readonly details: RunDetails | null;
 }
 
-const COLUMNS = 400;
+const MOST_COLUMNS = 400;
+const LEAST_COLUMNS = 150;
+/** As many travel with each refresh; of very many tensors fewer steps have to do. */
+const MOST_CELLS = 300000;
+
+function columnsFor(details: RunDetails | null, kind: Kind): number {
+  const rows = details?.series.filter((each) => each.kind === kind).length ?? 0;
+  return Math.round(Math.max(LEAST_COLUMNS, Math.min(MOST_COLUMNS, MOST_CELLS / Math.max(1, rows))));
+}
 
 function Layers({ run, details }: LayersProps): JSX.Element {
   const choices = layerChoices();
@@ -42,9 +50,21 @@ function Layers({ run, details }: LayersProps): JSX.Element {
   const kind = choices.kind ?? firstKind(present);
   const statistic = statisticOfChoice(choices, kind);
   const isKnown = choices.kind !== null || details !== null;
-  const common = { what: "heat", run: run.name, kind, rank: rank.value, columns: COLUMNS, ...queryRange() } as const;
+  const common = {
+    what: "heat",
+    run: run.name,
+    kind,
+    rank: rank.value,
+    columns: columnsFor(details, kind),
+    ...queryRange(),
+  } as const;
   const { answers, error, loading } = useColumns(() =>
-    isKnown ? [{ ...common, statistic: statistic.name }, { ...common, statistic: "nonfinite" }] : [],
+    isKnown
+      ? [
+          { ...common, statistic: statistic.name },
+          { ...common, statistic: "nonfinite" },
+        ]
+      : [],
   );
   const toggled = useSignal<ReadonlySet<string>>(new Set());
   const openDepth = useSignal<number | null>(null);
@@ -73,7 +93,10 @@ function Layers({ run, details }: LayersProps): JSX.Element {
     toggled.value = next;
   };
   const drawn = useMemo<HeatScene | null>(
-    () => scene && rows && window && { ...scene, rows, names: namesWidth(rows), window, selected, words, rule: groupRule(statistic.name) },
+    () =>
+      scene &&
+      rows &&
+      window && { ...scene, rows, names: namesWidth(rows), window, selected, words, rule: groupRule(statistic.name) },
     [scene, toggled.value, openDepth.value, window?.first, window?.last, selected, words],
   );
   const hasRows = heat !== null && heat.names.length > 0 && heat.first.length > 0;
@@ -87,7 +110,11 @@ function Layers({ run, details }: LayersProps): JSX.Element {
         grouped={scene && scene.grouped}
         onOpenAll={openAll}
       />
-      {(error ?? failed?.error) && <p class="bad" role="alert">{error ?? failed?.error}</p>}
+      {(error ?? failed?.error) && (
+        <p class="bad" role="alert">
+          {error ?? failed?.error}
+        </p>
+      )}
       {!heat && loading && <p class="hint">Reading the run…</p>}
       {heat && !hasRows && <NoTensors run={run} kind={kind} present={present} />}
       {hasRows && drawn && drawn.table.names.length === 0 && <p class="hint">No name contains “{choices.search}”.</p>}
@@ -127,7 +154,10 @@ type Scene = Pick<HeatScene, "table" | "scale" | "colours"> & {
 function useScene(heat: HeatAnswer | null, bad: HeatAnswer | null, usual: HeatScaleKind, run: RunRow): Scene | null {
   const { search, colouring, ...choices } = layerChoices();
   const grouped = choices.grouped ?? (heat !== null && heat.names.length >= GROUPED_FROM);
-  const table = useMemo(() => heat && heatTable(heat, bad, search, colouring === "own"), [heat, bad, search, colouring]);
+  const table = useMemo(
+    () => heat && heatTable(heat, bad, search, colouring === "own"),
+    [heat, bad, search, colouring],
+  );
   const tree = useMemo(() => table && rowTree(table.names, grouped), [table?.names.join("\n"), grouped, run.name]);
   const kind: HeatScaleKind = colouring !== "own" ? usual : usual === "signed" ? "signed" : "change";
   const scale = useMemo(() => table && heatScale(kind, table.drawn, limitsOf(colouring)), [table, kind, colouring]);

@@ -21,8 +21,16 @@ export function Legend({ scale, colours, title }: LegendProps): JSX.Element {
       <span class="heat-legend-title">{title}</span>
       <div class="heat-ramp">
         <div class="heat-ramp-colours" style={{ background: `linear-gradient(to right, ${stops.join(", ")})` }} />
-        {scale.below && <span class="heat-ramp-less" title="There are values below; they have this colour">‹</span>}
-        {scale.above && <span class="heat-ramp-more" title="There are values above; they have this colour">›</span>}
+        {scale.below && (
+          <span class="heat-ramp-less" title="There are values below; they have this colour">
+            ‹
+          </span>
+        )}
+        {scale.above && (
+          <span class="heat-ramp-more" title="There are values above; they have this colour">
+            ›
+          </span>
+        )}
         {scale.ticks(scale.kind === "signed" ? 9 : 5).map((tick) => (
           <span key={tick.value} class="heat-ramp-tick" style={{ left: `${100 * tick.place}%` }}>
             {tickText(tick.value, scale)}
@@ -30,8 +38,14 @@ export function Legend({ scale, colours, title }: LegendProps): JSX.Element {
         ))}
       </div>
       {hasZero && <Swatch title="exactly 0" colour={wordToCss(colours.zero)} />}
-      <span class="heat-swatch"><i class="heat-striped" />NaN or Inf</span>
-      <span class="heat-swatch"><i class="heat-unsampled" />no sample</span>
+      <span class="heat-swatch">
+        <i class="heat-striped" />
+        NaN or Inf
+      </span>
+      <span class="heat-swatch">
+        <i class="heat-unsampled" />
+        no sample
+      </span>
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { effect } from "@preact/signals";
+import { effect, type ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { theme } from "../../app/state";
@@ -11,7 +11,7 @@ export interface PlotSize {
   readonly height: number;
 }
 
-export interface PlotProps extends Pick<CanvasBoxProps, "draw" | "onKey" | "label" | "height" | "exportName" | "csv"> {
+export interface PlotProps extends Pick<CanvasBoxProps, "draw" | "label" | "height" | "exportName" | "csv"> {
   /** Drawn on a canvas of its own above the picture, again whenever a signal that it reads changes. */
   readonly overlay: (context: CanvasRenderingContext2D, width: number, height: number, palette: Palette) => void;
   readonly onGesture: (gesture: Gesture, size: PlotSize) => void;
@@ -19,6 +19,10 @@ export interface PlotProps extends Pick<CanvasBoxProps, "draw" | "onKey" | "labe
   readonly onReset: () => void;
   /** The wheel turned with a modifier key, or two fingers on a touch pad; `across` is the part to the side. */
   readonly onWheel: (at: Point, turned: number, across: number, size: PlotSize) => void;
+  /** true: the key was for the picture. */
+  readonly onKey?: (event: KeyboardEvent, size: PlotSize) => boolean;
+  /** What a screen reader says now, after a key moved something. */
+  readonly spoken?: ReadonlySignal<string>;
   readonly class?: string;
   /** What lies above the picture, like a tooltip. */
   readonly children?: ComponentChildren;
@@ -33,6 +37,7 @@ export function Plot(props: PlotProps): JSX.Element {
   const gestures = useMemo(() => new Gestures(), []);
   useEffect(() => keepAbove(place.current, above.current, latest), [props.overlay]);
   useEffect(() => listenToWheel(place.current, latest), []);
+  useEffect(() => listenToTouchBeside(place.current, latest), []);
   const pointer = (event: PointerEvent): void => {
     const box = canvasBox(place.current);
     if (!box || (event.type === "pointerdown" && !isOnPicture(event))) return;
@@ -48,7 +53,7 @@ export function Plot(props: PlotProps): JSX.Element {
       onPointerMove={pointer}
       onPointerUp={pointer}
       onPointerCancel={pointer}
-      onPointerLeave={props.onLeave}
+      onPointerLeave={(event) => event.pointerType !== "touch" && props.onLeave()}
       onDblClick={(event) => isOnPicture(event) && props.onReset()}
     >
       <CanvasBox
@@ -56,12 +61,24 @@ export function Plot(props: PlotProps): JSX.Element {
         label={props.label}
         exportName={props.exportName}
         {...(props.height === undefined ? {} : { height: props.height })}
-        {...(props.onKey === undefined ? {} : { onKey: props.onKey })}
+        onKey={(event) => {
+          const box = canvasBox(place.current);
+          return (box && props.onKey?.(event, box)) ?? false;
+        }}
         {...(props.csv === undefined ? {} : { csv: props.csv })}
       />
       <canvas ref={above} class="tensor-overlay" aria-hidden="true" />
       {props.children}
+      {props.spoken && <Spoken text={props.spoken} />}
     </div>
+  );
+}
+
+function Spoken({ text }: { readonly text: ReadonlySignal<string> }): JSX.Element {
+  return (
+    <p class="unseen" role="status" aria-live="polite">
+      {text.value}
+    </p>
   );
 }
 
@@ -94,7 +111,11 @@ interface Latest {
   readonly current: PlotProps;
 }
 
-function keepAbove(place: HTMLElement | null, above: HTMLCanvasElement | null, latest: Latest): (() => void) | undefined {
+function keepAbove(
+  place: HTMLElement | null,
+  above: HTMLCanvasElement | null,
+  latest: Latest,
+): (() => void) | undefined {
   const below = picture(place);
   if (!place || !above || !below) return undefined;
   const draw = (): void => {
@@ -126,6 +147,16 @@ function fit(above: HTMLCanvasElement, below: HTMLCanvasElement): void {
   above.style.top = `${below.offsetTop}px`;
   above.style.width = `${below.clientWidth}px`;
   above.style.height = `${below.clientHeight}px`;
+}
+
+/** A finger that was lifted goes on pointing, until another one is put down elsewhere. */
+function listenToTouchBeside(place: HTMLElement | null, latest: Latest): () => void {
+  const touch = (event: PointerEvent): void => {
+    const isBeside = event.target instanceof Node && !place?.contains(event.target);
+    if (event.pointerType === "touch" && isBeside) latest.current.onLeave();
+  };
+  document.addEventListener("pointerdown", touch);
+  return () => document.removeEventListener("pointerdown", touch);
 }
 
 /** Not through a prop: to keep the page from zooming or going back, the listener must not be passive. */

@@ -9,7 +9,7 @@ import type { ValueAxis } from "../../lib/value-axis";
 import { drawFrame, drawSelection, drawStepAxis, drawStepLine, drawValueAxis, stepAt, stepX, type Frame } from "./axes";
 import { Plot, type PlotSize } from "./plot";
 import { wheelFactor, type StepMoves } from "./steps";
-import { Facts, Tooltip, type FactsProps } from "./tooltip";
+import { Facts, factsSentence, Tooltip, type FactsProps } from "./tooltip";
 
 export interface StepChartProps {
   readonly window: StepWindow;
@@ -37,6 +37,7 @@ export function StepChart(props: StepChartProps): JSX.Element {
   const { window, axis, moves, step, paint, chosen } = props;
   const drag = useSignal<readonly [from: number, to: number] | null>(null);
   const pointer = useSignal<{ x: number; y: number; size: PlotSize } | null>(null);
+  const spoken = useSignal("");
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number, height: number, palette: Palette) => {
       const frame = frameOf({ width, height });
@@ -85,7 +86,18 @@ export function StepChart(props: StepChartProps): JSX.Element {
       onGesture={gesture}
       onLeave={leave}
       onReset={moves.reset}
-      onKey={(event) => stepKey(event, props)}
+      onKey={(event, size) => {
+        if (!stepKey(event, props)) return false;
+        const at = step.peek();
+        const sample = at === null ? -1 : columnAt(props.samples, at);
+        if (at !== null && sample >= 0) {
+          const frame = frameOf(size);
+          pointer.value = { x: stepX(frame, window, at + 0.5), y: (frame.top + frame.bottom) / 2, size };
+          spoken.value = factsSentence(props.facts(sample));
+        }
+        return true;
+      }}
+      spoken={spoken}
       onWheel={(at, turned, across, size) => {
         if (across !== 0) moves.move(across / size.width);
         else moves.zoom(stepAt(frameOf(size), window, at.x), wheelFactor(turned));
@@ -100,7 +112,14 @@ export function frameOf({ width, height }: PlotSize): Frame {
   return { left: Math.min(58, width * 0.2), top: 8, right: width - 6, bottom: height - 24 };
 }
 
-function markStep(context: CanvasRenderingContext2D, frame: Frame, window: StepWindow, step: number, colour: string, width: number): void {
+function markStep(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  window: StepWindow,
+  step: number,
+  colour: string,
+  width: number,
+): void {
   const x = stepX(frame, window, step + 0.5);
   if (x < frame.left || x > frame.right) return;
   for (let i = 0; i < width; i++) drawStepLine(context, frame, x + i, colour);

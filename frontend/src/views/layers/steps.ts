@@ -1,7 +1,7 @@
 /** The steps that are shown: the range of the whole page, or all there are. */
 
 import { range } from "../../app/state";
-import type { StepWindow } from "../../lib/heat";
+import { columnEnds, type StepWindow } from "../../lib/heat";
 import { dragged, moved, zoomed } from "../../lib/step-window";
 import type { RunRow } from "../../wire/types";
 
@@ -11,11 +11,16 @@ export function boundsOf(run: RunRow): StepWindow | null {
   return { first: run.first_step, last: Math.max(run.last_step, run.first_step) };
 }
 
-/** What a chart shows: the chosen range, else what came with the data, so that axis and data never disagree. */
+/**
+ * What a chart shows: the chosen range, else what came with the data, so that axis and data never disagree. The last
+ * sample stands for the steps up to where the next would be, as far as there are some.
+ */
 export function shownWindow(first: Float64Array, last: Float64Array, bounds: StepWindow | null): StepWindow | null {
   if (range.value !== null) return range.value;
   const [from, to] = [first[0], last.at(-1)];
-  return from === undefined || to === undefined ? bounds : { first: from, last: Math.max(from, to) };
+  if (from === undefined || to === undefined) return bounds;
+  const end = (columnEnds(first, last).at(-1) ?? to + 1) - 1;
+  return { first: from, last: Math.max(from, to, Math.min(end, bounds?.last ?? to)) };
 }
 
 export interface StepMoves {

@@ -39,3 +39,8 @@ export function Facts({ rows }: FactsProps): JSX.Element {
     </dl>
   );
 }
+
+/** The same for a screen reader. */
+export function factsSentence(rows: FactsProps["rows"]): string {
+  return rows.map(([label, value]) => `${label} ${value}`).join(", ");
+}
