@@ -44,7 +44,7 @@ class LogDir:
     Safe from any thread. Unpacked blocks of all runs share one cache of `cache_bytes`.
     """
 
-    def __init__(self, roots: Sequence[tuple[str, str]], *, cache_bytes: int = 192 << 20) -> None:
+    def __init__(self, roots: Sequence[tuple[str, str]], *, cache_bytes: int = 96 << 20) -> None:
         self.complaints: list[str] = []
         self.cache = BlockCache(cache_bytes)
         self.roots = [Root(prefix, url) for prefix, url in roots]

@@ -57,8 +57,10 @@ class SampleSource:
 
     def samples(self, pieces: Iterable[Piece], level: int) -> Table:
         parts = [part for piece in pieces for part in self._cover(piece, level, piece.first, piece.last)]
-        table = np.concatenate([np.empty(0, scanner.SAMPLE), *parts])
-        return table[np.argsort(table["last"], kind="stable")]
+        table = joined(parts)
+        lasts = table["last"]
+        is_sorted = bool((lasts[1:] >= lasts[:-1]).all())
+        return table if is_sorted else table[np.argsort(lasts, kind="stable")]
 
     def sketched(self, table: Table) -> list[bytes | None]:
         """The packed summaries of the samples; None for those whose sketches are damaged."""
@@ -101,7 +103,7 @@ class SampleSource:
 
     def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Table]:
         table = self._read(piece, self.spans(piece, level, low, high), level > 0)
-        table = table[(table["first"] >= low) & (table["last"] <= high)]
+        table = only(table, (table["first"] >= low) & (table["last"] <= high))
         if level == 0:
             yield newest(table)
             return
@@ -137,11 +139,11 @@ class SampleSource:
 
     def _read(self, piece: Piece, spans: Spans, is_detail: bool) -> Table:
         file, tops = piece.track.file, spans["top"]
-        parts = [np.empty(0, scanner.SAMPLE)]
+        parts = []
         for blocks in self._reader.read(file, spans["at"]):
             parts.append(self._batch(blocks, tops, is_detail))
             tops = tops[len(blocks.columns) :]
-        return np.concatenate(parts)
+        return joined(parts)
 
     def _batch(self, blocks: Blocks, tops: Integers, is_detail: bool) -> Table:
         table, series = self._rows(blocks, is_detail)
@@ -153,8 +155,7 @@ class SampleSource:
         first, last = np.minimum(table["first"], table["last"]), np.maximum(table["first"], table["last"])
         table["first"], table["last"] = first, last
         # Steps that were not recorded yet when this was written are those of before the training resumed.
-        known: Table = table[last <= tops] if is_detail else table
-        return known
+        return only(table, last <= tops) if is_detail else table
 
     def _rows(self, blocks: Blocks, is_detail: bool) -> tuple[Table, list[Key]]:
         data, series, damaged = scanner.native.sample_rows(
@@ -176,11 +177,22 @@ def decoded(rows: Table, fresh: NDArray[np.bool_], stream: bytes) -> list[bytes]
     return codec.decode(rows["header"].tobytes(), sizes, flags, stream, MOST_SUMMARY_BYTES)
 
 
+def joined(parts: Sequence[Table]) -> Table:
+    """One table; a wide one is not copied without need."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, scanner.SAMPLE), *parts])
+
+
+def only(table: Table, chosen: NDArray[np.bool_]) -> Table:
+    """Those rows; without a copy when that is all."""
+    part: Table = table if chosen.all() else table[chosen]
+    return part
+
+
 def newest(table: Table) -> Table:
     """Of several samples of a tensor in one step the one that was written last."""
-    order = np.lexsort((np.arange(len(table)), table["last"], table["series"]))
-    ordered = table[order]
-    again = (ordered["series"][1:] == ordered["series"][:-1]) & (ordered["last"][1:] == ordered["last"][:-1])
+    order = np.lexsort((table["last"], table["series"]))  # stable: those written last come last
+    series, last = table["series"][order], table["last"][order]
+    again = (series[1:] == series[:-1]) & (last[1:] == last[:-1])
     if not again.any():
         return table
     single: Table = table[np.sort(order[np.append(~again, True)])]
