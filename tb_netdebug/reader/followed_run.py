@@ -93,11 +93,13 @@ class FollowedRun:
         version = self.version
         if self._details is None or self._details[0] != version:
             with self._readable():
-                self._details = version, self._described()
+                self._details = version, self._views.described()
         return {**self._details[1], **self._of_files(), "version": version}
 
     def _of_files(self) -> dict[str, Any]:
         place = self._files.place(self.name)
+        files = self._content.files
+        gaps = [(file, gap) for file in files for gap in file.lost]
         return {
             "name": self.name,
             "kind": place.kind,
@@ -105,29 +107,22 @@ class FollowedRun:
             "changed": place.changed,
             "size_bytes": place.size_bytes,
             "state": self._state(place.changed),
+            "complaint": self._content.complaint,
+            "gaps": sum(file.gap_count for file in files),
+            "gap_list": [
+                {"file": self._relative(file.path), **asdict(gap)} for file, gap in gaps[:_MOST_GAPS]
+            ],
+            "verdict": None,
+            "findings": [],
         }
+
+    def _relative(self, path: str) -> str:
+        return clean(path[len(self._files.path) :].lstrip("/"))
 
     def _state(self, changed: float) -> str:
         if time.time() - changed < _LIVE_SECS:
             return "live"
         return "ended" if has_ended(list(self._files.read())) else "idle"
-
-    def _described(self) -> dict[str, Any]:
-        files = self._content.files
-        gaps = [(file, gap) for file in files for gap in file.lost]
-        return {
-            **self._views.described(),
-            "gaps": sum(file.gap_count for file in files),
-            "complaint": self._content.complaint,
-            "verdict": None,
-            "findings": [],
-            "gap_list": [
-                {"file": self._relative(file.path), **asdict(gap)} for file, gap in gaps[:_MOST_GAPS]
-            ],
-        }
-
-    def _relative(self, path: str) -> str:
-        return clean(path[len(self._files.path) :].lstrip("/"))
 
     # ---- views
 

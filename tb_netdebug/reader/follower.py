@@ -196,7 +196,8 @@ class _Watch:
     def _is_noticed(self) -> bool:
         """Whether of every folder a notice comes."""
         notices = self._notices
-        return notices is not None and all(folder in notices for folder in self._folders())
+        is_complete = not any(root.complaint for root in self._roots)
+        return notices is not None and is_complete and all(folder in notices for folder in self._folders())
 
 
 def most_watches() -> int:
