@@ -1,6 +1,7 @@
 /** One level of the picture: boxes in layers with lines between them, no box over another. */
 
-import { type Box, LayeredLevel, type Line, type Net, pairsOf, type Size } from "./graph-level";
+import { type Box, LayeredLevel, type Line, type Net, type Size } from "./graph-level";
+import { pairsOf } from "./graph-ways";
 
 export interface Layout {
   readonly width: number;

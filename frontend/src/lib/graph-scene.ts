@@ -216,21 +216,23 @@ class Assembly {
   }
 
   private addLines(id: number, level: PlacedLevel, x: number, y: number): void {
-    const ends = level.nets.map((net) => [...net.ends.keys()]);
-    const used = new Array<number>(level.nets.length).fill(0);
+    const frameTop = y - this.sizes.title;
+    const entries: [number, number[]][][] = [];
     for (const line of level.layout.lines) {
       const net = level.nets[line.net];
-      const end = ends[line.net]?.[used[line.net] ?? 0] ?? NO_ITEM;
-      used[line.net] = (used[line.net] ?? 0) + 1;
       if (!net || line.points.length === 0) {
         this.hidden += 1;
         continue;
       }
+      const all = (entries[line.net] ??= [...net.ends]);
+      const ends = line.ends.map((place) => all[place]).filter((end) => end !== undefined);
       const points = line.points.map((value, index) => value + (index % 2 ? y : x));
-      if (net.from === TOP && id !== NO_ITEM) points[1] = y - this.sizes.title;
-      if (end === BOTTOM && id !== NO_ITEM) points[points.length - 1] = y - this.sizes.title + level.height;
-      const targets = net.ends.get(end) ?? [];
-      this.lines.push({ source: net.origin, targets, points, goesUp: line.goesUp, hasArrow: targets.includes(end === BOTTOM ? id : end) });
+      // Pins lie below the title; lines go on to the border of the frame.
+      if (net.from === TOP && line.isStart && id !== NO_ITEM) points[1] = frameTop;
+      if (line.isEnd && ends[0]?.[0] === BOTTOM && id !== NO_ITEM) points[points.length - 1] = frameTop + level.height;
+      const targets = ends.flatMap(([, found]) => found);
+      const isThere = ends.some(([end, found]) => found.includes(end === BOTTOM ? id : end));
+      this.lines.push({ source: net.origin, targets, points, goesUp: line.goesUp, hasArrow: isThere && (line.goesUp ? line.isStart : line.isEnd) });
     }
   }
 }

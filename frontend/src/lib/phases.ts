@@ -158,8 +158,8 @@ export function timeBins(whole: ScalarColumns, most = 40): TimeBin[] {
   const rows = Array.from(whole.mean, (mean, row) => ({ mean, weight: whole.count[row] ?? 1 }));
   const sorted = rows.filter(({ mean }) => Number.isFinite(mean)).sort((a, b) => a.mean - b.mean);
   const low = sorted[0]?.mean ?? 0;
-  const bulk = weightedQuantile(sorted, 0.99);
-  const high = Math.max(bulk + (bulk - low) * 0.05, low * 1.02);
+  const bulk = weightedQuantile(sorted, 0.95);
+  const high = Math.max(Math.min(bulk + (bulk - low) * 0.25, sorted.at(-1)?.mean ?? bulk), low * 1.02);
   if (sorted.length === 0 || !(high > low)) return [];
   const bins = Math.max(1, Math.min(most, Math.ceil(2 * Math.sqrt(sorted.length))));
   const width = (high - low) / bins;

@@ -42,6 +42,7 @@ function DataPage({ run, runs, details }: DataPageProps): JSX.Element {
   const names = NAMES.filter((name) => details.scalars.includes(name));
   const data = useRunScalars(run, names, POINTS);
   const isTimed = details.scalars.includes("time/step");
+  if (isTimed && !data.isThere) return <p class="hint">{data.error ?? "Loading …"}</p>;
   return (
     <div class="page-sections">
       {isTimed ? <Figures data={data} /> : <NotTimed details={details} />}

@@ -17,7 +17,6 @@ interface RecordedProps {
 
 interface TensorGroup {
   readonly title: string;
-  readonly meaning: string;
   readonly names: readonly string[];
 }
 
@@ -29,14 +28,12 @@ export function RecordedSection({ run, details }: RecordedProps): JSX.Element {
   return (
     <>
       {groups.map((group) => (
-        <Section key={group.title} title={group.title} reading={group.names.length > 0 ? undefined : group.meaning}>
-          {group.names.length > 0 && (
-            <div class="card-grid">
-              {group.names.slice(0, MOST_CHARTS).map((name) => (
-                <TensorChart key={name} run={run} name={name} />
-              ))}
-            </div>
-          )}
+        <Section key={group.title} title={group.title}>
+          <div class="card-grid halves">
+            {group.names.slice(0, MOST_CHARTS).map((name) => (
+              <TensorChart key={name} run={run} name={name} />
+            ))}
+          </div>
           {group.names.length > MOST_CHARTS && (
             <p class="muted">The first {MOST_CHARTS} of {group.names.length} are shown; all of them are on the page Histograms.</p>
           )}
@@ -52,9 +49,9 @@ function groupsOf(details: RunDetails): TensorGroup[] {
   const starting = (prefix: string): string[] => names.filter((name) => name.startsWith(prefix));
   const others = names.filter((name) => !name.startsWith("input/") && !name.startsWith("label/"));
   return [
-    { title: "Inputs", meaning: "", names: starting("input/") },
-    { title: "Labels", meaning: "", names: starting("label/") },
-    { title: "Tensors of your own", meaning: "", names: others },
+    { title: "Inputs", names: starting("input/") },
+    { title: "Labels", names: starting("label/") },
+    { title: "Tensors of your own", names: others },
   ].filter(({ names: found }) => found.length > 0);
 }
 

@@ -36,7 +36,8 @@ export function drawPicture(context: Context, width: number, height: number, pic
   for (const line of lines) if (!marked.has(line)) drawLine(context, line, palette.line, 1.3, picture);
   for (const line of lines) if (marked.has(line)) drawLine(context, line, palette.accent, 2.2, picture);
   for (const box of boxes) if (!box.isOpen) drawBox(context, box, picture, palette);
-  for (const box of boxes) if (box.isOpen) drawTitle(context, box, sight, picture, palette);
+  // Titles of outer frames are held above those of inner ones, so they come last.
+  for (const box of [...boxes].reverse()) if (box.isOpen) drawTitle(context, box, sight, picture, palette);
   const labels = new Set<string>();
   for (const line of lines) if (marked.has(line) || camera.scale >= ROOM_FOR_SHAPES) drawShape(context, line, labels, picture, palette);
   context.restore();

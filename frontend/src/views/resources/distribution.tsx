@@ -95,7 +95,7 @@ function Bins({ bins, colour }: BinsProps): JSX.Element {
       <div class="chart-head">
         <h4 class="chart-title">Steps by their time</h4>
         <span class="chart-value">
-          {bin && `${formatSeconds(bin.lower)} – ${formatSeconds(bin.upper)}: ${formatCount(bin.steps)} steps`}
+          {bin && `${formatSeconds(bin.lower)} to ${formatSeconds(bin.upper)}: ${formatCount(bin.steps)} ${bin.steps === 1 ? "step" : "steps"}`}
         </span>
       </div>
       <CanvasBox

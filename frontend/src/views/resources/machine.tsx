@@ -30,15 +30,13 @@ export function MachineSection({ details }: { readonly details: RunDetails }): J
       <div class="card-grid">
         <div class="card page-card">
           <Pairs rows={rows} />
-        </div>
-        {settings.length > 0 && (
-          <div class="card page-card">
+          {settings.length > 0 && (
             <details>
               <summary>Settings of nd.watch</summary>
               <Pairs rows={settings} />
             </details>
-          </div>
-        )}
+          )}
+        </div>
       </div>
       {unwatched.length > 0 && (
         <div class="card page-card">

@@ -40,7 +40,7 @@ export function MemorySection({ run, details, data }: MemoryProps): JSX.Element 
             <Lines title="GPU utilization" names={loads} run={run} data={data} format={(value) => `${formatNumber(value, 3)} %`} />
           </div>
         )}
-        {others.length > 0 && (
+        {others.some((name) => (data.scalars.get(name)?.step.length ?? 0) > 1) && (
           <div class="card page-card">
             <Lines title="Shared and own pages" names={others} run={run} data={data} format={formatBytes} isBytes />
           </div>

@@ -3,7 +3,7 @@ import { axis, colourOf, smoothing } from "../../app/state";
 import { LineChart } from "../../charts/line-chart";
 import { curveOf } from "../../lib/curves";
 import { formatBytes, formatCount, formatNumber, formatPercent } from "../../lib/format";
-import { newest } from "../../lib/vitals";
+import { newest, recentMean } from "../../lib/vitals";
 import type { Gap, RunDetails, RunRow } from "../../wire/types";
 import { axisProps, originOf, type RunScalars } from "./run-scalars";
 import { Section } from "./tiles";
@@ -36,10 +36,17 @@ export function MonitoringSection({ run, details, data }: MonitoringProps): JSX.
 
 function readingOf(details: RunDetails, data: RunScalars): string {
   const overhead = newest(data.scalars.get("monitor/overhead") ?? undefined) ?? details.overhead;
-  const every = newest(data.scalars.get("monitor/every") ?? undefined) ?? details.sampled_every;
+  const every = usualDistance(data) ?? details.sampled_every;
   if (overhead === null) return "What watching costs was not recorded here.";
-  const often = every === null ? "" : every > 1 ? `, with all statistics every ${formatCount(every)} steps` : ", with all statistics in every step";
+  const often = every === null ? "" : every > 1.05 ? `, with all statistics about every ${formatNumber(every, 2)} steps` : ", with all statistics in every step";
   return `Watching has cost ${formatPercent(overhead)} of the training's own time${often}.`;
+}
+
+/** From one full sample to the next in the middle: while the monitor adapts, single distances say little. */
+function usualDistance(data: RunScalars): number | null {
+  const columns = data.scalars.get("monitor/every");
+  const known = columns?.mean.filter(Number.isFinite) ?? new Float64Array();
+  return known.length > 0 ? recentMean(columns, known.length) : null;
 }
 
 function droppedOf(data: RunScalars): { readonly text: string; readonly isLoss: boolean } {

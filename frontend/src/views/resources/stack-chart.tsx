@@ -118,12 +118,6 @@ export function StackChart(props: StackChartProps): JSX.Element {
     <div class="stack-chart">
       <div class="chart-head">
         <h4 class="chart-title">{title}</h4>
-        <span class="grow" />
-        {hides && (
-          <button type="button" class="tool" aria-pressed={isWhole.value} title="Show even the few points far beyond all others" onClick={() => (isWhole.value = !isWhole.value)}>
-            OUTLIERS
-          </button>
-        )}
       </div>
       <Plot
         draw={draw}
@@ -149,6 +143,13 @@ export function StackChart(props: StackChartProps): JSX.Element {
         {limit && (
           <li>
             <i class="stack-limit" /> {limit.title} <strong>{formatY(limit.value)}</strong>
+          </li>
+        )}
+        {hides && (
+          <li>
+            <button type="button" class="tool" aria-pressed={isWhole.value} title="Show even the few points far beyond all others" onClick={() => (isWhole.value = !isWhole.value)}>
+              OUTLIERS
+            </button>
           </li>
         )}
       </ul>
