@@ -7,7 +7,7 @@ import { divergingRamp, sequentialRamp } from "../../lib/colourmap";
 import { heatColours } from "../../lib/heat";
 import { heatScale, type HeatScaleKind } from "../../lib/heat-scale";
 import { GROUPED_FROM, rowTree, visibleRows } from "../../lib/row-tree";
-import { kindLabel } from "../../lib/tensor-statistics";
+import { kindLabel, type TensorStatistic } from "../../lib/tensor-statistics";
 import { useColumns, useRun } from "../../wire/client";
 import type { HeatAnswer, Kind, RunDetails, RunRow } from "../../wire/types";
 import { layerChoices, limitsOf, statisticOfChoice } from "./choices";
@@ -121,7 +121,7 @@ function Layers({ run, details }: LayersProps): JSX.Element {
       {hasRows && drawn && bounds && drawn.table.names.length > 0 && (
         <div class={selected ? "layers-split" : ""}>
           <section class="card heat">
-            <Legend scale={drawn.scale} colours={drawn.colours} title={legendTitle(kind, statistic.label, drawn)} />
+            <Legend scale={drawn.scale} colours={drawn.colours} title={legendTitle(kind, statistic, drawn)} />
             <HeatMap
               scene={drawn}
               statistic={statistic}
@@ -140,8 +140,8 @@ function Layers({ run, details }: LayersProps): JSX.Element {
   );
 }
 
-function legendTitle(kind: Kind, statistic: string, { scale }: HeatScene): string {
-  const what = `${statistic} of ${kindLabel(kind).toLowerCase()}`;
+function legendTitle(kind: Kind, { name, label }: TensorStatistic, { scale }: HeatScene): string {
+  const what = name === "ratio" ? label : `${label} of ${kindLabel(kind).toLowerCase()}`;
   return scale.kind === "change" ? `${what} ÷ own median` : `${what}, ${scaleName(scale)}`;
 }
 

@@ -4,6 +4,7 @@ import { range, theme } from "../../app/state";
 import { LineChart } from "../../charts/line-chart";
 import { categorical } from "../../lib/colour";
 import { formatPercent } from "../../lib/format";
+import { percentile } from "../../lib/heat-scale";
 import { statisticsOf, type TensorStatistic } from "../../lib/tensor-statistics";
 import type { BandsAnswer, Kind } from "../../wire/types";
 
@@ -55,8 +56,17 @@ function StatisticLine({ statistic, bands, file }: StatisticLineProps): JSX.Elem
   );
 }
 
-/** A line on a linear axis says more, until it falls so far that its small end looks like zero. */
+/** A logarithmic axis over more decades than this is nothing but grid. */
+const MOST_RATIO = 1e9;
+
+/**
+ * A line on a linear axis says more, until it falls so far that its small end looks like zero. A few wild steps are
+ * no reason: the chart cuts them and says so.
+ */
 function spansDecades(values: Float64Array): boolean {
-  const sizes = Array.from(values).filter((value) => value > 0 && Number.isFinite(value));
-  return sizes.length > 0 && Math.max(...sizes) > 30 * Math.min(...sizes);
+  const sizes = Array.from(values)
+    .filter((value) => value > 0 && Number.isFinite(value))
+    .sort((a, b) => a - b);
+  const ratio = percentile(sizes, 0.97) / percentile(sizes, 0.03);
+  return ratio > 30 && (sizes.at(-1) ?? NaN) / (sizes[0] ?? NaN) < MOST_RATIO;
 }
