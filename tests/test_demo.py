@@ -70,7 +70,7 @@ def demo(logdir: Path, env: dict[str, str]) -> Iterator[Callable[..., Terminal]]
     """Starts the demo in a terminal; whatever a test leaves of it is killed."""
     with ExitStack() as started:
         yield lambda *words: started.enter_context(
-            Terminal([sys.executable, DEMO, "--no-browser", "--logdir", logdir, *words], width=100, **env)
+            Terminal([sys.executable, DEMO, "--no-browser", "--logdir", logdir, *words], env, width=100)
         )
 
 
@@ -150,7 +150,7 @@ def test_the_gradients_vanish(logdir: Path, env: dict[str, str]) -> None:
 def test_the_picture_of_a_run(logdir: Path, env: dict[str, str]) -> None:
     """Tables of its scalars and of its tensors; without a run, the way to one is told."""
     trained("healthy/digits.py", "healthy", logdir, env, batches=20)
-    command = [sys.executable, DEMO / "picture.py"]
+    command: list[str | Path] = [sys.executable, DEMO / "picture.py"]
     drawn = subprocess.check_output([*command, logdir / "healthy"], env=env, text=True, encoding="utf-8")
     assert {"loss", "scalar/accuracy", "weight conv1.weight"} <= set(
         re.findall(r"^[\w/]+(?: [\w.]+)?", drawn, re.M)

@@ -11,12 +11,14 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from torch import nn
 
 import tb_netdebug as nd
 from tb_netdebug.cli import main
@@ -77,7 +79,7 @@ def watch(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
 
 def live(logdir: Path, *words: object, width: int = 80, height: int = 24, **env: str) -> Terminal:
     command = [sys.executable, "-m", "tb_netdebug", "watch", str(logdir), *map(str, words)]
-    return Terminal(command, width=width, height=height, **env)
+    return Terminal(command, env, width=width, height=height)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -96,7 +98,7 @@ def row(text: str, start: str) -> str:
 def test_a_real_training(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Step, loss, phases and the norms of every layer are those of the training."""
     torch.manual_seed(0)
-    model = mlp()
+    model = cast(nn.Sequential, mlp())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with nd.watch(model, optimizer, logdir=logdir, run="real", every=1) as monitor:
         losses = fit(model, optimizer, steps=5, monitor=monitor)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,7 +42,7 @@ class Terminal:
     """Use it as a context manager; every wait fails the test after a minute, and shows the screen."""
 
     def __init__(
-        self, command: Sequence[str | Path], *, width: int = 80, height: int = 24, **env: str
+        self, command: Sequence[str | Path], env: Mapping[str, str], *, width: int = 80, height: int = 24
     ) -> None:
         self._ours, self._its = os.openpty()
         self.resize(width, height)
