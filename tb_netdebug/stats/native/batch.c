@@ -1,7 +1,9 @@
-/* Work is cut into strips of fixed size, so that sums come out the same whatever the number of threads. Threads draw
-   strips from one counter: a thread that is held up (its core may be busy with a data loader) takes fewer. A tensor
-   of one strip is finished by the thread that drew it; of a bigger one each thread counts what it drew, and the last
-   one to leave packs the total. */
+/* Work is cut into strips of fixed size, so that sums come out the same whatever the number of threads. Each thread
+   has a share of neighbouring strips, and helps with the ends of the others' shares when it is through: a thread
+   that is held up (its core may be busy with a data loader) does less, few tensors are counted by more than one,
+   and the framework divides tensors among its threads in the same way, so what they wrote last is still near. A
+   tensor of one strip is finished by the thread that drew it; of a bigger one each thread counts what it drew, and
+   the last one to leave packs the total. */
 #define _GNU_SOURCE
 #include "batch.h"
 
@@ -40,6 +42,11 @@ typedef struct {
     Total *spare;
 } Worker;
 
+/* Strips that nobody has drawn yet: the end in the upper half, the first one in the lower. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t range;
+} Share;
+
 static struct {
     pthread_mutex_t lock, totals;
     const Passes *passes;
@@ -48,7 +55,8 @@ static struct {
     size_t count, plans_size, sums_size;
     double (*sums)[2][2];
     size_t all_strips;
-    atomic_size_t next_strip;
+    Share shares[MOST_WORKERS];
+    int share_count;
     atomic_int next_worker, failed;
     Worker *workers[MOST_WORKERS];
 } batch = {.lock = PTHREAD_MUTEX_INITIALIZER, .totals = PTHREAD_MUTEX_INITIALIZER};
@@ -101,7 +109,7 @@ static int make_plans(Item *items, size_t count) {
         batch.plans[i] = (Plan){.first_strip = strips, .strips = needed, .strip_size = size};
         strips += needed;
     }
-    if (!make_room(count, strips))
+    if (strips > UINT32_MAX || !make_room(count, strips))
         return 0;
     for (size_t i = 0; i < count; i++)
         batch.plans[i].sums = batch.sums + batch.plans[i].first_strip;
@@ -212,6 +220,42 @@ static void enter(Worker *worker, const Item *item) {
         tally_start(&worker->tally[1], item->view.count, batch.passes->fold_pairs);
 }
 
+/* A strip of this share: the first one for its owner, the last one for others. */
+static int draw_of(Share *share, int is_owner, size_t *strip) {
+    uint64_t range = atomic_load(&share->range);
+    for (;;) {
+        uint64_t first = range & UINT32_MAX, end = range >> 32;
+        if (first == end)
+            return 0;
+        uint64_t left = is_owner ? (end << 32 | (first + 1)) : ((end - 1) << 32 | first);
+        if (atomic_compare_exchange_weak(&share->range, &range, left)) {
+            *strip = is_owner ? first : end - 1;
+            return 1;
+        }
+    }
+}
+
+static int draw(int worker, size_t *strip) {
+    int own = worker % batch.share_count;
+    for (int i = 0; i < batch.share_count; i++)
+        if (draw_of(&batch.shares[(own + i) % batch.share_count], i == 0, strip))
+            return 1;
+    return 0;
+}
+
+static int is_of(const Plan *plan, size_t strip) {
+    return strip >= plan->first_strip && strip < plan->first_strip + plan->strips;
+}
+
+/* The plan of a strip, looked for from one that is near. */
+static size_t index_of(size_t strip, size_t index) {
+    while (strip < batch.plans[index].first_strip)
+        index--;
+    while (strip >= batch.plans[index].first_strip + batch.plans[index].strips)
+        index++;
+    return index;
+}
+
 static void summarize_worker(void *unused) {
     (void)unused;
     int number = atomic_fetch_add(&batch.next_worker, 1);
@@ -224,14 +268,13 @@ static void summarize_worker(void *unused) {
     unsigned mode = keep_subnormals();
     size_t index = 0, drawn = 0, strip;
     worker->out_used = 0;
-    while ((strip = atomic_fetch_add(&batch.next_strip, 1)) < batch.all_strips) {
-        if (drawn && strip >= batch.plans[index].first_strip + batch.plans[index].strips) {
+    while (draw(number, &strip)) {
+        if (drawn && !is_of(batch.plans + index, strip)) {
             if (!leave(worker, index, drawn, number))
                 atomic_store(&batch.failed, 1);
             drawn = 0;
         }
-        while (strip >= batch.plans[index].first_strip + batch.plans[index].strips)
-            index++;
+        index = index_of(strip, index);
         if (drawn++ == 0)
             enter(worker, batch.items + index);
         do_strip(worker, batch.items + index, batch.plans + index, strip - batch.plans[index].first_strip);
@@ -243,11 +286,20 @@ static void summarize_worker(void *unused) {
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
 
-static int start(const Passes *passes, Item *items, size_t count) {
+static void share_out(int threads) {
+    batch.share_count = threads;
+    for (int i = 0; i < threads; i++) {
+        uint64_t first = batch.all_strips * (size_t)i / (size_t)threads;
+        uint64_t end = batch.all_strips * ((size_t)i + 1) / (size_t)threads;
+        atomic_store(&batch.shares[i].range, end << 32 | first);
+    }
+}
+
+static int start(const Passes *passes, Item *items, size_t count, int threads) {
     if (!make_plans(items, count))
         return 0;
     batch.passes = passes;
-    atomic_store(&batch.next_strip, 0);
+    share_out(threads);
     atomic_store(&batch.next_worker, 0);
     atomic_store(&batch.failed, 0);
     return 1;
@@ -257,7 +309,7 @@ static int useful_threads(const Item *items, size_t count, int threads) {
     size_t values = 0;
     for (size_t i = 0; i < count; i++)
         values += items[i].view.count * (items[i].view.previous ? 2 : 1);
-    if (values < ONE_THREAD)
+    if (values < ONE_THREAD || threads < 1)
         return 1;
     return threads < MOST_WORKERS ? threads : MOST_WORKERS;
 }
@@ -272,9 +324,10 @@ static void point_to_results(Item *items, size_t count) {
 }
 
 int batch_summarize(const Passes *passes, Item *items, size_t count, int threads) {
-    if (!start(passes, items, count))
+    threads = useful_threads(items, count, threads);
+    if (!start(passes, items, count, threads))
         return 0;
-    team_run(summarize_worker, NULL, useful_threads(items, count, threads));
+    team_run(summarize_worker, NULL, threads);
     if (atomic_load(&batch.failed))
         return 0;
     point_to_results(items, count);
@@ -284,24 +337,25 @@ int batch_summarize(const Passes *passes, Item *items, size_t count, int threads
 static void squares_worker(void *unused) {
     (void)unused;
     size_t index = 0, strip;
+    int number = atomic_fetch_add(&batch.next_worker, 1);
     unsigned mode = keep_subnormals();
-    while ((strip = atomic_fetch_add(&batch.next_strip, 1)) < batch.all_strips) {
-        while (strip >= batch.plans[index].first_strip + batch.plans[index].strips)
-            index++;
+    while (draw(number, &strip)) {
+        index = index_of(strip, index);
         const Plan *plan = batch.plans + index;
         const View *view = &batch.items[index].view;
-        size_t number = strip - plan->first_strip, from = number * plan->strip_size, to = from + plan->strip_size;
+        size_t place = strip - plan->first_strip, from = place * plan->strip_size, to = from + plan->strip_size;
         double others = (double)batch.passes->squares(view, from, to < view->count ? to : view->count,
-                                                      &plan->sums[number][0][0]);
-        plan->sums[number][0][1] = others; /* a strip has far fewer than 2^53 values */
+                                                      &plan->sums[place][0][0]);
+        plan->sums[place][0][1] = others; /* a strip has far fewer than 2^53 values */
     }
     restore_float_mode(mode);
 }
 
 int batch_squares(const Passes *passes, Item *items, size_t count, int threads) {
-    if (!start(passes, items, count))
+    threads = useful_threads(items, count, threads);
+    if (!start(passes, items, count, threads))
         return 0;
-    team_run(squares_worker, NULL, useful_threads(items, count, threads));
+    team_run(squares_worker, NULL, threads);
     for (size_t i = 0; i < count; i++) {
         items[i].squares = 0;
         items[i].others = 0;
