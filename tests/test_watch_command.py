@@ -109,7 +109,7 @@ def test_a_real_training(logdir: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "1 in 1 " in row(text, "samples")
     assert "(step 4)" in row(text, "layer, worst first")
     first = cast(nn.Linear, next(model.children()))
-    norm = float(torch.cat([first.weight.flatten(), first.bias]).norm())
+    norm = torch.cat([first.weight.flatten(), first.bias]).norm().item()
     before = float(row(text, "0 ").split()[1])
     assert math.isclose(norm, before, rel_tol=0.05)  # it is the one before the last update
 
