@@ -19,7 +19,7 @@ from bench.listener import Listener
 from bench.long_log import LongLog
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
-from bench.rounds import turn
+from bench.rounds import paired_difference, turn
 from tb_netdebug.records.step import StepRecord
 from tb_netdebug.writer import EventWriter
 
@@ -27,14 +27,14 @@ TITLE = "Manners"
 METHOD = (
     "Start: TensorBoard is started on the same small logdir with NetDebug's entry point as it is installed, "
     "and with that one left out, in an order that changes from round to round; the time is that from the "
-    "start of the process to the answer that lists the plugins, the headline the difference of the two "
-    "medians. Stream: a training writes twenty steps a second and brings each to the file at once, and a "
-    "client listens to the stream that tells pages of them; the delay of a step is the time from when it is "
-    "in the file to the event that tells of it or a later one (files are looked at ten times a second). "
-    "First nobody else is there; then four more clients ask for as much as they may, each one request after "
-    "the other: heat maps of 4000 columns of all 200 tensors, 80 000 points of scalars, 10 000 histograms, "
-    "and the graph of 500 modules, of a run of 100 000 steps. The headline is the longest delay then, less "
-    "the longest without."
+    "start of the process to the answer that lists the plugins, the headline the median of the differences "
+    "within a round. Stream: a training writes twenty steps a second and brings each to the file at once, "
+    "and a client listens to the stream that tells pages of them; the delay of a step is the time from when "
+    "it is in the file to the event that tells of it or a later one (a run is told of at most ten times a "
+    "second). First nobody else is there; then four more clients ask for as much as they may, each one "
+    "request after the other: heat maps of 4000 columns of all 200 tensors, 80 000 points of scalars, 10 "
+    "000 histograms, and the graph of 500 modules, of a run of 100 000 steps. The headline is the longest "
+    "delay then, less the longest without."
 )
 START_MS = 100.0
 STALL_MS = 100.0
@@ -62,7 +62,7 @@ def measure(session: Session) -> Part:
     starts = start_times(session, rounds)
     heard = stream_times(session)
     late, quiet = (heard[name].spread.most for name in (CROWDED, ALONE))
-    slower = 1000 * (Spread.of(starts[WITH]).median - Spread.of(starts[WITHOUT]).median)
+    slower = 1000 * paired_difference(starts[WITH], starts[WITHOUT])
     promises = [
         Promise("TensorBoard starts later because of NetDebug by", slower, START_MS, "ms", True),
         Promise("heavy requests of others delay the stream of a page by", late - quiet, STALL_MS, "ms", True),

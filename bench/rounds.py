@@ -23,6 +23,11 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median over rounds of the difference within a round."""
+    return median(a - b for a, b in zip(ours, theirs, strict=True))
+
+
 def paired_middle(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """The same as the mean of the middle half of the rounds: where a round holds one costly step or two, a
     median jumps between the two."""

@@ -19,7 +19,7 @@ from bench import command, log_bytes, machine, memory, models, one_pass, peers, 
 from bench.progress import Progress, Session  # noqa: E402
 from bench.recorded import NotRecordedError, columns_of, sampled_steps  # noqa: E402
 from bench.results import Column, Part, Promise, Results, Row, Table, UnknownResultsError  # noqa: E402
-from bench.rounds import paired, paired_middle, turn  # noqa: E402
+from bench.rounds import paired, paired_difference, paired_middle, turn  # noqa: E402
 
 TINY = models.Kind(
     "mlp", "tiny", lambda: nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)), (5, 6), 3, 5
@@ -184,6 +184,11 @@ def test_everybody_begins_a_round_once_and_comes_after_several() -> None:
 def test_a_slow_round_does_not_change_the_ratio() -> None:
     """Ratios are taken within a round."""
     assert 2.0 == paired([2.0, 20.0, 2.0], [1.0, 10.0, 1.0])
+
+
+def test_differences_are_those_within_a_round() -> None:
+    """A round in which everything takes longer tells as much as any other."""
+    assert 1.0 == paired_difference([2.0, 21.0, 3.0], [1.0, 20.0, 2.0])
 
 
 def test_a_disturbed_round_does_not_count_and_two_levels_are_averaged() -> None:
