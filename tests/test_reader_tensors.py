@@ -333,3 +333,27 @@ def test_damaged_sketches_cost_their_bins_only(logdir: Path) -> None:
     assert np.isnan(view.quantiles).all()
     assert not np.isnan(view.statistics["std"]).any()
     assert 1 == run.details()["gaps"]
+
+
+def test_lost_blocks_of_coarse_samples(logdir: Path) -> None:
+    """Finer samples stand in for merged ones that were damaged."""
+    writer = write(logdir, [record(step, every=2) for step in range(2400)], flush_every=7)
+    run = opened(logdir)
+    file = run._content.files[0]
+    entries = file.entries.view
+    coarse = [entry for entry in entries if entry["kind"] == 1 and entry["samples"] and entry["first"] > 500]
+    path = Path(file.path)
+    data = bytearray(path.read_bytes())
+    data[int(coarse[0]["offset"]) + 9] ^= 1
+    path.write_bytes(data)
+    recorded = Recorded.of(logdir)
+    view = opened(logdir).heat(Kind.WEIGHT, "std", columns=60)
+    found = [
+        recorded.samples(WEIGHT, first=low, last=high)
+        for low, high in zip(view.first, view.last, strict=True)
+    ]
+    assert len(recorded.tensors[WEIGHT]) == sum(map(len, found))
+    expected = [expected_statistic("std", samples) for samples in found]
+    near = np.isclose(np.array(expected, np.float32), view.values[0], rtol=1e-5)
+    assert np.count_nonzero(~near) <= 1  # a block of steps was in the same record as the coarse one
+    assert writer.counters.dropped_samples == 0

@@ -15,7 +15,7 @@ from tb_netdebug.reader.places import clean
 from tb_netdebug.reader.scan_twin import OTHER
 from tb_netdebug.reader.storage import FileState, Reading, Storage, is_ours
 
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
 _REMOTE_PIECE_BYTES = 16 << 20
 _SEAL_BYTES = 32
 # What is not whole at the end of a file may be so later; what lies further back is given up.
@@ -109,6 +109,7 @@ class FileIndex:
             if self._seal and file.at(self.at - len(self._seal), len(self._seal)) != self._seal:
                 raise FileExistsError("the file was written anew")
             yield from self._read(file, state.size)
+        self.entries.trim()
         self.state = state
 
     def _read(self, file: Reading, end: int) -> Iterator[News]:

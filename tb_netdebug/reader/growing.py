@@ -25,9 +25,16 @@ class Growing:
     def add(self, values: NDArray[Any]) -> None:
         size = self._size + len(values)
         if size > len(self._data):
-            # By an eighth: a long run must not hold twice the room that it needs.
-            grown = np.empty(max(size, len(self._data) + len(self._data) // 8 + 16), self._data.dtype)
-            grown[: self._size] = self._data[: self._size]
-            self._data = grown
+            self._move(max(size, len(self._data) + len(self._data) // 2 + 16))
         self._data[self._size : size] = values
         self._size = size
+
+    def trim(self) -> None:
+        """Gives back most of the room that nothing has come into; of a long run that is a lot."""
+        if len(self._data) > self._size + self._size // 4 + 16:
+            self._move(self._size + self._size // 8)
+
+    def _move(self, room: int) -> None:
+        moved = np.empty(room, self._data.dtype)
+        moved[: self._size] = self._data[: self._size]
+        self._data = moved

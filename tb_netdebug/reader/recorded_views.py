@@ -230,13 +230,14 @@ class RecordedViews:
     def _backwards(self, source: SampleSource, step: int, rank: int) -> Iterator[Table]:
         """The samples up to a step, from the last ones back, some blocks at a time."""
         for piece in reversed(self._recording.pieces(rank, None, step)):
-            spans = source.spans(piece, 0, piece.first, piece.last)
+            spans = piece.stretch.blocks(0, piece.first, piece.last)
+            spans = spans[piece.track.file.entries.view["samples"][spans["at"]] > 0]
+            high = piece.last
             for stop in range(len(spans), max(0, len(spans) - _MOST_BACK), -_AT_ONCE):
-                start = max(0, stop - _AT_ONCE)
-                low = int(spans["first"][start:stop].min())
-                high = int(spans["first"][stop]) - 1 if stop < len(spans) else piece.last
+                low = int(spans["first"][stop - _AT_ONCE]) if stop > _AT_ONCE else piece.first
                 part = piece.part(low, high)
                 yield source.samples([part] if part else [], 0)
+                high = low - 1
 
     def table(self, kind: Kind, step: int | None, rank: int) -> TableView:
         recording = self._recording

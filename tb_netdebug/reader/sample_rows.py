@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader, Blocks
+from tb_netdebug.reader.cells import middle_of
 from tb_netdebug.reader.file_index import FileIndex
+from tb_netdebug.reader.scalar_rows import MOST_HOLES
 from tb_netdebug.reader.timeline import SPAN, Integers, Piece, Spans
 from tb_netdebug.records.codec import codec
 
@@ -115,6 +117,9 @@ class SampleSource:
         if low <= edges.left:
             for part in self._cover(piece, level - 1, low, min(edges.left, high)):
                 yield part[part["last"] < edges.start_of(part["series"])]
+        if piece.track.file.gap_count:
+            for start, end in holes_of(table):
+                yield from self._cover(piece, level - 1, start, end)
         if edges.right <= high:
             for part in self._cover(piece, level - 1, max(edges.right, low), high):
                 yield part[part["first"] > edges.end_of(part["series"])]
@@ -170,6 +175,15 @@ class SampleSource:
         return np.array(numbers, np.uint32)
 
 
+def holes_of(table: Table) -> list[tuple[int, int]]:
+    """Ranges without a sample that are longer than samples usually are: there some were lost."""
+    order = np.argsort(table["first"], kind="stable")
+    first, reached = table["first"][order], np.maximum.accumulate(table["last"][order])
+    gaps = first[1:] - reached[:-1]
+    at = np.flatnonzero(gaps > middle_of(table["last"] - table["first"]) + 1)[:MOST_HOLES]
+    return list(zip((reached[at] + 1).tolist(), (first[at + 1] - 1).tolist(), strict=True))
+
+
 def decoded(rows: Table, fresh: NDArray[np.bool_], stream: bytes) -> list[bytes]:
     """ValueError when the sketches are damaged."""
     sizes = rows["sketch_bytes"].astype("<u4").tobytes()
@@ -215,7 +229,7 @@ class _Edges:
         ends = np.full(count, np.iinfo(np.int64).min)
         np.minimum.at(starts, table["series"], table["first"])
         np.maximum.at(ends, table["series"], table["last"])
-        patience = _PATIENCE_SPANS * int(np.median(table["last"] - table["first"]) + 1)
+        patience = _PATIENCE_SPANS * (middle_of(table["last"] - table["first"]) + 1)
         begun = starts[starts <= starts.min() + patience]
         going = ends[ends >= ends.max() - patience]
         return cls(starts, ends, int(begun.max()) - 1, int(going.min()) + 1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader, Blocks
+from tb_netdebug.reader.cells import middle_of
 from tb_netdebug.reader.timeline import Integers, Piece
 
 Table = NDArray[Any]
@@ -137,7 +138,7 @@ def uncovered(rows: Rows, low: int, high: int, has_holes: bool) -> Iterator[tupl
     if has_holes and len(rows) > 1:
         gaps = rows.first[1:] - rows.last[:-1]
         # Where steps are numbered in tens, all rows are some steps apart.
-        holes = np.flatnonzero(gaps > np.median(gaps))[:MOST_HOLES]
+        holes = np.flatnonzero(gaps > middle_of(gaps))[:MOST_HOLES]
         for start, end in zip(rows.last[holes].tolist(), rows.first[holes + 1].tolist(), strict=True):
             yield start + 1, end - 1
     if last < high:

@@ -57,13 +57,14 @@ class Tag:
 
 
 class Summaries(FollowedFiles):
-    """`scalars` and `histograms` have the tags in the order of their first point."""
+    """`scalars` and `histograms` have the tags in the order of their first point, `sources` the files of the
+    histograms by their serial numbers."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         super().__init__(storage, path)
         self.scalars: dict[str, Tag] = {}
         self.histograms: dict[str, Tag] = {}
-        self.sources: list[FileIndex] = []
+        self.sources: dict[int, FileIndex] = {}
         self._has_gone = False
 
     def _take(self, file: FileIndex, state: FileState) -> None:
@@ -77,7 +78,7 @@ class Summaries(FollowedFiles):
     def _settle(self) -> None:
         if self._has_gone:
             self._has_gone = False
-            self.scalars, self.histograms, self.sources = {}, {}, []
+            self.scalars, self.histograms, self.sources = {}, {}, {}
             states = {path: file.state for path, file in self._files.items()}
             self._files = {}
             for path, state in states.items():
@@ -112,12 +113,11 @@ class Summaries(FollowedFiles):
         return max(LEAST_POINTS_OF_A_TAG, min(MOST_POINTS_OF_A_TAG, MOST_POINTS // max(tags, 1)))
 
     def _places(self, file: FileIndex, points: Table) -> Table:
-        if not self.sources or self.sources[-1] is not file:
-            self.sources.append(file)
+        self.sources[file.serial] = file
         table = np.zeros(len(points), PLACE)
         for name in ("step", "time", "offset", "length"):
             table[name] = points[name]
-        table["file"] = len(self.sources) - 1
+        table["file"] = file.serial
         return table
 
 

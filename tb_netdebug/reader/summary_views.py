@@ -131,7 +131,7 @@ class SummaryViews:
         ends = [(table[0], table[-1]) for tag in tags if len(table := tag.by_step())]
         scalars = list(self._summaries.scalars)
         loss = loss_of(scalars)
-        steps = {len(tag.by_step()) * tag.stride for tag in self._summaries.scalars.values()}
+        steps = [len(tag.by_step()) * tag.stride for tag in list(self._summaries.scalars.values())]
         return {
             "first_step": min((int(first["step"]) for first, _ in ends), default=None),
             "last_step": max((int(last["step"]) for _, last in ends), default=None),
@@ -140,7 +140,7 @@ class SummaryViews:
             "ranks": [0] if tags else [],
             "info": {},
             "scalars": scalars,
-            "series": [{"kind": "tensor", "name": name} for name in self._summaries.histograms],
+            "series": [{"kind": "tensor", "name": name} for name in list(self._summaries.histograms)],
             "sampled_every": None,
             "overhead": None,
             "has_graph": False,
@@ -164,7 +164,9 @@ class SummaryViews:
             return found
         sources = self._summaries.sources
         for number in np.unique(table["file"]).tolist():
-            source = sources[number]
+            source = sources.get(number)
+            if source is None:  # the file has gone meanwhile
+                continue
             with source.storage.open(source.path) as opened:
                 for at in np.flatnonzero(table["file"] == number).tolist():
                     found[at] = bins.bins_of(opened.at(int(table["offset"][at]), int(table["length"][at])))
