@@ -36,7 +36,11 @@ class TreeBuilder {
     private readonly order: Float64Array,
   ) {}
 
-  tree(edges: readonly GraphEdge[], ends: readonly (readonly [number, number])[], counts: ReadonlyMap<string, number>): GraphTree {
+  tree(
+    edges: readonly GraphEdge[],
+    ends: readonly (readonly [number, number])[],
+    counts: ReadonlyMap<string, number>,
+  ): GraphTree {
     const sizes = this.sizes();
     for (const [place, node] of this.nodes.entries()) this.addModule(place, node, counts, sizes[place] ?? 1);
     const roots = this.adopt();
@@ -68,7 +72,14 @@ class TreeBuilder {
     const order = this.order[place] ?? Infinity;
     const calls = Array.from({ length: count }, (_, index) => {
       const call = count > 1 ? index + 1 : 0;
-      return this.add({ kind: call ? "call" : "module", label: labelOf(node, this.parentName(place)), module: node, order: order + index * 1e-3, modules, call });
+      return this.add({
+        kind: call ? "call" : "module",
+        label: labelOf(node, this.parentName(place)),
+        module: node,
+        order: order + index * 1e-3,
+        modules,
+        call,
+      });
     });
     this.itemsOfCalls.set(node.name, calls);
     this.byName.set(node.name, calls[0] ?? NO_ITEM);
@@ -116,7 +127,8 @@ class TreeBuilder {
       const edge = read[place];
       const join = joinOf[place] ?? null;
       if (!edge) continue;
-      const from = join === null ? source : (items.get(join) ?? (join.base?.members.has(source) ? items.get(join.base) : source));
+      const from =
+        join === null ? source : (items.get(join) ?? (join.base?.members.has(source) ? items.get(join.base) : source));
       links.add(from ?? source, target, edge);
     }
     return links.all();
@@ -124,7 +136,12 @@ class TreeBuilder {
 
   /** Items for the joins that several read; a join lies where its last part is, as far inside as its base or its
    * reader is too. */
-  private addJoins(joins: readonly Join[], edges: readonly GraphEdge[], joinOf: readonly (Join | null)[], links: Links): Map<Join, number> {
+  private addJoins(
+    joins: readonly Join[],
+    edges: readonly GraphEdge[],
+    joinOf: readonly (Join | null)[],
+    links: Links,
+  ): Map<Join, number> {
     const items = new Map<Join, number>();
     const edgeOf = new Map<Join, GraphEdge>();
     for (const [place, join] of joinOf.entries()) {
@@ -133,18 +150,31 @@ class TreeBuilder {
     }
     for (const join of joins.filter(({ isShared }) => isShared)) {
       const order = (id: number): number => this.items[id]?.order ?? Infinity;
-      const last = join.added.reduce((latest, id) => (order(id) > order(latest) ? id : latest), join.added[0] ?? NO_ITEM);
+      const last = join.added.reduce(
+        (latest, id) => (order(id) > order(latest) ? id : latest),
+        join.added[0] ?? NO_ITEM,
+      );
       const base = join.base ? items.get(join.base) : undefined;
-      const homes = [join.reader, ...(base === undefined ? [] : [base])].map((other) => commonParent(this.items, last, other));
+      const homes = [join.reader, ...(base === undefined ? [] : [base])].map((other) =>
+        commonParent(this.items, last, other),
+      );
       const depth = (id: number): number => ancestry(this.items, id).length;
       const parent = homes.reduce((deepest, home) => (depth(home) > depth(deepest) ? home : deepest), NO_ITEM);
-      const id = this.add({ kind: "join", label: "join", module: null, order: order(last) + 5e-4, modules: 0, call: 0 });
+      const id = this.add({
+        kind: "join",
+        label: "join",
+        module: null,
+        order: order(last) + 5e-4,
+        modules: 0,
+        call: 0,
+      });
       const item = this.items[id];
       if (item) item.parent = parent;
       (this.items[parent]?.children ?? []).push(id);
       items.set(join, id);
       const edge = edgeOf.get(join);
-      for (const source of [...(base === undefined ? [] : [base]), ...join.added]) if (edge) links.add(source, id, edge);
+      for (const source of [...(base === undefined ? [] : [base]), ...join.added])
+        if (edge) links.add(source, id, edge);
     }
     return items;
   }
@@ -156,16 +186,28 @@ class TreeBuilder {
     if (!module || links.length === 0) return;
     const [fed, read] = [new Set(links.map((link) => link.target)), new Set(links.map((link) => link.source))];
     const ends = this.items.filter((item) => !isContainer(item) && item.module?.order !== null);
-    for (const [kind, tensors] of [["input", module.inputs], ["output", module.outputs]] as const) {
+    for (const [kind, tensors] of [
+      ["input", module.inputs],
+      ["output", module.outputs],
+    ] as const) {
       for (const [place, tensor] of tensors.entries()) {
         const same = (other: { shape: readonly number[]; dtype: string }): boolean =>
           other.dtype === tensor.dtype && other.shape.join() === tensor.shape.join();
         const touching = ends.filter((item) =>
-          kind === "input" ? !fed.has(item.id) && item.module?.inputs.some(same) : !read.has(item.id) && item.module?.outputs.some(same),
+          kind === "input"
+            ? !fed.has(item.id) && item.module?.inputs.some(same)
+            : !read.has(item.id) && item.module?.outputs.some(same),
         );
         if (touching.length === 0) continue;
         const label = tensors.length > 1 ? `${kind} ${place + 1}` : kind;
-        const id = this.add({ kind, label, module: null, order: kind === "input" ? -1 : Number.MAX_VALUE, modules: 0, call: 0 });
+        const id = this.add({
+          kind,
+          label,
+          module: null,
+          order: kind === "input" ? -1 : Number.MAX_VALUE,
+          modules: 0,
+          call: 0,
+        });
         const terminal = this.items[id];
         if (terminal) terminal.parent = root;
         this.items[root]?.children.push(id);

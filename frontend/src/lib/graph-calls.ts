@@ -23,7 +23,8 @@ interface Progress {
 export function callsOf(edges: readonly GraphEdge[], calls: ReadonlyMap<string, number>): Calls {
   const progress = new Map<string, Progress>();
   const ends = edges.map((edge): readonly [number, number] => {
-    const source = edge.source === edge.target ? leaveForItself(progress.get(edge.source)) : leave(progress.get(edge.source));
+    const source =
+      edge.source === edge.target ? leaveForItself(progress.get(edge.source)) : leave(progress.get(edge.source));
     return [source, enter(edge.target, progress, calls)];
   });
   const counts = new Map([...progress].filter(([, { call }]) => call > 0).map(([name, { call }]) => [name, call + 1]));

@@ -26,7 +26,9 @@ const READABLE = 0.62;
 
 /** The whole picture in the middle of the screen, at its own size at most. */
 export function fitted(scene: Extent, screen: Extent): Camera {
-  const scale = limited(Math.min((screen.width - 2 * MARGIN) / scene.width, (screen.height - 2 * MARGIN) / scene.height, 1));
+  const scale = limited(
+    Math.min((screen.width - 2 * MARGIN) / scene.width, (screen.height - 2 * MARGIN) / scene.height, 1),
+  );
   return { scale, x: (scene.width - screen.width / scale) / 2, y: (scene.height - screen.height / scale) / 2 };
 }
 
@@ -66,7 +68,11 @@ export function kept(camera: Camera, scene: Extent, screen: Extent): Camera {
 export function centred(camera: Camera, area: Area, screen: Extent): Camera {
   const fits = Math.min((screen.width - 2 * MARGIN) / area.width, (screen.height - 2 * MARGIN) / area.height);
   const scale = limited(Math.min(Math.max(camera.scale, READABLE), fits));
-  return { scale, x: area.x + area.width / 2 - screen.width / scale / 2, y: area.y + area.height / 2 - screen.height / scale / 2 };
+  return {
+    scale,
+    x: area.x + area.width / 2 - screen.width / scale / 2,
+    y: area.y + area.height / 2 - screen.height / scale / 2,
+  };
 }
 
 /** Moved just so far that the area is seen. */

@@ -4,7 +4,12 @@ import type { GraphData, GraphEdge, GraphNode } from "../wire/types";
 
 const TENSOR = { shape: [32, 64], dtype: "float32" } as const;
 
-export function moduleNode(name: string, parent: string | null, order: number | null, rest: Partial<GraphNode> = {}): GraphNode {
+export function moduleNode(
+  name: string,
+  parent: string | null,
+  order: number | null,
+  rest: Partial<GraphNode> = {},
+): GraphNode {
   return {
     name,
     parent,
@@ -31,7 +36,9 @@ export function sequential(length: number, classes: readonly string[] = ["Linear
   const nodes = [moduleNode("Sequential", null, 0, { class_name: "Sequential" })];
   const edges: GraphEdge[] = [];
   for (let index = 0; index < length; index++) {
-    nodes.push(moduleNode(`${index}`, "Sequential", index + 1, { class_name: classes[index % classes.length] ?? "Linear" }));
+    nodes.push(
+      moduleNode(`${index}`, "Sequential", index + 1, { class_name: classes[index % classes.length] ?? "Linear" }),
+    );
     if (index > 0) edges.push(dataEdge(`${index - 1}`, `${index}`));
   }
   return { nodes, edges };
@@ -64,7 +71,10 @@ export function residual(blocks: readonly number[]): GraphData {
       edges.push(dataEdge(`${name}.relu`, `${name}.conv3`));
       if (block === 0) leaf(`${name}.downsample`, name, "Conv2d");
       if (block === 0) edges.push(dataEdge(before, `${name}.downsample`));
-      edges.push(dataEdge(`${name}.conv3`, `${name}.relu`), dataEdge(block === 0 ? `${name}.downsample` : before, `${name}.relu`));
+      edges.push(
+        dataEdge(`${name}.conv3`, `${name}.relu`),
+        dataEdge(block === 0 ? `${name}.downsample` : before, `${name}.relu`),
+      );
       before = `${name}.relu`;
     }
   }

@@ -70,7 +70,8 @@ function shapesOf(tree: GraphTree): Uint32Array {
 
 function foldChildren(tree: GraphTree, parent: number, children: readonly number[], shapes: Uint32Array): number[] {
   if (children.length <= MOST_UNFOLDED) return [...children];
-  const ofKind = (...kinds: readonly ItemKind[]): number[] => children.filter((id) => kinds.includes(tree.items[id]?.kind ?? "module"));
+  const ofKind = (...kinds: readonly ItemKind[]): number[] =>
+    children.filter((id) => kinds.includes(tree.items[id]?.kind ?? "module"));
   let folded = stackRepeats(tree, parent, ofKind("module", "call", "stack", "join"), shapes);
   while (folded.length > MOST_SIBLINGS) folded = chapters(tree, parent, folded, shapes);
   return [...ofKind("input"), ...folded, ...ofKind("output")];
@@ -96,7 +97,7 @@ function stackRepeats(tree: GraphTree, parent: number, children: readonly number
   const units = unitsOf(tree, children);
   const kinds = kindsOf(units, shapes);
   const folded: number[] = [];
-  for (let place = 0; place < units.length; ) {
+  for (let place = 0; place < units.length;) {
     const repeat = repeatAt(kinds, place);
     const length = repeat ? repeat.period * repeat.repeats : 1;
     const members = units.slice(place, place + length).flat();

@@ -2,7 +2,15 @@ import { expect, test } from "vitest";
 import type { TableAnswer } from "../wire/types";
 import { graphTree } from "./graph-build";
 import { dataEdge, moduleNode } from "./graph-cases";
-import { combined, combinedTitle, healthOf, measureOf, moduleOfActivation, ownValues, parameterNames } from "./graph-health";
+import {
+  combined,
+  combinedTitle,
+  healthOf,
+  measureOf,
+  moduleOfActivation,
+  ownValues,
+  parameterNames,
+} from "./graph-health";
 import type { GraphTree } from "./graph-tree";
 
 const own = (...names: string[]): { name: string; shape: number[]; dtype: string; trainable: boolean }[] =>
@@ -34,7 +42,10 @@ function tree(): GraphTree {
 test("parameters belong to the module that holds them, also to the root, whose name is no part of theirs", () => {
   const gradients = table("norm", { token: 2, "block.fc.weight": 3, "block.fc.bias": 4, "elsewhere.weight": 9 });
   const values = ownValues(tree(), measureOf("gradient"), gradients, null);
-  expect([...values]).toEqual([["ViT", 2], ["block.fc", 5]]);
+  expect([...values]).toEqual([
+    ["ViT", 2],
+    ["block.fc", 5],
+  ]);
   expect(parameterNames(tree(), "block.fc")).toContain("block.fc.weight");
 });
 
@@ -50,13 +61,21 @@ test("a box shows its modules in the order of execution, and norms add up as len
 });
 
 test("updates are divided by the weights of the same name", () => {
-  const values = ownValues(tree(), measureOf("ratio"), table("norm", { "block.fc.weight": 1, token: 3 }), table("norm", { "block.fc.weight": 100 }));
+  const values = ownValues(
+    tree(),
+    measureOf("ratio"),
+    table("norm", { "block.fc.weight": 1, token: 3 }),
+    table("norm", { "block.fc.weight": 100 }),
+  );
   expect(values.get("block.fc")).toBe(0.01);
   expect(values.get("ViT")).toBeNaN();
 });
 
 test("several outputs of a module are found by the place behind its name", () => {
-  const names = new Map([["block.lstm", 1], ["odd[name]", 2]]);
+  const names = new Map([
+    ["block.lstm", 1],
+    ["odd[name]", 2],
+  ]);
   expect(moduleOfActivation(names, "block.lstm[1][0]")).toBe("block.lstm");
   expect(moduleOfActivation(names, "odd[name]")).toBe("odd[name]");
   expect(moduleOfActivation(names, "odd[name][0]")).toBe("odd[name]");
@@ -71,7 +90,10 @@ test("of shares the greatest counts, of sizes the median, of nothing nothing", (
 });
 
 test("numbers of parameters come from the graph itself", () => {
-  expect([...ownValues(tree(), measureOf("parameters"), null, null)]).toEqual([["ViT", 6], ["block.fc", 12]]);
+  expect([...ownValues(tree(), measureOf("parameters"), null, null)]).toEqual([
+    ["ViT", 6],
+    ["block.fc", 12],
+  ]);
 });
 
 test("an unknown measure is the first one, and a table that has not come is no value", () => {

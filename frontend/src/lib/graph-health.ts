@@ -18,22 +18,79 @@ export interface Measure {
 }
 
 export const MEASURES: readonly Measure[] = [
-  { key: "gradient", label: "Gradient norm", kind: "gradient", statistic: "norm", scale: "log", combine: "length",
-    meaning: "length of the gradient of the module's parameters" },
-  { key: "ratio", label: "Update ÷ weight", kind: "update", statistic: "norm", over: "weight", scale: "log", combine: "median",
-    meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is usual" },
-  { key: "rms", label: "Activation rms", kind: "activation", statistic: "rms", scale: "log", combine: "median",
-    meaning: "size of a typical value of the module's output" },
-  { key: "dead", label: "Inactive units", kind: "activation", statistic: "inactive_units", scale: "share", combine: "most",
-    meaning: "share of units that were zero for every input" },
-  { key: "zeros", label: "Zeros in activations", kind: "activation", statistic: "zeros", scale: "share", combine: "most",
-    meaning: "share of the module's output that is exactly zero" },
-  { key: "nonfinite", label: "Non-finite activations", kind: "activation", statistic: "nonfinite", scale: "share", combine: "most",
-    meaning: "share of the module's output that is NaN or infinite" },
-  { key: "weight", label: "Weight norm", kind: "weight", statistic: "norm", scale: "log", combine: "length",
-    meaning: "length of the module's parameters" },
-  { key: "parameters", label: "Parameters", kind: null, statistic: "", scale: "log", combine: "sum",
-    meaning: "number of parameters" },
+  {
+    key: "gradient",
+    label: "Gradient norm",
+    kind: "gradient",
+    statistic: "norm",
+    scale: "log",
+    combine: "length",
+    meaning: "length of the gradient of the module's parameters",
+  },
+  {
+    key: "ratio",
+    label: "Update ÷ weight",
+    kind: "update",
+    statistic: "norm",
+    over: "weight",
+    scale: "log",
+    combine: "median",
+    meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is usual",
+  },
+  {
+    key: "rms",
+    label: "Activation rms",
+    kind: "activation",
+    statistic: "rms",
+    scale: "log",
+    combine: "median",
+    meaning: "size of a typical value of the module's output",
+  },
+  {
+    key: "dead",
+    label: "Inactive units",
+    kind: "activation",
+    statistic: "inactive_units",
+    scale: "share",
+    combine: "most",
+    meaning: "share of units that were zero for every input",
+  },
+  {
+    key: "zeros",
+    label: "Zeros in activations",
+    kind: "activation",
+    statistic: "zeros",
+    scale: "share",
+    combine: "most",
+    meaning: "share of the module's output that is exactly zero",
+  },
+  {
+    key: "nonfinite",
+    label: "Non-finite activations",
+    kind: "activation",
+    statistic: "nonfinite",
+    scale: "share",
+    combine: "most",
+    meaning: "share of the module's output that is NaN or infinite",
+  },
+  {
+    key: "weight",
+    label: "Weight norm",
+    kind: "weight",
+    statistic: "norm",
+    scale: "log",
+    combine: "length",
+    meaning: "length of the module's parameters",
+  },
+  {
+    key: "parameters",
+    label: "Parameters",
+    kind: null,
+    statistic: "",
+    scale: "log",
+    combine: "sum",
+    meaning: "number of parameters",
+  },
 ];
 
 export function measureOf(key: string | undefined): Measure {
@@ -53,7 +110,6 @@ export interface Health {
   /** Of each module in the box that has one, in the order of execution. */
   readonly parts: readonly number[];
 }
-
 
 /** Names of the series of each module's own parameters. */
 export function parameterNames(tree: GraphTree, name: string): readonly string[] {
@@ -76,7 +132,12 @@ export function moduleOfActivation(names: ReadonlyMap<string, number>, series: s
 }
 
 /** The measure of each module by name, from the newest table of its kind and that of what it is divided by. */
-export function ownValues(tree: GraphTree, measure: Measure, table: TableAnswer | null, divisor: TableAnswer | null): ReadonlyMap<string, number> {
+export function ownValues(
+  tree: GraphTree,
+  measure: Measure,
+  table: TableAnswer | null,
+  divisor: TableAnswer | null,
+): ReadonlyMap<string, number> {
   if (measure.kind === null) return ownParameters(tree);
   const bySeries = columnOf(table, measure.statistic);
   if (measure.over !== undefined) {

@@ -46,7 +46,8 @@ export function distanceTo(points: readonly number[], x: number, y: number, most
 export function curvePoint(x0: number, y0: number, x1: number, y1: number, t: number): [number, number] {
   const middle = (y0 + y1) / 2;
   const u = 1 - t;
-  const mix = (a: number, b: number, c: number, d: number): number => u ** 3 * a + 3 * u * u * t * b + 3 * u * t * t * c + t ** 3 * d;
+  const mix = (a: number, b: number, c: number, d: number): number =>
+    u ** 3 * a + 3 * u * u * t * b + 3 * u * t * t * c + t ** 3 * d;
   return [mix(x0, x0, x1, x1), mix(y0, middle, middle, y1)];
 }
 
@@ -61,13 +62,17 @@ export type Direction = "up" | "down" | "left" | "right";
 
 /** The next box in a direction: near, and rather straight ahead than aside. */
 export function boxBeside(scene: Scene, from: SceneBox, direction: Direction): SceneBox | null {
-  const centre = (box: SceneBox): [number, number] => [box.x + box.width / 2, box.isOpen ? box.y : box.y + box.height / 2];
+  const centre = (box: SceneBox): [number, number] => [
+    box.x + box.width / 2,
+    box.isOpen ? box.y : box.y + box.height / 2,
+  ];
   const [x, y] = centre(from);
   let [best, least]: [SceneBox | null, number] = [null, Infinity];
   for (const box of scene.boxes) {
     if (box === from) continue;
     const [dx, dy] = [centre(box)[0] - x, centre(box)[1] - y];
-    const [ahead, aside] = direction === "up" ? [-dy, dx] : direction === "down" ? [dy, dx] : direction === "left" ? [-dx, dy] : [dx, dy];
+    const [ahead, aside] =
+      direction === "up" ? [-dy, dx] : direction === "down" ? [dy, dx] : direction === "left" ? [-dx, dy] : [dx, dy];
     const cost = ahead + 2.5 * Math.abs(aside);
     if (ahead > 1 && cost < least) [best, least] = [box, cost];
   }

@@ -14,7 +14,12 @@ test("what is read together by one alone is no shared join", () => {
 });
 
 test("a stream that grows is a chain of joins", () => {
-  const { joins } = joinsOf([...reads(10, 1, 2), ...reads(11, 1, 2, 3), ...reads(12, 1, 2, 3, 4), ...reads(13, 1, 2, 3, 4)]);
+  const { joins } = joinsOf([
+    ...reads(10, 1, 2),
+    ...reads(11, 1, 2, 3),
+    ...reads(12, 1, 2, 3, 4),
+    ...reads(13, 1, 2, 3, 4),
+  ]);
   expect(joins.map(({ added, base }) => [added, base && [...base.members]])).toEqual([
     [[1, 2], null],
     [[3], [1, 2]],
@@ -24,7 +29,10 @@ test("a stream that grows is a chain of joins", () => {
 });
 
 test("different inputs of one module are not joined", () => {
-  const readings = [{ source: 1, target: 9, input: 0 }, { source: 2, target: 9, input: 1 }];
+  const readings = [
+    { source: 1, target: 9, input: 0 },
+    { source: 2, target: 9, input: 1 },
+  ];
   expect(joinsOf(readings).joins).toEqual([]);
 });
 

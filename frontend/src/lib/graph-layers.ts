@@ -46,7 +46,7 @@ function flowOrder(boxes: number, pairs: readonly Pair[]): FlowOrder {
   for (let box = 0; box < boxes; box++) if (waitsFor[box] === 0) ready.push(box);
   const place = new Int32Array(boxes).fill(-1);
   const order: number[] = [];
-  for (let earliest = 0; order.length < boxes; ) {
+  for (let earliest = 0; order.length < boxes;) {
     let box = ready.pop();
     if (box === undefined) {
       while (place[earliest] !== -1) earliest++;
@@ -73,7 +73,12 @@ function longestWays(boxes: number, before: readonly number[][], order: readonly
 }
 
 /** Moves boxes with more ways out than in down to where their data is used, which shortens the lines. */
-function settle(layerOf: Int32Array, after: readonly number[][], before: readonly number[][], order: readonly number[]): void {
+function settle(
+  layerOf: Int32Array,
+  after: readonly number[][],
+  before: readonly number[][],
+  order: readonly number[],
+): void {
   for (const box of [...order].reverse()) {
     const [out, into] = [after[box] ?? [], before[box] ?? []];
     if (out.length <= into.length) continue;

@@ -30,7 +30,8 @@ function overlaps({ boxes, nets }: Case): number {
     for (const [b, second] of boxes.entries()) {
       if (a >= b) continue;
       const apart = (start: Float64Array, size: "width" | "height"): boolean =>
-        (start[a] ?? 0) + first[size] <= (start[b] ?? 0) + 1e-6 || (start[b] ?? 0) + second[size] <= (start[a] ?? 0) + 1e-6;
+        (start[a] ?? 0) + first[size] <= (start[b] ?? 0) + 1e-6 ||
+        (start[b] ?? 0) + second[size] <= (start[a] ?? 0) + 1e-6;
       if (!apart(x, "width") && !apart(y, "height")) found++;
     }
   }
@@ -59,7 +60,10 @@ test("without a cycle every line goes down, from below its source to above its t
   const boxes = Array.from({ length: 60 }, () => ({ width: 100, height: 40 }));
   const nets = Array.from({ length: 100 }, (): Net => {
     const source = Math.floor(random() * 59);
-    return { source: { box: source, shift: 0 }, targets: [{ box: source + 1 + Math.floor(random() * (59 - source)), shift: 0 }] };
+    return {
+      source: { box: source, shift: 0 },
+      targets: [{ box: source + 1 + Math.floor(random() * (59 - source)), shift: 0 }],
+    };
   });
   const { lines, y } = layoutOf(boxes, nets);
   for (const { goesUp, points, net, ends, isStart, isEnd } of lines) {
@@ -68,12 +72,17 @@ test("without a cycle every line goes down, from below its source to above its t
     if (isStart) expect(points[1]).toBeCloseTo((y[nets[net]?.source.box ?? 0] ?? 0) + 40);
     if (isEnd) expect(points.at(-1)).toBeCloseTo(y[target] ?? 0);
     const heights = points.filter((_, index) => index % 2);
-    for (const [place, height] of heights.entries()) expect(height).toBeGreaterThanOrEqual((heights[place - 1] ?? 0) - 1e-6);
+    for (const [place, height] of heights.entries())
+      expect(height).toBeGreaterThanOrEqual((heights[place - 1] ?? 0) - 1e-6);
   }
 });
 
 test("a cycle is cut where it comes back to the box that ran first", () => {
-  const { layerOf, goesUp } = layersOf(3, [{ source: 0, target: 1 }, { source: 1, target: 2 }, { source: 2, target: 0 }]);
+  const { layerOf, goesUp } = layersOf(3, [
+    { source: 0, target: 1 },
+    { source: 1, target: 2 },
+    { source: 2, target: 0 },
+  ]);
   expect([...layerOf]).toEqual([0, 1, 2]);
   expect(goesUp).toEqual([false, false, true]);
 });
@@ -81,7 +90,9 @@ test("a cycle is cut where it comes back to the box that ran first", () => {
 test("the ends of every line are in different layers, cycles or not", () => {
   for (let seed = 0; seed < 50; seed++) {
     const { boxes, nets } = anyLevel(20, 40, seed);
-    const pairs = nets.flatMap(({ source, targets }) => targets.map((target) => ({ source: source.box, target: target.box })));
+    const pairs = nets.flatMap(({ source, targets }) =>
+      targets.map((target) => ({ source: source.box, target: target.box })),
+    );
     const { layerOf, goesUp } = layersOf(boxes.length, pairs);
     for (const [index, { source, target }] of pairs.entries()) {
       const steps = (layerOf[target] ?? 0) - (layerOf[source] ?? 0);
@@ -91,12 +102,25 @@ test("the ends of every line are in different layers, cycles or not", () => {
 });
 
 test("a source stands right above the box that reads it", () => {
-  const { layerOf } = layersOf(5, [{ source: 0, target: 1 }, { source: 1, target: 2 }, { source: 2, target: 3 }, { source: 4, target: 3 }]);
+  const { layerOf } = layersOf(5, [
+    { source: 0, target: 1 },
+    { source: 1, target: 2 },
+    { source: 2, target: 3 },
+    { source: 4, target: 3 },
+  ]);
   expect(layerOf[4]).toBe(2);
 });
 
 test("two crossed pairs are uncrossed", () => {
-  const layers = orderOf({ layers: [[0, 1], [2, 3]], above: [[], [], [1], [0]], below: [[3], [2], [], []], spots: 4 });
+  const layers = orderOf({
+    layers: [
+      [0, 1],
+      [2, 3],
+    ],
+    above: [[], [], [1], [0]],
+    below: [[3], [2], [], []],
+    spots: 4,
+  });
   const place = new Float64Array(4);
   for (const layer of layers) for (const [at, spot] of layer.entries()) place[spot] = at;
   expect(crossings(layers, [[3], [2], [], []], place)).toBe(0);
@@ -114,14 +138,24 @@ test("crossings are counted as comparing all pairs of lines does", () => {
 });
 
 test("wishes that collide are met halfway", () => {
-  const wishes = [{ wish: 3, weight: 1 }, { wish: 1, weight: 1 }, { wish: 5, weight: 1 }, { wish: 4, weight: 3 }];
+  const wishes = [
+    { wish: 3, weight: 1 },
+    { wish: 1, weight: 1 },
+    { wish: 5, weight: 1 },
+    { wish: 4, weight: 3 },
+  ];
   expect(nearestRising(wishes)).toEqual([2, 2, 4.25, 4.25]);
 });
 
 test("a chain is one straight column, and a line past it is straight too", () => {
   const boxes = Array.from({ length: 8 }, () => ({ width: 100, height: 40 }));
-  const chain = Array.from({ length: 7 }, (_, box): Net => ({ source: { box, shift: 0 }, targets: [{ box: box + 1, shift: 0 }] }));
-  const nets = chain.map((net, index) => (index === 0 ? { ...net, targets: [...net.targets, { box: 6, shift: 0 }] } : net));
+  const chain = Array.from({ length: 7 }, (_, box): Net => ({
+    source: { box, shift: 0 },
+    targets: [{ box: box + 1, shift: 0 }],
+  }));
+  const nets = chain.map((net, index) =>
+    index === 0 ? { ...net, targets: [...net.targets, { box: 6, shift: 0 }] } : net,
+  );
   const { x, lines } = layoutOf(boxes, nets);
   expect(new Set([...x].map((value) => value.toFixed(3))).size).toBe(1);
   const skip = lines.find(({ net, isEnd }) => net === 0 && !isEnd);
@@ -132,19 +166,26 @@ test("a chain is one straight column, and a line past it is straight too", () =>
 
 test("one output that many read has one trunk, and a branch to each of them", () => {
   const boxes = Array.from({ length: 6 }, () => ({ width: 100, height: 40 }));
-  const chain = Array.from({ length: 5 }, (_, box): Net => ({ source: { box, shift: 0 }, targets: [{ box: box + 1, shift: 0 }] }));
+  const chain = Array.from({ length: 5 }, (_, box): Net => ({
+    source: { box, shift: 0 },
+    targets: [{ box: box + 1, shift: 0 }],
+  }));
   const reader = (box: number): { box: number; shift: number } => ({ box, shift: 0 });
   const { lines } = layoutOf(boxes, [...chain, { source: reader(0), targets: [reader(3), reader(4), reader(5)] }]);
   const pieces = lines.filter(({ net }) => net === 5);
   expect(pieces.filter(({ isEnd }) => isEnd).map(({ ends }) => ends)).toEqual([[0], [1], [2]]);
   expect(pieces.filter(({ isEnd }) => !isEnd).map(({ ends }) => ends)).toEqual([[0, 1, 2], [1, 2], [2]]);
   const ends = new Set(pieces.map(({ points }) => points.slice(-2).map(Math.round).join()));
-  for (const { points, isStart } of pieces) if (!isStart) expect(ends).toContain(points.slice(0, 2).map(Math.round).join());
+  for (const { points, isStart } of pieces)
+    if (!isStart) expect(ends).toContain(points.slice(0, 2).map(Math.round).join());
 });
 
 test("a hundred boxes that all read each other stay a matter of few points", () => {
   const boxes = Array.from({ length: 100 }, () => ({ width: 100, height: 40 }));
-  const nets = boxes.map((_, box): Net => ({ source: { box, shift: 0 }, targets: boxes.slice(box + 1).map((_, next) => ({ box: box + 1 + next, shift: 0 })) }));
+  const nets = boxes.map((_, box): Net => ({
+    source: { box, shift: 0 },
+    targets: boxes.slice(box + 1).map((_, next) => ({ box: box + 1 + next, shift: 0 })),
+  }));
   const { lines } = layoutOf(boxes, nets);
   expect(lines.reduce((sum, { points }) => sum + points.length, 0)).toBeLessThan(100 * 100 * 20);
 });
@@ -155,7 +196,12 @@ test("the same level is laid out the same way each time", () => {
 });
 
 test("pins lie at the borders, even for what runs before everything else", () => {
-  const boxes: Box[] = [{ width: 0, height: 0, pin: "top" }, { width: 50, height: 20 }, { width: 50, height: 20 }, { width: 0, height: 0, pin: "bottom" }];
+  const boxes: Box[] = [
+    { width: 0, height: 0, pin: "top" },
+    { width: 50, height: 20 },
+    { width: 50, height: 20 },
+    { width: 0, height: 0, pin: "bottom" },
+  ];
   const touch = (box: number): { box: number; shift: number } => ({ box, shift: 0 });
   const { y, height } = layoutOf(boxes, [
     { source: touch(0), targets: [touch(2)] },

@@ -24,11 +24,24 @@ export function layoutOf(boxes: readonly Box[], nets: readonly Net[]): Layout {
   const loose = boxes.flatMap((_, box) => (isTied[box] ? [] : [box]));
   const left = tied.width > 0 && loose.length > 0 ? tied.width + 2 * SPACE_BETWEEN_LOOSE : tied.width;
   const rest = placeLoose(loose, boxes, x, y, left, tied.height);
-  return { width: Math.max(tied.width, rest.width), height: Math.max(tied.height, rest.height), x, y, lines: grid.lines() };
+  return {
+    width: Math.max(tied.width, rest.width),
+    height: Math.max(tied.height, rest.height),
+    x,
+    y,
+    lines: grid.lines(),
+  };
 }
 
 /** What is connected with nothing stands beside the rest, in columns. */
-function placeLoose(loose: readonly number[], boxes: readonly Box[], x: Float64Array, y: Float64Array, left: number, room: number): Size {
+function placeLoose(
+  loose: readonly number[],
+  boxes: readonly Box[],
+  x: Float64Array,
+  y: Float64Array,
+  left: number,
+  room: number,
+): Size {
   const area = loose.reduce((sum, box) => sum + ((boxes[box]?.width ?? 0) + 20) * ((boxes[box]?.height ?? 0) + 20), 0);
   const most = Math.max(room, Math.sqrt(area) * 0.9);
   let [atX, atY, columnWidth, height] = [left, 0, 0, 0];

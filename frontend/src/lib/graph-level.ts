@@ -55,7 +55,11 @@ export class LayeredLevel {
   private bottoms = new Float64Array(0);
   private boxTops: Float64Array = new Float64Array(0);
 
-  constructor(private readonly boxes: readonly Box[], nets: readonly Net[], isTied: Uint8Array) {
+  constructor(
+    private readonly boxes: readonly Box[],
+    nets: readonly Net[],
+    isTied: Uint8Array,
+  ) {
     this.ways = waysOf(boxes, nets, isTied);
   }
 
@@ -123,7 +127,9 @@ export class LayeredLevel {
       const layer = layerOf[upper] ?? 0;
       crossing[layer] = (crossing[layer] ?? 0) + 1;
     }
-    const heights = layers.map((layer) => layer.reduce((most, spot) => Math.max(most, this.boxes[spot]?.height ?? 0), 0));
+    const heights = layers.map((layer) =>
+      layer.reduce((most, spot) => Math.max(most, this.boxes[spot]?.height ?? 0), 0),
+    );
     this.tops = new Float64Array(heights.length);
     this.bottoms = new Float64Array(heights.length);
     let y = 0;

@@ -22,7 +22,9 @@ export function orderOf(graph: LayeredGraph): number[][] {
   number(layers, place);
   let best = layers.map((layer) => [...layer]);
   let fewest = crossings(layers, graph.below, place);
-  const cost = graph.layers.reduce((sum, layer) => sum + layer.length, 0) + graph.below.reduce((sum, ends) => sum + ends.length, 0);
+  const cost =
+    graph.layers.reduce((sum, layer) => sum + layer.length, 0) +
+    graph.below.reduce((sum, ends) => sum + ends.length, 0);
   const most = Math.min(MOST_SWEEPS, Math.max(2, Math.floor(MOST_WORK / Math.max(cost, 1))));
   for (let sweep = 0, futile = 0; sweep < most && futile < PATIENCE && fewest > 0; sweep++) {
     const goesDown = sweep % 2 === 0;
@@ -74,7 +76,11 @@ function meanPlace(neighbours: readonly number[], place: Float64Array): number {
 }
 
 /** How many pairs of lines cross, in all layers. */
-export function crossings(layers: readonly (readonly number[])[], below: readonly (readonly number[])[], place: Float64Array): number {
+export function crossings(
+  layers: readonly (readonly number[])[],
+  below: readonly (readonly number[])[],
+  place: Float64Array,
+): number {
   let sum = 0;
   for (const [index, layer] of layers.entries()) {
     const width = layers[index + 1]?.length ?? 0;
@@ -84,7 +90,12 @@ export function crossings(layers: readonly (readonly number[])[], below: readonl
 }
 
 /** Inversions, counted with a Fenwick tree in n log n. */
-function crossingsOfLayer(layer: readonly number[], below: readonly (readonly number[])[], place: Float64Array, width: number): number {
+function crossingsOfLayer(
+  layer: readonly number[],
+  below: readonly (readonly number[])[],
+  place: Float64Array,
+  width: number,
+): number {
   const tree = new Int32Array(width + 1);
   let [sum, seen] = [0, 0];
   for (const spot of layer) {

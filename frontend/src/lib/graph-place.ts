@@ -83,7 +83,12 @@ function pulls(placing: Placing): [Pull[][], Pull[][]] {
 }
 
 /** Moves the spots of one layer to where their neighbours pull them, as near as their distances allow. */
-function settle(layer: readonly number[], placing: Placing, x: Float64Array, pullsOf: (spot: number) => readonly Pull[]): void {
+function settle(
+  layer: readonly number[],
+  placing: Placing,
+  x: Float64Array,
+  pullsOf: (spot: number) => readonly Pull[],
+): void {
   const offsets = new Float64Array(layer.length);
   for (let place = 1; place < layer.length; place++) {
     offsets[place] = (offsets[place - 1] ?? 0) + distance(placing, layer[place - 1] ?? 0, layer[place] ?? 0);
@@ -124,7 +129,11 @@ export function nearestRising(wishes: readonly Wish[]): number[] {
     for (let last = pools.at(-1); last && last.mean > pool.mean; last = pools.at(-1)) {
       pools.pop();
       const together = last.weight + pool.weight;
-      pool = { mean: (last.mean * last.weight + pool.mean * pool.weight) / together, weight: together, size: last.size + pool.size };
+      pool = {
+        mean: (last.mean * last.weight + pool.mean * pool.weight) / together,
+        weight: together,
+        size: last.size + pool.size,
+      };
     }
     pools.push(pool);
   }

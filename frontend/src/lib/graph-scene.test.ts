@@ -20,7 +20,9 @@ function everything(tree: GraphTree): Set<number> {
 }
 
 function visibleLabels(tree: GraphTree, scene: Scene): string[] {
-  return scene.boxes.filter((box) => !box.isOpen).map(({ item }) => (item.kind === "stack" ? stackTitle(tree, item) : item.label));
+  return scene.boxes
+    .filter((box) => !box.isOpen)
+    .map(({ item }) => (item.kind === "stack" ? stackTitle(tree, item) : item.label));
 }
 
 /** Boxes that are not inside of one another must be apart; what is inside must be inside. */
@@ -35,7 +37,11 @@ function expectOrderly(scene: Scene): void {
     }
     for (const other of scene.boxes) {
       if (other === box || other.item.parent !== box.item.parent) continue;
-      const isApart = box.x + box.width <= other.x + 1e-6 || other.x + other.width <= box.x + 1e-6 || box.y + box.height <= other.y + 1e-6 || other.y + other.height <= box.y + 1e-6;
+      const isApart =
+        box.x + box.width <= other.x + 1e-6 ||
+        other.x + other.width <= box.x + 1e-6 ||
+        box.y + box.height <= other.y + 1e-6 ||
+        other.y + other.height <= box.y + 1e-6;
       expect(isApart).toBe(true);
     }
   }
@@ -70,8 +76,14 @@ test("everything open is orderly too, and no line is lost", () => {
     const scene = sceneOf(tree, everything(tree), SIZES);
     expectOrderly(scene);
     expect(scene.hidden).toBe(0);
-    const reached = new Set(scene.lines.filter((line) => line.hasArrow).flatMap((line) => line.targets.map((target) => `${line.source} ${target}`)));
-    const wanted = new Set(tree.links.filter(({ source, target }) => source !== target).map(({ source, target }) => `${source} ${target}`));
+    const reached = new Set(
+      scene.lines
+        .filter((line) => line.hasArrow)
+        .flatMap((line) => line.targets.map((target) => `${line.source} ${target}`)),
+    );
+    const wanted = new Set(
+      tree.links.filter(({ source, target }) => source !== target).map(({ source, target }) => `${source} ${target}`),
+    );
     expect([...wanted].filter((pair) => !reached.has(pair))).toEqual([]);
   }
 });

@@ -76,7 +76,8 @@ interface PlacedLevel {
 
 export function sceneOf(tree: GraphTree, open: Expansion, sizes: SceneSizes): Scene {
   const levels = levelsOf(tree, open);
-  for (const [source, targets] of netsOf(tree, open)) for (const target of targets) spread(tree.items, levels, source, target);
+  for (const [source, targets] of netsOf(tree, open))
+    for (const target of targets) spread(tree.items, levels, source, target);
   const placed = new Map<number, PlacedLevel>();
   // Inner levels come after outer ones: from the back, each is as large as what it holds.
   for (const id of [...levels.keys()].reverse()) placed.set(id, placeLevel(tree.items, id, levels, placed, sizes));
@@ -88,7 +89,8 @@ function levelsOf(tree: GraphTree, open: Expansion): Map<number, Level> {
   for (const [, { children }] of levels) {
     for (const id of children) {
       const item = tree.items[id];
-      if (item && item.children.length > 0 && open.has(id)) levels.set(id, { children: item.children, nets: new Map() });
+      if (item && item.children.length > 0 && open.has(id))
+        levels.set(id, { children: item.children, nets: new Map() });
     }
   }
   return levels;
@@ -150,18 +152,28 @@ function placeLevel(
   const places = new Map(level.children.map((child, place) => [child, place + entering.length]));
   const pins = new Map(leaving.map((origin, place) => [origin, place + entering.length + level.children.length]));
   const flat = nets.map((net, place): Net => ({
-    source: net.from === TOP
-      ? { box: entering.indexOf(net.origin), shift: 0 }
-      : { box: places.get(net.from) ?? 0, shift: shiftOf(placed.get(net.from), "exits", net.origin) },
-    targets: [...net.ends.keys()].map((end) => end === BOTTOM
-      ? { box: pins.get(nets[place]?.origin ?? 0) ?? 0, shift: 0 }
-      : { box: places.get(end) ?? 0, shift: shiftOf(placed.get(end), "entries", net.origin) }),
+    source:
+      net.from === TOP
+        ? { box: entering.indexOf(net.origin), shift: 0 }
+        : { box: places.get(net.from) ?? 0, shift: shiftOf(placed.get(net.from), "exits", net.origin) },
+    targets: [...net.ends.keys()].map((end) =>
+      end === BOTTOM
+        ? { box: pins.get(nets[place]?.origin ?? 0) ?? 0, shift: 0 }
+        : { box: places.get(end) ?? 0, shift: shiftOf(placed.get(end), "entries", net.origin) },
+    ),
   }));
   const layout = layoutOf(boxes, flat);
   const least = id === NO_ITEM ? 0 : sizes.leastWidth(items[id] as Item);
   const width = Math.max(layout.width, least - 2 * sizes.padding);
   const indent = (width - layout.width) / 2 + (id === NO_ITEM ? 0 : sizes.padding);
-  const centred = { ...layout, x: layout.x.map((x) => x + indent), lines: layout.lines.map((line) => ({ ...line, points: line.points.map((value, index) => (index % 2 ? value : value + indent)) })) };
+  const centred = {
+    ...layout,
+    x: layout.x.map((x) => x + indent),
+    lines: layout.lines.map((line) => ({
+      ...line,
+      points: line.points.map((value, index) => (index % 2 ? value : value + indent)),
+    })),
+  };
   const [border, title] = id === NO_ITEM ? [0, 0] : [sizes.padding, sizes.title];
   return {
     layout: centred,
@@ -197,7 +209,12 @@ class Assembly {
       if (!level) continue;
       const title = id === NO_ITEM ? 0 : this.sizes.title;
       for (const [child, place] of level.places) {
-        const box = this.boxOf(child, x + (level.layout.x[place] ?? 0), y + title + (level.layout.y[place] ?? 0), depth);
+        const box = this.boxOf(
+          child,
+          x + (level.layout.x[place] ?? 0),
+          y + title + (level.layout.y[place] ?? 0),
+          depth,
+        );
         this.boxes.push(box);
         if (box.isOpen) waiting.push({ id: child, x: box.x, y: box.y, depth: depth + 1 });
       }
@@ -205,7 +222,14 @@ class Assembly {
     }
     const root = this.placed.get(NO_ITEM);
     const byItem = new Map(this.boxes.map((box) => [box.item.id, box]));
-    return { width: root?.width ?? 0, height: root?.height ?? 0, boxes: this.boxes, byItem, lines: this.lines, hidden: this.hidden };
+    return {
+      width: root?.width ?? 0,
+      height: root?.height ?? 0,
+      boxes: this.boxes,
+      byItem,
+      lines: this.lines,
+      hidden: this.hidden,
+    };
   }
 
   private boxOf(id: number, x: number, y: number, depth: number): SceneBox {
@@ -232,7 +256,13 @@ class Assembly {
       if (line.isEnd && ends[0]?.[0] === BOTTOM && id !== NO_ITEM) points[points.length - 1] = frameTop + level.height;
       const targets = ends.flatMap(([, found]) => found);
       const isThere = ends.some(([end, found]) => found.includes(end === BOTTOM ? id : end));
-      this.lines.push({ source: net.origin, targets, points, goesUp: line.goesUp, hasArrow: isThere && (line.goesUp ? line.isStart : line.isEnd) });
+      this.lines.push({
+        source: net.origin,
+        targets,
+        points,
+        goesUp: line.goesUp,
+        hasArrow: isThere && (line.goesUp ? line.isStart : line.isEnd),
+      });
     }
   }
 }

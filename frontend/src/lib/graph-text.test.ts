@@ -8,7 +8,12 @@ test("shapes are short, whatever they are", () => {
   expect(shapeText([])).toBe("scalar");
   expect(shapeText(new Array<number>(20).fill(1)).endsWith("×…")).toBe(true);
   expect(shapesText([])).toBe("");
-  expect(shapesText([{ shape: [2], dtype: "f" }, { shape: [3], dtype: "f" }])).toBe("2 +1");
+  expect(
+    shapesText([
+      { shape: [2], dtype: "f" },
+      { shape: [3], dtype: "f" },
+    ]),
+  ).toBe("2 +1");
 });
 
 test("names cannot turn the writing direction or break the line", () => {

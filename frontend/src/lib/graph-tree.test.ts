@@ -57,7 +57,9 @@ test("the calls of a module without parameters are told apart", () => {
   const block = tree.items[tree.byName.get("layer1.0") ?? 0];
   const labels = (block?.children ?? []).map((id) => `${tree.items[id]?.label} ${tree.items[id]?.call}`);
   expect(labels.filter((label) => label.startsWith("relu"))).toEqual(["relu 1", "relu 2", "relu 3"]);
-  const flow = tree.links.map(({ source, target }) => [source, target].map((id) => `${tree.items[id]?.module?.name} ${tree.items[id]?.call}`).join(" > "));
+  const flow = tree.links.map(({ source, target }) =>
+    [source, target].map((id) => `${tree.items[id]?.module?.name} ${tree.items[id]?.call}`).join(" > "),
+  );
   expect(flow).toContain("layer1.0.conv2 0 > layer1.0.relu 2");
   expect(flow).toContain("layer1.0.relu 3 > layer1.1.relu 3");
   expect(flow).not.toContain("layer1.0.relu 1 > layer1.0.relu 1");
@@ -66,14 +68,20 @@ test("the calls of a module without parameters are told apart", () => {
 test("a module with parameters that is called twice stays one box", () => {
   const own_parameters = [{ name: "weight", shape: [2], dtype: "float32", trainable: true }];
   const tree = graphTree({
-    nodes: [moduleNode("Net", null, 0), moduleNode("tied", "Net", 1, { calls: 2, own_parameters }), moduleNode("act", "Net", 2)],
+    nodes: [
+      moduleNode("Net", null, 0),
+      moduleNode("tied", "Net", 1, { calls: 2, own_parameters }),
+      moduleNode("act", "Net", 2),
+    ],
     edges: [dataEdge("tied", "act"), dataEdge("act", "tied")],
   });
   expect(tree.items.filter((item) => item.module?.name === "tied").length).toBe(1);
 });
 
 test("ancestry ends at the root, and a tree of 5000 modules in a row of nestings is walked", () => {
-  const nodes = Array.from({ length: 5000 }, (_, index) => moduleNode(`${index}`, index > 0 ? `${index - 1}` : null, index));
+  const nodes = Array.from({ length: 5000 }, (_, index) =>
+    moduleNode(`${index}`, index > 0 ? `${index - 1}` : null, index),
+  );
   const tree = graphTree({ nodes, edges: [] });
   const deepest = tree.byName.get("4999") ?? 0;
   expect(ancestry(tree.items, deepest).length).toBe(5000);

@@ -55,7 +55,13 @@ export function isUnused(items: readonly Item[], item: Item): boolean {
  * without a call of its own. */
 export function isHelper(items: readonly Item[], item: Item): boolean {
   const parent = items[item.parent]?.module;
-  return item.order === Infinity && parent !== undefined && parent !== null && parent.calls > 0 && parent.own_parameters.length > 0;
+  return (
+    item.order === Infinity &&
+    parent !== undefined &&
+    parent !== null &&
+    parent.calls > 0 &&
+    parent.own_parameters.length > 0
+  );
 }
 
 /** Ids of the item and all above it, from the item up. */

@@ -55,7 +55,11 @@ class WayFinder {
   private readonly trunks: number[][] = [];
   private corners = 0;
 
-  constructor(private readonly boxes: readonly Box[], private readonly nets: readonly Net[], isTied: Uint8Array) {
+  constructor(
+    private readonly boxes: readonly Box[],
+    private readonly nets: readonly Net[],
+    isTied: Uint8Array,
+  ) {
     const { layerOf, goesUp } = layersOf(boxes.length, pairsOf(nets));
     this.layerOf = [...layerOf];
     const count = this.movePins(isTied);
@@ -116,7 +120,13 @@ class WayFinder {
     const trunk = this.trunk((this.layerOf[from.box] ?? 0) + 1, span - 1);
     if (isAlone) {
       const [end] = to;
-      this.add(group, { ends: [end?.place ?? 0], spots: [from.box, ...trunk, end?.touch.box ?? 0], isStart: true, isEnd: true, lastShift: end?.touch.shift ?? 0 });
+      this.add(group, {
+        ends: [end?.place ?? 0],
+        spots: [from.box, ...trunk, end?.touch.box ?? 0],
+        isStart: true,
+        isEnd: true,
+        lastShift: end?.touch.shift ?? 0,
+      });
       return;
     }
     const corner = (touch: Touch): number => this.span(from, touch) - 2;
@@ -130,11 +140,20 @@ class WayFinder {
     for (const { place, touch } of to) {
       const at = corner(touch);
       const start = at < 0 ? from.box : (trunk[at] ?? 0);
-      this.add(group, { ends: [place], spots: [start, touch.box], isStart: at < 0, isEnd: true, lastShift: touch.shift });
+      this.add(group, {
+        ends: [place],
+        spots: [start, touch.box],
+        isStart: at < 0,
+        isEnd: true,
+        lastShift: touch.shift,
+      });
     }
   }
 
-  private add({ net, from, goesUp }: Pick<Group, "net" | "from" | "goesUp">, piece: Pick<Piece, "ends" | "spots" | "isStart" | "isEnd"> & { readonly lastShift?: number }): void {
+  private add(
+    { net, from, goesUp }: Pick<Group, "net" | "from" | "goesUp">,
+    piece: Pick<Piece, "ends" | "spots" | "isStart" | "isEnd"> & { readonly lastShift?: number },
+  ): void {
     this.pieces.push({ net, goesUp, firstShift: piece.isStart ? from.shift : 0, lastShift: 0, ...piece });
   }
 

@@ -61,7 +61,12 @@ function hostStack(scalars: Scalars): MemoryStack | null {
   const available = lastKnown(rows, scalars.get("memory/host_available"));
   const parts = [
     part("rss", "This process", "resident memory (RSS) of the training process", rows.mean),
-    part("children", "Its children", "resident memory of loader workers and other children; shared pages count once for each of them", children),
+    part(
+      "children",
+      "Its children",
+      "resident memory of loader workers and other children; shared pages count once for each of them",
+      children,
+    ),
   ];
   const kept = parts.filter(({ bytes }) => bytes.some((value) => value > 0));
   const used = total(kept);
@@ -81,7 +86,14 @@ function gpuStack(scalars: Scalars, number: number): MemoryStack | null {
   const parts = [
     part("process", "This process", "of the training process, as the driver counts it", own),
     part("children", "Its children", "of its child processes", children),
-    part("others", isSplit ? "Others and driver" : "Used", isSplit ? "other processes on the device, and the driver itself" : "by all processes on the device; the driver does not say by which", others),
+    part(
+      "others",
+      isSplit ? "Others and driver" : "Used",
+      isSplit
+        ? "other processes on the device, and the driver itself"
+        : "by all processes on the device; the driver does not say by which",
+      others,
+    ),
   ];
   const kept = parts.filter(({ bytes }) => bytes.some((value) => value > 0));
   return stack(`gpu${number}`, `GPU ${number}`, rows, kept, lastOf(scalars.get(`${prefix}/total`)), "on the device");
@@ -105,7 +117,14 @@ function part(key: string, title: string, meaning: string, bytes: Float64Array):
   return { key, title, meaning, bytes };
 }
 
-function stack(key: string, title: string, rows: ScalarColumns, parts: readonly MemoryPart[], limit: number | null, limitTitle: string): MemoryStack {
+function stack(
+  key: string,
+  title: string,
+  rows: ScalarColumns,
+  parts: readonly MemoryPart[],
+  limit: number | null,
+  limitTitle: string,
+): MemoryStack {
   // Of a bucket the mean is drawn, but its greatest value counts.
   const highest = total(parts).map((sum, row) => sum + zero((rows.max[row] ?? NaN) - (rows.mean[row] ?? NaN)));
   return { key, title, rows, parts, limit, limitTitle, peak: greatest(highest) ?? 0 };
@@ -140,5 +159,7 @@ export function memoryReading(found: MemoryStack): string | null {
 
 /** Whether a name is drawn in a stack, so that it need not be shown by itself. */
 export function isStacked(name: string): boolean {
-  return HOST.test(name) || /^memory\/gpu\d+\/(used|total|process|children)$/.test(name) || /^memory\/cuda\d+\//.test(name);
+  return (
+    HOST.test(name) || /^memory\/gpu\d+\/(used|total|process|children)$/.test(name) || /^memory\/cuda\d+\//.test(name)
+  );
 }

@@ -4,13 +4,15 @@ import { lastKnown, perStep } from "./phases-join";
 import { phaseShares, phaseSplit, stepTimes, timeBins, waitReading, waitShares } from "./phases";
 
 test("the parts of a step and its rest add up to the step", () => {
-  const split = phaseSplit(new Map([
-    ["time/step", steps([10, 20])],
-    ["time/data", steps([1, 2])],
-    ["time/forward", steps([3, 3])],
-    ["time/backward", steps([4, 9])],
-    ["time/optimizer", steps([1, 1])],
-  ]));
+  const split = phaseSplit(
+    new Map([
+      ["time/step", steps([10, 20])],
+      ["time/data", steps([1, 2])],
+      ["time/forward", steps([3, 3])],
+      ["time/backward", steps([4, 9])],
+      ["time/optimizer", steps([1, 1])],
+    ]),
+  );
   expect([...(split?.seconds.rest ?? [])]).toEqual([1, 5]);
   const shares = split && phaseShares(split);
   expect(shares?.backward).toBeCloseTo(13 / 30);
@@ -24,7 +26,10 @@ test("a part that was not recorded in every step counts with what it took of all
 });
 
 test("a bucket that reaches into the next row is divided between them", () => {
-  const whole = buckets([{ first: 0, last: 3, mean: 1 }, { first: 4, last: 7, mean: 1 }]);
+  const whole = buckets([
+    { first: 0, last: 3, mean: 1 },
+    { first: 4, last: 7, mean: 1 },
+  ]);
   const wide = buckets([{ first: 2, last: 5, mean: 3 }]);
   expect([...perStep(whole, wide)]).toEqual([1.5, 1.5]);
 });
@@ -41,13 +46,26 @@ test("without step times there is no split, without parts all of it is rest", ()
 });
 
 test("parts that are longer than the step, as clocks may have it, leave no negative rest", () => {
-  const split = phaseSplit(new Map([["time/step", steps([1])], ["time/data", steps([1.1])]]));
+  const split = phaseSplit(
+    new Map([
+      ["time/step", steps([1])],
+      ["time/data", steps([1.1])],
+    ]),
+  );
   expect([...(split?.seconds.rest ?? [])]).toEqual([0]);
   expect([...(split ? waitShares(split) : [])]).toEqual([1]);
 });
 
 test("what is rarely recorded holds until it is recorded again", () => {
-  expect([...lastKnown(steps([0, 0, 0, 0]), buckets([{ first: 1, last: 1, mean: 5 }, { first: 3, last: 3, mean: 6 }]))]).toEqual([NaN, 5, 5, 6]);
+  expect([
+    ...lastKnown(
+      steps([0, 0, 0, 0]),
+      buckets([
+        { first: 1, last: 1, mean: 5 },
+        { first: 3, last: 3, mean: 6 },
+      ]),
+    ),
+  ]).toEqual([NaN, 5, 5, 6]);
 });
 
 test("slow steps are told with how much slower they were", () => {
@@ -58,10 +76,18 @@ test("slow steps are told with how much slower they were", () => {
 });
 
 test("of a bucket its greatest value counts as slow, and the median weighs by steps", () => {
-  const times = stepTimes(buckets([{ first: 0, last: 99, mean: 1, max: 9 }, { first: 100, last: 100, mean: 3 }]));
+  const times = stepTimes(
+    buckets([
+      { first: 0, last: 99, mean: 1, max: 9 },
+      { first: 100, last: 100, mean: 3 },
+    ]),
+  );
   expect(times?.median).toBe(1);
   expect(times?.isExact).toBe(false);
-  expect(times?.slow.map(({ first, seconds }) => [first, seconds])).toEqual([[0, 9], [100, 3]]);
+  expect(times?.slow.map(({ first, seconds }) => [first, seconds])).toEqual([
+    [0, 9],
+    [100, 3],
+  ]);
 });
 
 test("every step is in one bin, outliers in the last", () => {

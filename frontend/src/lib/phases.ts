@@ -19,12 +19,16 @@ export interface PhaseTexts {
 export const PHASE_TEXTS: Readonly<Record<PhaseName, PhaseTexts>> = {
   data: {
     title: "Waiting for data",
-    meaning: "from the end of one step to the next forward pass: the loader, moving the batch, and what else the loop does there",
+    meaning:
+      "from the end of one step to the next forward pass: the loader, moving the batch, and what else the loop does there",
   },
   forward: { title: "Forward", meaning: "while the model is called" },
   backward: { title: "Loss and backward", meaning: "from the end of the forward pass to the optimizer" },
   optimizer: { title: "Optimizer", meaning: "while the optimizer steps" },
-  rest: { title: "Rest", meaning: "of the step that belongs to none of the others, such as metrics and logging after the optimizer" },
+  rest: {
+    title: "Rest",
+    meaning: "of the step that belongs to none of the others, such as metrics and logging after the optimizer",
+  },
 };
 
 export interface PhaseSplit {
@@ -187,11 +191,16 @@ export function waitReading(share: number): WaitReading {
   const text = `Waiting for data takes ${percent} of each step.`;
   if (share < 0.05) return { tone: "good", text, advice: "The loader keeps up." };
   if (share < 0.2) {
-    return { tone: "warning", text, advice: "A little could be gained by more loader workers (num_workers) or pin_memory=True." };
+    return {
+      tone: "warning",
+      text,
+      advice: "A little could be gained by more loader workers (num_workers) or pin_memory=True.",
+    };
   }
   return {
     tone: "bad",
     text,
-    advice: "The model is kept waiting: try more loader workers (num_workers), persistent_workers=True, pin_memory=True with non_blocking copies, or cheaper transforms.",
+    advice:
+      "The model is kept waiting: try more loader workers (num_workers), persistent_workers=True, pin_memory=True with non_blocking copies, or cheaper transforms.",
   };
 }

@@ -4,11 +4,20 @@ import { buckets, steps } from "./phases-cases";
 import { rankReading, rankSpread, rankTimes } from "./ranks";
 
 function scalars(step: readonly number[], backward: readonly number[]): ReadonlyMap<string, ScalarColumns> {
-  return new Map([["time/step", steps(step)], ["time/backward", steps(backward)]]);
+  return new Map([
+    ["time/step", steps(step)],
+    ["time/backward", steps(backward)],
+  ]);
 }
 
 test("ranks that wait for the slowest take equally long, and only their own work differs", () => {
-  const times = rankTimes(new Map([[0, scalars([10, 10], [6, 6])], [1, scalars([10, 10], [2, 2])], [2, scalars([10, 10], [6, 6])]]));
+  const times = rankTimes(
+    new Map([
+      [0, scalars([10, 10], [6, 6])],
+      [1, scalars([10, 10], [2, 2])],
+      [2, scalars([10, 10], [6, 6])],
+    ]),
+  );
   expect(times.map(({ seconds }) => seconds)).toEqual([10, 10, 10]);
   expect(times.map(({ own }) => own)).toEqual([4, 8, 4]);
   expect(rankReading(times).slowest).toBe(1);
@@ -22,7 +31,12 @@ test("equal ranks and a single one need no warning", () => {
 });
 
 test("ranks are compared at steps that all of them have", () => {
-  const spread = rankSpread(new Map([[0, steps([1, 2, 3, 4])], [3, steps([2, 1, 9], 1)]]));
+  const spread = rankSpread(
+    new Map([
+      [0, steps([1, 2, 3, 4])],
+      [3, steps([2, 1, 9], 1)],
+    ]),
+  );
   expect([...spread.step]).toEqual([1, 2, 3]);
   expect([...spread.least]).toEqual([2, 1, 4]);
   expect([...spread.most]).toEqual([2, 3, 9]);
@@ -30,8 +44,16 @@ test("ranks are compared at steps that all of them have", () => {
 });
 
 test("buckets of different width are joined where they overlap", () => {
-  const wide = buckets([{ first: 0, last: 9, mean: 5 }, { first: 20, last: 29, mean: 7 }]);
-  const spread = rankSpread(new Map([[0, steps([1, 1, 1], 8)], [1, wide]]));
+  const wide = buckets([
+    { first: 0, last: 9, mean: 5 },
+    { first: 20, last: 29, mean: 7 },
+  ]);
+  const spread = rankSpread(
+    new Map([
+      [0, steps([1, 1, 1], 8)],
+      [1, wide],
+    ]),
+  );
   expect([...spread.step]).toEqual([8, 9]);
   expect([...spread.most]).toEqual([5, 5]);
 });

@@ -50,7 +50,10 @@ export function rankSpread(ranks: ReadonlyMap<number, ScalarColumns>): RankSprea
   const [first, ...others] = [...ranks];
   const rows: { step: number; least: number; most: number; slowest: number }[] = [];
   for (const [row, step] of (first?.[1].last ?? new Float64Array()).entries()) {
-    const values = [[first?.[0] ?? 0, first?.[1].mean[row] ?? NaN] as const, ...others.map(([rank, columns]) => [rank, valueAt(columns, step)] as const)];
+    const values = [
+      [first?.[0] ?? 0, first?.[1].mean[row] ?? NaN] as const,
+      ...others.map(([rank, columns]) => [rank, valueAt(columns, step)] as const),
+    ];
     if (values.some(([, value]) => !Number.isFinite(value))) continue;
     const slowest = values.reduce((worst, each) => (each[1] > worst[1] ? each : worst));
     rows.push({ step, least: Math.min(...values.map(([, value]) => value)), most: slowest[1], slowest: slowest[0] });
@@ -81,7 +84,10 @@ const WORTH_A_WORD = 0.1;
 export function rankReading(times: readonly RankTimes[]): RankReading {
   if (times.length < 2) return { text: "", slowest: null };
   const worst = times.reduce((most, each) => (each.own > most.own ? each : most));
-  const others = times.filter((each) => each !== worst).map(({ own }) => own).sort((a, b) => a - b);
+  const others = times
+    .filter((each) => each !== worst)
+    .map(({ own }) => own)
+    .sort((a, b) => a - b);
   const middle = (others.length - 1) / 2;
   const usual = ((others[Math.floor(middle)] ?? NaN) + (others[Math.ceil(middle)] ?? NaN)) / 2;
   const more = worst.own / usual - 1;

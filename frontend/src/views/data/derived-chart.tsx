@@ -25,15 +25,27 @@ const HEIGHT = 190;
 /** A curve made from several scalars, of all runs that are drawn. */
 export function DerivedChart({ title, runs, names, make, format, exportName, empty }: DerivedChartProps): JSX.Element {
   const part = range.value ? { first: range.value.first, last: range.value.last } : {};
-  const { answers, error } = useColumns(() => runs.flatMap((run): ScalarsQuery[] => {
-    const asked = { what: "scalars", run: run.name, rank: rank.value } as const;
-    return [{ ...asked, names, points: POINTS, ...part }, { ...asked, names: ["time/step"], points: POINTS_OF_ALL }];
-  }));
+  const { answers, error } = useColumns(() =>
+    runs.flatMap((run): ScalarsQuery[] => {
+      const asked = { what: "scalars", run: run.name, rank: rank.value } as const;
+      return [
+        { ...asked, names, points: POINTS, ...part },
+        { ...asked, names: ["time/step"], points: POINTS_OF_ALL },
+      ];
+    }),
+  );
   const wholes = runs.map((_, place) => scalarsOf(answers?.[place * 2 + 1]).get("time/step"));
   const series = runs.flatMap((run, place): LineSeries[] => {
     const columns = make(scalarsOf(answers?.[place * 2]));
     if (!columns || columns.step.length === 0) return [];
-    return [{ label: run.name, colour: colourOf(run.name), dash: dashOf(run.name), ...curveOf(columns, axis.value, smoothing.value, originOf(wholes[place])) }];
+    return [
+      {
+        label: run.name,
+        colour: colourOf(run.name),
+        dash: dashOf(run.name),
+        ...curveOf(columns, axis.value, smoothing.value, originOf(wholes[place])),
+      },
+    ];
   });
   return (
     <div class="card page-card">

@@ -16,7 +16,10 @@ export function rateColumns(scalars: Scalars): ScalarColumns | undefined {
   const [time, batch] = [scalars.get("time/step"), scalars.get("batch_size")];
   if (!time || !batch) return undefined;
   const sizes = perStep(time, batch);
-  return withMeans(time, time.mean.map((seconds, row) => (seconds > 0 ? (sizes[row] ?? NaN) / seconds : NaN)));
+  return withMeans(
+    time,
+    time.mean.map((seconds, row) => (seconds > 0 ? (sizes[row] ?? NaN) / seconds : NaN)),
+  );
 }
 
 /** The same rows with other values; nothing is known of what lies between. */

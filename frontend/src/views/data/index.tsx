@@ -105,14 +105,22 @@ function Figures({ data }: { readonly data: RunScalars }): JSX.Element {
   return (
     <Tiles label="Data at a glance">
       <Tile title="Batch size" value={Number.isFinite(size) ? formatCount(size) : "–"} note={sizeNote(data)} />
-      <Tile title="Samples per second" value={Number.isFinite(speed.samples) ? formatShort(speed.samples) : "–"} note={Number.isFinite(speed.steps) ? `${formatShort(speed.steps)} steps per second` : undefined} />
+      <Tile
+        title="Samples per second"
+        value={Number.isFinite(speed.samples) ? formatShort(speed.samples) : "–"}
+        note={Number.isFinite(speed.steps) ? `${formatShort(speed.steps)} steps per second` : undefined}
+      />
       <Tile
         title="Waiting for data"
         value={Number.isFinite(wait) ? formatPercent(wait) : "–"}
         note="of each step"
         tone={wait >= 0.2 ? "bad" : wait >= 0.05 ? "warning" : undefined}
       />
-      <Tile title="Samples seen" value={seen !== undefined && Number.isFinite(seen) ? formatShort(seen) : "–"} note="up to the last step shown" />
+      <Tile
+        title="Samples seen"
+        value={seen !== undefined && Number.isFinite(seen) ? formatShort(seen) : "–"}
+        note="up to the last step shown"
+      />
     </Tiles>
   );
 }

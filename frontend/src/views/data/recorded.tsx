@@ -35,7 +35,9 @@ export function RecordedSection({ run, details }: RecordedProps): JSX.Element {
             ))}
           </div>
           {group.names.length > MOST_CHARTS && (
-            <p class="muted">The first {MOST_CHARTS} of {group.names.length} are shown; all of them are on the page Histograms.</p>
+            <p class="muted">
+              The first {MOST_CHARTS} of {group.names.length} are shown; all of them are on the page Histograms.
+            </p>
           )}
         </Section>
       ))}
@@ -63,8 +65,8 @@ function NotRecorded({ groups }: { readonly groups: readonly TensorGroup[] }): J
     <Section title="Not recorded">
       <div class="card nothing">
         <p>
-          This run does not hold {missing.join(" and ")}, nor the order of the batches. Of the data only the size of each
-          batch is recorded by itself. Anything else is shown here when the loop gives it to the monitor:
+          This run does not hold {missing.join(" and ")}, nor the order of the batches. Of the data only the size of
+          each batch is recorded by itself. Anything else is shown here when the loop gives it to the monitor:
         </p>
         <pre class="data-code">{'monitor.tensor("input/pixels", images)\nmonitor.tensor("label/class", labels)'}</pre>
       </div>
@@ -80,7 +82,9 @@ function TensorChart({ run, name }: { readonly run: RunRow; readonly name: strin
   const inSight = useInSight(place);
   const part = range.value ? { first: range.value.first, last: range.value.last } : {};
   const { answers, error } = useColumns((): BandsQuery[] =>
-    inSight ? [{ what: "bands", run: run.name, kind: "tensor", name, columns: COLUMNS, rank: rank.value, ...part }] : [],
+    inSight
+      ? [{ what: "bands", run: run.name, kind: "tensor", name, columns: COLUMNS, rank: rank.value, ...part }]
+      : [],
   );
   const seen = useRef<BandsAnswer | null>(null);
   const answer = answers?.[0];
@@ -112,7 +116,12 @@ function TensorChart({ run, name }: { readonly run: RunRow; readonly name: strin
 function stepAxis(): Pick<Parameters<typeof LineChart>[0], "xLabel" | "formatX" | "zoom" | "onZoom"> {
   const { zoom, onZoom, ...rest } = axisProps(undefined);
   const isStep = axis.value === "step";
-  return { xLabel: "step", formatX: isStep ? rest.formatX : String, zoom: isStep ? zoom : null, ...(isStep ? { onZoom } : {}) };
+  return {
+    xLabel: "step",
+    formatX: isStep ? rest.formatX : String,
+    zoom: isStep ? zoom : null,
+    ...(isStep ? { onZoom } : {}),
+  };
 }
 
 function bandSeries(bands: BandsAnswer, name: string, colour: string): LineSeries {

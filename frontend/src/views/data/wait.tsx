@@ -20,7 +20,9 @@ export function WaitText({ scalars }: { readonly scalars: Scalars }): JSX.Elemen
   );
 }
 
-function readingOf(scalars: Scalars): { readonly reading: ReturnType<typeof waitReading>; readonly seconds: number } | null {
+function readingOf(
+  scalars: Scalars,
+): { readonly reading: ReturnType<typeof waitReading>; readonly seconds: number } | null {
   const split = phaseSplit(scalars);
   if (!split || !scalars.has("time/data")) return null;
   const from = recentFrom(split.whole);

@@ -10,17 +10,23 @@ import { type Colours, coloursOf } from "./picture";
 /** The newest values of a measure in the chosen range, and the colours for them; they follow a run that goes on. */
 export function useColours(run: RunRow, state: GraphState, measure: Measure): Colours {
   const kinds = [measure.kind, measure.over].flatMap((kind) => kind ?? []);
-  const { answers } = useColumns(() => kinds.map((kind) => tableQuery(run.name, kind)));
+  const { answers, loading } = useColumns(() => kinds.map((kind) => tableQuery(run.name, kind)));
   // While the answers to another question are still there, nothing is shown rather than something wrong.
   const isCurrent = answers?.length === kinds.length;
   const table = isCurrent ? tableOf(answers?.[0]) : null;
   const divisor = isCurrent ? tableOf(answers?.[1]) : null;
+  const isLoading = kinds.length > 0 && loading;
   const own = useMemo(() => ownValues(state.tree, measure, table, divisor), [state, measure, table, divisor]);
   const scene = state.scene.value;
   return useMemo(() => {
-    const health = healthOfAll(state.tree, scene.boxes.map(({ item }) => item.id), measure, own);
-    return coloursOf(measure, health, own);
-  }, [scene, own]);
+    const health = healthOfAll(
+      state.tree,
+      scene.boxes.map(({ item }) => item.id),
+      measure,
+      own,
+    );
+    return coloursOf(measure, health, own, isLoading);
+  }, [scene, own, isLoading]);
 }
 
 export function tableOf(answer: Answer | undefined): TableAnswer | null {
@@ -33,9 +39,16 @@ export function tableQuery(run: string, kind: TableQuery["kind"]): TableQuery {
   return { what: "table", run, kind, rank: rank.value, ...(step === undefined ? {} : { step }) };
 }
 
-function healthOfAll(tree: GraphTree, ids: readonly number[], measure: Measure, own: ReadonlyMap<string, number>): Map<number, Health> {
-  return new Map(ids.flatMap((id) => {
-    const item = tree.items[id];
-    return item ? [[id, healthOf(tree, item, measure, own)] as const] : [];
-  }));
+function healthOfAll(
+  tree: GraphTree,
+  ids: readonly number[],
+  measure: Measure,
+  own: ReadonlyMap<string, number>,
+): Map<number, Health> {
+  return new Map(
+    ids.flatMap((id) => {
+      const item = tree.items[id];
+      return item ? [[id, healthOf(tree, item, measure, own)] as const] : [];
+    }),
+  );
 }

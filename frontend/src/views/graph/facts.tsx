@@ -3,7 +3,13 @@ import { shapeText } from "../../lib/graph-text";
 import type { TensorShape } from "../../wire/types";
 
 /** A line of a description list. */
-export function Fact({ label, children }: { readonly label: string; readonly children: ComponentChildren }): JSX.Element {
+export function Fact({
+  label,
+  children,
+}: {
+  readonly label: string;
+  readonly children: ComponentChildren;
+}): JSX.Element {
   return (
     <div>
       <dt>{label}</dt>

@@ -1,7 +1,14 @@
 import { computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import { graphTree } from "../../lib/graph-build";
 import { type Camera, centred, kept, revealed, type Extent } from "../../lib/graph-camera";
-import { type Expansion, expansionAtStart, expansionOfAll, revealing, standIn, toggled } from "../../lib/graph-expansion";
+import {
+  type Expansion,
+  expansionAtStart,
+  expansionOfAll,
+  revealing,
+  standIn,
+  toggled,
+} from "../../lib/graph-expansion";
 import { fold } from "../../lib/graph-fold";
 import { type Scene, type SceneLine, sceneOf } from "../../lib/graph-scene";
 import { type GraphTree, isContainer, type Item } from "../../lib/graph-tree";
@@ -10,9 +17,7 @@ import { SIZES } from "./sizes";
 
 /** What the pointer is on. */
 export type Hovered =
-  | { readonly kind: "box"; readonly id: number }
-  | { readonly kind: "line"; readonly line: SceneLine }
-  | null;
+  { readonly kind: "box"; readonly id: number } | { readonly kind: "line"; readonly line: SceneLine } | null;
 
 /** Everything that one looks at and changes in the graph of one run. */
 export class GraphState {
@@ -70,7 +75,12 @@ export class GraphState {
     this.selected.value = id;
     const box = this.scene.peek().byItem.get(id);
     const camera = this.camera.peek();
-    if (box && camera) this.camera.value = revealed(camera, { ...box, height: box.isOpen ? SIZES.title : box.height }, this.screen.peek());
+    if (box && camera)
+      this.camera.value = revealed(
+        camera,
+        { ...box, height: box.isOpen ? SIZES.title : box.height },
+        this.screen.peek(),
+      );
   }
 
   move(camera: Camera): void {

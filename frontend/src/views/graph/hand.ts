@@ -22,12 +22,17 @@ export class Hand {
   private isOnMap = false;
   private lastClick = { time: 0, id: -1 };
 
-  constructor(private readonly canvas: HTMLCanvasElement, private readonly state: GraphState) {}
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly state: GraphState,
+  ) {}
 
   listen(): () => void {
     const stop = new AbortController();
-    const on = <Type extends keyof HTMLElementEventMap>(type: Type, act: (event: HTMLElementEventMap[Type]) => void): void =>
-      this.canvas.addEventListener(type, act, { signal: stop.signal, passive: false });
+    const on = <Type extends keyof HTMLElementEventMap>(
+      type: Type,
+      act: (event: HTMLElementEventMap[Type]) => void,
+    ): void => this.canvas.addEventListener(type, act, { signal: stop.signal, passive: false });
     on("pointerdown", (event) => this.down(event));
     on("pointermove", (event) => this.moveTo(event));
     on("pointerup", (event) => this.up(event));
@@ -87,7 +92,8 @@ export class Hand {
 
   private up(event: PointerEvent): void {
     const wasDown = this.fingers.delete(event.pointerId);
-    if (wasDown && !this.isMoving && !this.isOnMap && this.fingers.size === 0) this.click(this.at(event), event.timeStamp);
+    if (wasDown && !this.isMoving && !this.isOnMap && this.fingers.size === 0)
+      this.click(this.at(event), event.timeStamp);
     // The finger that stays goes on dragging from where it is.
     this.start = [...this.fingers.values()][0] ?? null;
     if (this.fingers.size === 0) [this.isMoving, this.isOnMap] = [false, false];
@@ -121,7 +127,11 @@ export class Hand {
   private hover(at: Point): void {
     const next = this.hit(at);
     const now = this.state.hovered.peek();
-    const isSame = next?.kind === now?.kind && (next?.kind === "box" ? now?.kind === "box" && next.id === now.id : next?.kind !== "line" || (now?.kind === "line" && next.line === now.line));
+    const isSame =
+      next?.kind === now?.kind &&
+      (next?.kind === "box"
+        ? now?.kind === "box" && next.id === now.id
+        : next?.kind !== "line" || (now?.kind === "line" && next.line === now.line));
     if (!isSame) this.state.hovered.value = next;
   }
 
@@ -143,7 +153,14 @@ export class Hand {
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
     const [across, down] = event.shiftKey && event.deltaX === 0 ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
     // A pinch on a touch pad comes as a wheel with the control key.
-    if (event.ctrlKey || event.metaKey) this.state.move(zoomed(camera, this.at(event), Math.exp(-event.deltaY * unit * WHEEL_SPEED * (Math.abs(event.deltaY) < 30 ? 4 : 1))));
+    if (event.ctrlKey || event.metaKey)
+      this.state.move(
+        zoomed(
+          camera,
+          this.at(event),
+          Math.exp(-event.deltaY * unit * WHEEL_SPEED * (Math.abs(event.deltaY) < 30 ? 4 : 1)),
+        ),
+      );
     else this.state.move(panned(camera, -across * unit, -down * unit));
   }
 
@@ -162,5 +179,7 @@ export class Hand {
 function mapHit(state: GraphState, at: Point): boolean {
   const camera = state.camera.peek();
   const place = camera && mapPlace(state.scene.peek(), camera, state.screen.peek());
-  return Boolean(place && at.x >= place.x && at.x <= place.x + place.width && at.y >= place.y && at.y <= place.y + place.height);
+  return Boolean(
+    place && at.x >= place.x && at.x <= place.x + place.width && at.y >= place.y && at.y <= place.y + place.height,
+  );
 }

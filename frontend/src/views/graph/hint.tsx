@@ -8,7 +8,13 @@ import { parametersOf, titleOf, valueText } from "./paint-boxes";
 import type { Colours } from "./picture";
 
 /** What the pointer is on, in the corner of the picture: it covers nothing that one looks at. */
-export function Hint({ state, colours }: { readonly state: GraphState; readonly colours: Colours }): JSX.Element | null {
+export function Hint({
+  state,
+  colours,
+}: {
+  readonly state: GraphState;
+  readonly colours: Colours;
+}): JSX.Element | null {
   const hovered = state.hovered.value;
   if (hovered === null) return null;
   if (hovered.kind === "line") {

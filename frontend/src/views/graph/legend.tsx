@@ -8,8 +8,9 @@ const STOPS = 12;
 
 /** What the colours stand for, from end to end. */
 export function Legend({ colours }: { readonly colours: Colours }): JSX.Element {
-  const { scale, measure, health } = colours;
+  const { scale, measure, health, isLoading } = colours;
   const isKnown = [...health.values()].some(({ parts }) => parts.length > 0);
+  if (!isKnown && isLoading) return <span class="graph-legend muted">Loading …</span>;
   if (!isKnown) return <span class="graph-legend muted">not recorded in this run</span>;
   const ramp = sequentialRamp(theme.value);
   const stops = Array.from({ length: STOPS + 1 }, (_, stop) => rampColour(ramp, stop / STOPS));

@@ -87,7 +87,13 @@ function find(state: GraphState, text: string): Found {
   if (text.trim() === "") return { found: [], total: 0, complaint };
   const { items, byName } = state.tree;
   const all = [...byName.values()].flatMap((id) => items[id] ?? []);
-  const found = all.filter((item) => matches(`${item.module?.name} ${item.module?.class_name}`));
+  const named = all.filter((item) => matches(item.module?.name ?? ""));
+  const isNamed = new Set(named);
+  // Whose name fits comes before whose class does.
+  const found = [
+    ...named,
+    ...all.filter((item) => !isNamed.has(item) && matches(`${item.module?.name} ${item.module?.class_name}`)),
+  ];
   return { found: found.slice(0, MOST_RESULTS), total: found.length, complaint };
 }
 

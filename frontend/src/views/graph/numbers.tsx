@@ -27,9 +27,12 @@ export function Numbers({ run, state, module }: NumbersProps): JSX.Element | nul
     return (series) => column.get(series) ?? NaN;
   };
   const [weight, gradient, update] = [read("weight", "norm"), read("gradient", "norm"), read("update", "norm")];
-  const outputs = (tables.get("activation")?.names ?? []).filter((name) => moduleOfActivation(state.tree.byName, name) === module.name);
+  const outputs = (tables.get("activation")?.names ?? []).filter(
+    (name) => moduleOfActivation(state.tree.byName, name) === module.name,
+  );
   const names = parameterNames(state.tree, module.name);
-  const nameOf = (own: string): string => names.find((name) => name.endsWith(own) && !Number.isNaN(weight(name))) ?? `${module.name}.${own}`;
+  const nameOf = (own: string): string =>
+    names.find((name) => name.endsWith(own) && !Number.isNaN(weight(name))) ?? `${module.name}.${own}`;
   return (
     <>
       {module.own_parameters.length > 0 && (
@@ -52,7 +55,11 @@ export function Numbers({ run, state, module }: NumbersProps): JSX.Element | nul
                   return (
                     <tr key={own.name}>
                       <td>
-                        <Link title="In the heat map of all layers" text={own.name} go={() => openLayer("weight", name)} />
+                        <Link
+                          title="In the heat map of all layers"
+                          text={own.name}
+                          go={() => openLayer("weight", name)}
+                        />
                         {!own.trainable && <span class="muted"> frozen</span>}
                       </td>
                       <td title={own.dtype}>{shapeText(own.shape)}</td>

@@ -69,18 +69,32 @@ function drawNear(context: Context, box: SceneBox, health: Health, picture: Pict
   const { x, y, width, height, item } = box;
   const { tree } = picture;
   const right = rightText(item);
-  const rightWidth = drawText(context, right, x + width - 10, y + 16, { font: fontOf(palette, 11), colour: palette.muted, room: 70, align: "right" });
+  const rightWidth = drawText(context, right, x + width - 10, y + 16, {
+    font: fontOf(palette, 11),
+    colour: palette.muted,
+    room: 70,
+    align: "right",
+  });
   const room = width - 30 - rightWidth;
   const named = { font: fontOf(palette, 12), colour: palette.muted };
   const label = item.module ? item.label : "";
   const reserved = Math.min(textWidth(context, label, named.font) + 8, room * 0.35);
-  const used = drawText(context, titleOf(tree, item), x + 10, y + 16, { font: fontOf(palette, 12.5, 600), colour: palette.text, room: room - reserved });
+  const used = drawText(context, titleOf(tree, item), x + 10, y + 16, {
+    font: fontOf(palette, 12.5, 600),
+    colour: palette.text,
+    room: room - reserved,
+  });
   drawText(context, label, x + 16 + used, y + 16, { ...named, room: room - used - 4 });
   const second = secondLine(tree, item);
   drawText(context, second, x + 10, y + 31, { font: fontOf(palette, 11), colour: palette.muted, room: width - 64 });
   const parameters = parametersOf(tree, item);
   if (parameters > 0) {
-    drawText(context, formatShort(parameters), x + width - 10, y + 31, { font: fontOf(palette, 11), colour: palette.muted, room: 50, align: "right" });
+    drawText(context, formatShort(parameters), x + width - 10, y + 31, {
+      font: fontOf(palette, 11),
+      colour: palette.muted,
+      room: 50,
+      align: "right",
+    });
   }
   drawStrip(context, box, health, picture, palette, y + height - STRIP_HEIGHT, STRIP_HEIGHT);
 }
@@ -94,7 +108,9 @@ function rightText(item: Item): string {
 
 /** Recorded is the output of the last call; of the others we know what was read by somebody who read nothing else. */
 function callShape(tree: GraphTree, item: Item): string {
-  const alone = tree.links.find((link) => link.source === item.id && tree.links.filter(({ target }) => target === link.target).length === 1);
+  const alone = tree.links.find(
+    (link) => link.source === item.id && tree.links.filter(({ target }) => target === link.target).length === 1,
+  );
   return shapesText(alone?.edges.slice(0, 1) ?? []);
 }
 
@@ -119,7 +135,15 @@ function childParameters(tree: GraphTree, id: number): number {
 }
 
 /** One cell for each module inside that has a value, in the order of execution; of very many the greatest. */
-function drawStrip(context: Context, box: SceneBox, health: Health, picture: Picture, palette: Palette, top: number, height: number): void {
+function drawStrip(
+  context: Context,
+  box: SceneBox,
+  health: Health,
+  picture: Picture,
+  palette: Palette,
+  top: number,
+  height: number,
+): void {
   const { scale, measure } = picture.colours;
   context.save();
   rounded(context, box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1, RADIUS - 0.5);
@@ -137,7 +161,11 @@ function drawStrip(context: Context, box: SceneBox, health: Health, picture: Pic
   context.restore();
   if (height !== STRIP_HEIGHT || cells.length > 1) return;
   const text = fill ? valueText(measure, health.value) : "";
-  drawText(context, text, box.x + 10, top + 9.5, { font: fontOf(palette, 10, 500), colour: fill?.text ?? palette.faint, room: box.width - 20 });
+  drawText(context, text, box.x + 10, top + 9.5, {
+    font: fontOf(palette, 10, 500),
+    colour: fill?.text ?? palette.faint,
+    room: box.width - 20,
+  });
 }
 
 function cellsOf(parts: readonly number[]): number[] {
@@ -164,7 +192,10 @@ function drawFar(context: Context, box: SceneBox, health: Health, picture: Pictu
   if (!hasTitle) return;
   const middle = box.y + (health.parts.length > 0 ? box.height * 0.3 : box.height / 2);
   drawText(context, titleOf(picture.tree, box.item), box.x + box.width / 2, middle + 8, {
-    font: fontOf(palette, 22, 600), colour: palette.text, room: box.width - 16, align: "center",
+    font: fontOf(palette, 22, 600),
+    colour: palette.text,
+    room: box.width - 16,
+    align: "center",
   });
 }
 
@@ -194,8 +225,18 @@ function drawTerminal(context: Context, box: SceneBox, picture: Picture, palette
   if (picture.camera.scale < VISIBLE) return;
   const shape = terminalShape(picture.tree, box.item);
   const centre = box.x + box.width / 2;
-  drawText(context, box.item.label, centre, box.y + 15, { font: fontOf(palette, 12, 600), colour: palette.text, room: box.width - 24, align: "center" });
-  drawText(context, shape, centre, box.y + 29, { font: fontOf(palette, 11), colour: palette.muted, room: box.width - 24, align: "center" });
+  drawText(context, box.item.label, centre, box.y + 15, {
+    font: fontOf(palette, 12, 600),
+    colour: palette.text,
+    room: box.width - 24,
+    align: "center",
+  });
+  drawText(context, shape, centre, box.y + 29, {
+    font: fontOf(palette, 11),
+    colour: palette.muted,
+    room: box.width - 24,
+    align: "center",
+  });
 }
 
 export function terminalShape(tree: GraphTree, item: Item): string {

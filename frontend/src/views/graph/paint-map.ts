@@ -20,7 +20,10 @@ export function mapPlace(scene: Scene, camera: Camera, screen: Extent): MapPlace
   const isWhole = scene.width * camera.scale <= screen.width && scene.height * camera.scale <= screen.height;
   if (isWhole || screen.width < 520 || scene.boxes.length < 2) return null;
   const scale = Math.min(MOST_WIDTH / scene.width, MOST_HEIGHT / scene.height);
-  const [width, height] = [Math.max(scene.width * scale, 28) + 2 * PADDING, Math.max(scene.height * scale, 28) + 2 * PADDING];
+  const [width, height] = [
+    Math.max(scene.width * scale, 28) + 2 * PADDING,
+    Math.max(scene.height * scale, 28) + 2 * PADDING,
+  ];
   return { scale, width, height, x: screen.width - width - MARGIN, y: screen.height - height - MARGIN - ZOOM_BUTTONS };
 }
 
@@ -48,7 +51,12 @@ export function drawMap(context: CanvasRenderingContext2D, screen: Extent, pictu
     const fill = box.isOpen ? null : fillOf(value, colours.scale, palette);
     context.fillStyle = fill?.ground ?? (box.isOpen ? palette.sunken : palette.line);
     const least = box.isOpen ? 0 : 1.5;
-    context.fillRect(box.x * place.scale, box.y * place.scale, Math.max(box.width * place.scale, least), Math.max(box.height * place.scale, least));
+    context.fillRect(
+      box.x * place.scale,
+      box.y * place.scale,
+      Math.max(box.width * place.scale, least),
+      Math.max(box.height * place.scale, least),
+    );
   }
   context.strokeStyle = palette.accent;
   context.lineWidth = 1.5;

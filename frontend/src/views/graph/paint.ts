@@ -39,17 +39,28 @@ export function drawPicture(context: Context, width: number, height: number, pic
   // Titles of outer frames are held above those of inner ones, so they come last.
   for (const box of [...boxes].reverse()) if (box.isOpen) drawTitle(context, box, sight, picture, palette);
   const labels = new Set<string>();
-  for (const line of lines) if (marked.has(line) || camera.scale >= ROOM_FOR_SHAPES) drawShape(context, line, labels, picture, palette);
+  for (const line of lines)
+    if (marked.has(line) || camera.scale >= ROOM_FOR_SHAPES) drawShape(context, line, labels, picture, palette);
   context.restore();
 }
 
 export function sightOf(camera: Camera, width: number, height: number): Sight {
-  return { left: camera.x, top: camera.y, right: camera.x + width / camera.scale, bottom: camera.y + height / camera.scale };
+  return {
+    left: camera.x,
+    top: camera.y,
+    right: camera.x + width / camera.scale,
+    bottom: camera.y + height / camera.scale,
+  };
 }
 
 function isSeen(box: SceneBox, sight: Sight): boolean {
   const margin = 12;
-  return box.x - margin < sight.right && box.x + box.width + margin > sight.left && box.y - margin < sight.bottom && box.y + box.height + margin > sight.top;
+  return (
+    box.x - margin < sight.right &&
+    box.x + box.width + margin > sight.left &&
+    box.y - margin < sight.bottom &&
+    box.y + box.height + margin > sight.top
+  );
 }
 
 function isLineSeen({ points }: SceneLine, sight: Sight): boolean {
@@ -86,21 +97,33 @@ function drawTitle(context: Context, box: SceneBox, sight: Sight, picture: Pictu
     context.fillStyle = box.depth % 2 === 0 ? palette.sunken : palette.surface;
     context.fillRect(box.x + 1, y, box.width - 2, SIZES.title);
   }
-  const style = { colour: isUnused(picture.tree.items, box.item) ? palette.faint : palette.text, room: box.width - 40, halo: box.depth % 2 === 0 ? palette.sunken : palette.surface };
+  const style = {
+    colour: isUnused(picture.tree.items, box.item) ? palette.faint : palette.text,
+    room: box.width - 40,
+    halo: box.depth % 2 === 0 ? palette.sunken : palette.surface,
+  };
   const { item } = box;
   const name = item.kind === "stack" ? titleOf(picture.tree, item) : item.label;
   const used = drawText(context, `▾ ${name}`, box.x + 12, y + 20, { ...style, font: fontOf(palette, size, 600) });
-  const detail = item.kind === "stack" ? item.label : item.module?.class_name ?? "";
+  const detail = item.kind === "stack" ? item.label : (item.module?.class_name ?? "");
   const parameters = parametersOf(picture.tree, item);
-  const text = [detail === name ? "" : detail, parameters > 0 ? formatShort(parameters) : ""].filter(Boolean).join(" · ");
-  drawText(context, text, box.x + 20 + used, y + 20, { ...style, font: fontOf(palette, size * 0.9), colour: palette.muted, room: box.width - 40 - used });
+  const text = [detail === name ? "" : detail, parameters > 0 ? formatShort(parameters) : ""]
+    .filter(Boolean)
+    .join(" · ");
+  drawText(context, text, box.x + 20 + used, y + 20, {
+    ...style,
+    font: fontOf(palette, size * 0.9),
+    colour: palette.muted,
+    room: box.width - 40 - used,
+  });
 }
 
 function markedLines({ tree, scene, selected, hovered }: Picture): ReadonlySet<SceneLine> {
   const marked = new Set<SceneLine>();
   if (hovered?.kind === "line") {
     const { source, targets } = hovered.line;
-    for (const line of scene.lines) if (line.source === source && line.targets.some((id) => targets.includes(id))) marked.add(line);
+    for (const line of scene.lines)
+      if (line.source === source && line.targets.some((id) => targets.includes(id))) marked.add(line);
   }
   const ids = new Set<number>();
   for (const id of [selected, hovered?.kind === "box" ? hovered.id : null]) {
@@ -153,7 +176,12 @@ function drawShape(context: Context, line: SceneLine, labels: Set<string>, pictu
   const place = `${Math.round(points[points.length - 2] ?? 0)} ${Math.round(points[points.length - 1] ?? 0)}`;
   if (labels.has(place)) return;
   labels.add(place);
-  drawText(context, text, x + 6, y + 4, { font: fontOf(palette, 10.5), colour: palette.muted, halo: palette.surface, room: 160 });
+  drawText(context, text, x + 6, y + 4, {
+    font: fontOf(palette, 10.5),
+    colour: palette.muted,
+    halo: palette.surface,
+    room: 160,
+  });
 }
 
 const shapes = new WeakMap<SceneLine, string>();

@@ -60,13 +60,23 @@ function Head({ item, state }: { readonly item: Item; readonly state: GraphState
   );
 }
 
-function Facts({ state, item, module }: { readonly state: GraphState; readonly item: Item; readonly module: GraphNode }): JSX.Element {
+function Facts({
+  state,
+  item,
+  module,
+}: {
+  readonly state: GraphState;
+  readonly item: Item;
+  readonly module: GraphNode;
+}): JSX.Element {
   const frozen = module.parameters - module.trainable;
   return (
     <dl class="graph-facts">
       <Fact label="Parameters">
         {formatCount(module.parameters)}
-        {frozen > 0 && <span class="muted"> ({frozen === module.parameters ? "all" : formatCount(frozen)} frozen)</span>}
+        {frozen > 0 && (
+          <span class="muted"> ({frozen === module.parameters ? "all" : formatCount(frozen)} frozen)</span>
+        )}
       </Fact>
       <Fact label="In">
         <Shapes tensors={module.inputs} />
@@ -88,7 +98,8 @@ function Facts({ state, item, module }: { readonly state: GraphState; readonly i
 
 function callsText(state: GraphState, item: Item, module: GraphNode): string {
   if (isUnused(state.tree.items, item)) return "never called in the first forward pass";
-  if (module.calls === 0) return item.order === Infinity ? "none; used by the module around it" : "none; modules in it are called";
+  if (module.calls === 0)
+    return item.order === Infinity ? "none; used by the module around it" : "none; modules in it are called";
   const often = module.calls === 1 ? "once" : `${module.calls} times`;
   return item.call > 0 ? `${often} in one forward pass; this is call ${item.call}` : `${often} in one forward pass`;
 }

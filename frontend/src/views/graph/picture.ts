@@ -23,10 +23,17 @@ export interface Colours {
   readonly scale: HeatScale;
   /** By item, of everything that is in the picture. */
   readonly health: ReadonlyMap<number, Health>;
+  /** Whether the values are still on their way. */
+  readonly isLoading: boolean;
 }
 
-export function coloursOf(measure: Measure, health: ReadonlyMap<number, Health>, own: ReadonlyMap<string, number>): Colours {
-  return { measure, health, scale: heatScale(measure.scale, Float32Array.from(own.values()), "robust") };
+export function coloursOf(
+  measure: Measure,
+  health: ReadonlyMap<number, Health>,
+  own: ReadonlyMap<string, number>,
+  isLoading: boolean,
+): Colours {
+  return { measure, health, isLoading, scale: heatScale(measure.scale, Float32Array.from(own.values()), "robust") };
 }
 
 const ramps = new Map<Palette["theme"], Ramp>();

@@ -59,10 +59,22 @@ export function Stage({ state, colours, exportName, csv }: StageProps): JSX.Elem
         onKey={(event) => graphKey(event, state)}
       />
       <div class="graph-zoom" role="group" aria-label="Zoom">
-        <button type="button" class="button icon-button" aria-label="Enlarge" title="Enlarge (+)" onClick={() => zoom(1.4)}>
+        <button
+          type="button"
+          class="button icon-button"
+          aria-label="Enlarge"
+          title="Enlarge (+)"
+          onClick={() => zoom(1.4)}
+        >
           +
         </button>
-        <button type="button" class="button icon-button" aria-label="Make smaller" title="Make smaller (−)" onClick={() => zoom(1 / 1.4)}>
+        <button
+          type="button"
+          class="button icon-button"
+          aria-label="Make smaller"
+          title="Make smaller (−)"
+          onClick={() => zoom(1 / 1.4)}
+        >
           −
         </button>
         <button type="button" class="button" title="Show all of it (0)" onClick={() => fit(state)}>

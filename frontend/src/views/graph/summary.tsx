@@ -18,7 +18,12 @@ export function Summary({ state }: { readonly state: GraphState }): JSX.Element 
     <aside class="card graph-panel" aria-label="The whole network">
       <header class="graph-panel-head">
         <h3>
-          <bdi>{tops.map((top) => plainName(top.class_name)).slice(0, 4).join(", ")}</bdi>
+          <bdi>
+            {tops
+              .map((top) => plainName(top.class_name))
+              .slice(0, 4)
+              .join(", ")}
+          </bdi>
         </h3>
       </header>
       <dl class="graph-facts">

@@ -19,7 +19,13 @@ export function fontOf(palette: Palette, size: number, weight = 400): string {
 }
 
 /** How wide it came out. */
-export function drawText(context: CanvasRenderingContext2D, text: string, x: number, y: number, style: TextStyle): number {
+export function drawText(
+  context: CanvasRenderingContext2D,
+  text: string,
+  x: number,
+  y: number,
+  style: TextStyle,
+): number {
   if (text === "" || style.room <= 0) return 0;
   context.font = style.font;
   const [shown, width] = fit(context, text, style);

@@ -32,7 +32,12 @@ export function Toolbar({ state, colours, isList }: ToolbarProps): JSX.Element {
           </button>
         ))}
       </div>
-      <button type="button" class="button" title={`Opens every group, up to ${MOST_BOXES} boxes`} onClick={() => state.openAll()}>
+      <button
+        type="button"
+        class="button"
+        title={`Opens every group, up to ${MOST_BOXES} boxes`}
+        onClick={() => state.openAll()}
+      >
         Open all
       </button>
       <button type="button" class="button" title="As it was at the start" onClick={() => state.openAsAtStart()}>

@@ -128,7 +128,9 @@ function Row({ row, top, state, colours }: RowProps): JSX.Element {
           {(item.module?.calls ?? 0) > 1 && ` × ${item.module?.calls}`}
         </span>
       </span>
-      <span class="graph-row-shape">{isUnused(state.tree.items, item) ? "never called" : shapesText(item.module?.outputs ?? [])}</span>
+      <span class="graph-row-shape">
+        {isUnused(state.tree.items, item) ? "never called" : shapesText(item.module?.outputs ?? [])}
+      </span>
       <span class="graph-row-count">{parameters > 0 ? formatShort(parameters) : ""}</span>
       <span class="graph-row-value">
         <span class="graph-swatch" style={fill ? { background: fill.ground } : {}} />
@@ -142,7 +144,9 @@ function Row({ row, top, state, colours }: RowProps): JSX.Element {
 function rowsOf(tree: GraphTree, open: ReadonlySet<number>): TreeRow[] {
   const rows: TreeRow[] = [];
   const shown = (ids: readonly number[]): Item[] =>
-    ids.flatMap((id) => tree.items[id] ?? []).filter(({ kind, call }) => kind !== "join" && kind !== "input" && kind !== "output" && call < 2);
+    ids
+      .flatMap((id) => tree.items[id] ?? [])
+      .filter(({ kind, call }) => kind !== "join" && kind !== "input" && kind !== "output" && call < 2);
   const stack = siblings(shown(tree.roots), 0).reverse();
   for (let row = stack.pop(); row; row = stack.pop()) {
     rows.push(row);
@@ -171,7 +175,8 @@ function listKey(event: KeyboardEvent, state: GraphState, rows: readonly TreeRow
   else if (event.key === "PageUp") choose(selected - 15);
   else if (!item) return false;
   else if (event.key === "ArrowRight") isContainer(item) && !isOpen ? state.toggle(item.id) : choose(at + 1);
-  else if (event.key === "ArrowLeft") isOpen ? state.toggle(item.id) : choose(rows.findIndex((row) => row.item.id === item.parent));
+  else if (event.key === "ArrowLeft")
+    isOpen ? state.toggle(item.id) : choose(rows.findIndex((row) => row.item.id === item.parent));
   else if (event.key === "Enter" || event.key === " ") state.toggle(item.id);
   else return false;
   return true;

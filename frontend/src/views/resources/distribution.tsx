@@ -33,7 +33,8 @@ export function DistributionSection({ run, whole }: DistributionProps): JSX.Elem
           )}
           {!times.isExact && (
             <p class="faint">
-              Means of about {formatCount(bucket)} steps each, because the range is long; choose fewer steps to see single ones.
+              Means of about {formatCount(bucket)} steps each, because the range is long; choose fewer steps to see
+              single ones.
             </p>
           )}
         </div>
@@ -95,7 +96,8 @@ function Bins({ bins, colour }: BinsProps): JSX.Element {
       <div class="chart-head">
         <h4 class="chart-title">Steps by their time</h4>
         <span class="chart-value">
-          {bin && `${formatSeconds(bin.lower)} to ${formatSeconds(bin.upper)}: ${formatCount(bin.steps)} ${bin.steps === 1 ? "step" : "steps"}`}
+          {bin &&
+            `${formatSeconds(bin.lower)} to ${formatSeconds(bin.upper)}: ${formatCount(bin.steps)} ${bin.steps === 1 ? "step" : "steps"}`}
         </span>
       </div>
       <CanvasBox
@@ -103,7 +105,10 @@ function Bins({ bins, colour }: BinsProps): JSX.Element {
         height={190}
         label={`Distribution of step times in ${bins.length} bins. Arrow keys go from bin to bin.`}
         exportName="step-time-distribution"
-        csv={() => [["from_seconds", "to_seconds", "steps"], ...bins.map(({ lower, upper, steps }) => [lower, upper, steps])]}
+        csv={() => [
+          ["from_seconds", "to_seconds", "steps"],
+          ...bins.map(({ lower, upper, steps }) => [lower, upper, steps]),
+        ]}
         onPointer={({ type, x }) => {
           const place = Math.floor(((x - FRAME.left) / (drawnWidth.current - FRAME.left - FRAME.right)) * bins.length);
           pointed.value = type === "leave" || place < 0 || place >= bins.length ? -1 : place;
@@ -119,7 +124,15 @@ function Bins({ bins, colour }: BinsProps): JSX.Element {
   );
 }
 
-function drawBins(context: CanvasRenderingContext2D, width: number, height: number, palette: Palette, bins: readonly TimeBin[], colour: string, marked: number): void {
+function drawBins(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  palette: Palette,
+  bins: readonly TimeBin[],
+  colour: string,
+  marked: number,
+): void {
   const [bottom, right] = [height - FRAME.bottom, width - FRAME.right];
   const most = bins.reduce((high, { steps }) => Math.max(high, steps), 1);
   const placeY = (steps: number): number => bottom - (steps / most) * (bottom - FRAME.top - 4);
@@ -145,10 +158,17 @@ function drawBins(context: CanvasRenderingContext2D, width: number, height: numb
 }
 
 /** The last bin reaches to the longest step, so the axis ends where it begins. */
-function drawTimes(context: CanvasRenderingContext2D, right: number, bottom: number, palette: Palette, bins: readonly TimeBin[]): void {
+function drawTimes(
+  context: CanvasRenderingContext2D,
+  right: number,
+  bottom: number,
+  palette: Palette,
+  bins: readonly TimeBin[],
+): void {
   const [low, last] = [bins[0]?.lower ?? 0, bins.at(-1)?.lower ?? 1];
   const width = bins.length > 1 ? (last - low) / (bins.length - 1) : 1;
-  const place = (seconds: number): number => FRAME.left + ((seconds - low) / (width * bins.length)) * (right - FRAME.left);
+  const place = (seconds: number): number =>
+    FRAME.left + ((seconds - low) / (width * bins.length)) * (right - FRAME.left);
   context.fillStyle = palette.faint;
   context.textBaseline = "top";
   context.textAlign = "center";

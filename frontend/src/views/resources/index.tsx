@@ -31,8 +31,14 @@ function NothingRecorded(): JSX.Element {
   return (
     <section class="notice">
       <h2>This run holds no times and no memory</h2>
-      <p>It was written by a SummaryWriter. Step times, memory of processes and GPUs and the cost of watching come with:</p>
-      <pre class="code">{"import tb_netdebug as nd\n\nmonitor = nd.watch(model, optimizer)\nmonitor.step(loss=loss)                # at the end of each batch"}</pre>
+      <p>
+        It was written by a SummaryWriter. Step times, memory of processes and GPUs and the cost of watching come with:
+      </p>
+      <pre class="code">
+        {
+          "import tb_netdebug as nd\n\nmonitor = nd.watch(model, optimizer)\nmonitor.step(loss=loss)                # at the end of each batch"
+        }
+      </pre>
     </section>
   );
 }
@@ -44,7 +50,10 @@ interface ResourcesProps {
 
 function Resources({ run, details }: ResourcesProps): JSX.Element {
   const names = useMemo(
-    () => [...TIME_SCALARS, "batch_size", ...memoryNames(details.scalars), ...MONITOR_SCALARS].filter((name) => details.scalars.includes(name)),
+    () =>
+      [...TIME_SCALARS, "batch_size", ...memoryNames(details.scalars), ...MONITOR_SCALARS].filter((name) =>
+        details.scalars.includes(name),
+      ),
     [details.scalars.join("\n")],
   );
   const data = useRunScalars(run, names, POINTS);
@@ -71,7 +80,11 @@ function Figures({ details, data }: { readonly details: RunDetails; readonly dat
   const overhead = newest(data.scalars.get("monitor/overhead")) ?? details.overhead;
   return (
     <Tiles label="Resources at a glance">
-      <Tile title="Median step" value={times ? formatSeconds(times.median) : "–"} note={times ? `longest ${formatSeconds(times.longest)}` : "not timed"} />
+      <Tile
+        title="Median step"
+        value={times ? formatSeconds(times.median) : "–"}
+        note={times ? `longest ${formatSeconds(times.longest)}` : "not timed"}
+      />
       <Tile
         title="Steps per second"
         value={Number.isFinite(speed.steps) ? formatShort(speed.steps) : "–"}
@@ -89,7 +102,11 @@ function Figures({ details, data }: { readonly details: RunDetails; readonly dat
             tone={limit !== null && peak / limit > 0.9 ? "warning" : undefined}
           />
         ))}
-      <Tile title="Cost of monitoring" value={overhead === null ? "–" : formatPercent(overhead)} note="of the training's own time" />
+      <Tile
+        title="Cost of monitoring"
+        value={overhead === null ? "–" : formatPercent(overhead)}
+        note="of the training's own time"
+      />
     </Tiles>
   );
 }

@@ -21,7 +21,9 @@ const LONGEST = 400;
 export function MachineSection({ details }: { readonly details: RunDetails }): JSX.Element | null {
   const { info } = details;
   const names = [...TITLES.keys(), ...Object.keys(info).filter((name) => !TITLES.has(name) && !ELSEWHERE.has(name))];
-  const rows = names.filter((name) => Object.hasOwn(info, name)).map((name) => [TITLES.get(name) ?? name, textOf(info[name])] as const);
+  const rows = names
+    .filter((name) => Object.hasOwn(info, name))
+    .map((name) => [TITLES.get(name) ?? name, textOf(info[name])] as const);
   const settings = objectOf(info["settings"]);
   const unwatched = Array.isArray(info["not_watched"]) ? info["not_watched"].map(textOf) : [];
   if (rows.length === 0 && settings.length === 0) return null;

@@ -18,12 +18,21 @@ interface MemoryProps {
   readonly data: RunScalars;
 }
 
-const COLOURS: Readonly<Record<string, number>> = { rss: 0, process: 0, allocated: 0, children: 2, others: 7, cached: 5 };
+const COLOURS: Readonly<Record<string, number>> = {
+  rss: 0,
+  process: 0,
+  allocated: 0,
+  children: 2,
+  others: 7,
+  cached: 5,
+};
 
 /** Memory of host and devices, and how busy devices are. */
 export function MemorySection({ run, details, data }: MemoryProps): JSX.Element {
   const stacks = useMemo(() => memoryStacks(data.scalars), [data.scalars]);
-  const others = [...data.scalars.keys()].filter((name) => name.startsWith("memory/") && !isStacked(name) && !name.endsWith("_count"));
+  const others = [...data.scalars.keys()].filter(
+    (name) => name.startsWith("memory/") && !isStacked(name) && !name.endsWith("_count"),
+  );
   const loads = [...data.scalars.keys()].filter((name) => /^gpu\d+\/utilization$/.test(name));
   const warning = stacks.map(memoryReading).find((text) => text !== null) ?? null;
   if (stacks.length === 0) return <NoMemory details={details} />;
@@ -37,7 +46,13 @@ export function MemorySection({ run, details, data }: MemoryProps): JSX.Element 
         ))}
         {loads.length > 0 && (
           <div class="card page-card">
-            <Lines title="GPU utilization" names={loads} run={run} data={data} format={(value) => `${formatNumber(value, 3)} %`} />
+            <Lines
+              title="GPU utilization"
+              names={loads}
+              run={run}
+              data={data}
+              format={(value) => `${formatNumber(value, 3)} %`}
+            />
           </div>
         )}
         {others.some((name) => (data.scalars.get(name)?.step.length ?? 0) > 1) && (
@@ -72,7 +87,14 @@ function MemoryChart({ stack, data }: { readonly stack: MemoryStack; readonly da
   const axisOf = axisProps(data.all);
   const x = useMemo(() => axisX(stack.rows, data.all), [stack, data.all, axisOf.xLabel]);
   const layers = useMemo(
-    () => stack.parts.map(({ key, title, meaning, bytes }) => ({ key, title, meaning, colour: COLOURS[key] ?? 3, values: bytes })),
+    () =>
+      stack.parts.map(({ key, title, meaning, bytes }) => ({
+        key,
+        title,
+        meaning,
+        colour: COLOURS[key] ?? 3,
+        values: bytes,
+      })),
     [stack],
   );
   return (

@@ -8,7 +8,12 @@ import type { Gap, RunDetails, RunRow } from "../../wire/types";
 import { axisProps, originOf, type RunScalars } from "./run-scalars";
 import { Section } from "./tiles";
 
-export const MONITOR_SCALARS = ["monitor/overhead", "monitor/every", "writer/dropped_steps", "writer/dropped_samples"] as const;
+export const MONITOR_SCALARS = [
+  "monitor/overhead",
+  "monitor/every",
+  "writer/dropped_steps",
+  "writer/dropped_samples",
+] as const;
 
 interface MonitoringProps {
   readonly run: RunRow;
@@ -22,10 +27,22 @@ export function MonitoringSection({ run, details, data }: MonitoringProps): JSX.
     <Section title="Monitoring" reading={readingOf(details, data)}>
       <div class="card-grid">
         <div class="card page-card">
-          <Line name="monitor/overhead" title="Cost of monitoring, share of the training's own time" run={run} data={data} format={formatPercent} />
+          <Line
+            name="monitor/overhead"
+            title="Cost of monitoring, share of the training's own time"
+            run={run}
+            data={data}
+            format={formatPercent}
+          />
         </div>
         <div class="card page-card">
-          <Line name="monitor/every" title="Steps from one full sample to the next" run={run} data={data} format={(value) => formatNumber(value, 3)} />
+          <Line
+            name="monitor/every"
+            title="Steps from one full sample to the next"
+            run={run}
+            data={data}
+            format={(value) => formatNumber(value, 3)}
+          />
         </div>
       </div>
       <p class={droppedOf(data).isLoss ? "page-reading warning" : "muted"}>{droppedOf(data).text}</p>
@@ -38,7 +55,12 @@ function readingOf(details: RunDetails, data: RunScalars): string {
   const overhead = newest(data.scalars.get("monitor/overhead") ?? undefined) ?? details.overhead;
   const every = usualDistance(data) ?? details.sampled_every;
   if (overhead === null) return "What watching costs was not recorded here.";
-  const often = every === null ? "" : every > 1.05 ? `, with all statistics about every ${formatNumber(every, 2)} steps` : ", with all statistics in every step";
+  const often =
+    every === null
+      ? ""
+      : every > 1.05
+        ? `, with all statistics about every ${formatNumber(every, 2)} steps`
+        : ", with all statistics in every step";
   return `Watching has cost ${formatPercent(overhead)} of the training's own time${often}.`;
 }
 
@@ -53,7 +75,10 @@ function droppedOf(data: RunScalars): { readonly text: string; readonly isLoss: 
   const steps = newest(data.scalars.get("writer/dropped_steps") ?? undefined) ?? 0;
   const samples = newest(data.scalars.get("writer/dropped_samples") ?? undefined) ?? 0;
   if (!(steps > 0) && !(samples > 0)) return { text: "The writer kept up: nothing was dropped.", isLoss: false };
-  const what = [steps > 0 ? `${formatCount(steps)} steps` : "", samples > 0 ? `${formatCount(samples)} samples` : ""].filter(Boolean);
+  const what = [
+    steps > 0 ? `${formatCount(steps)} steps` : "",
+    samples > 0 ? `${formatCount(samples)} samples` : "",
+  ].filter(Boolean);
   return {
     text: `The disk was too slow for the writer: ${what.join(" and ")} were dropped so that the training did not wait. Write to a faster disk, or sample less often (every=…).`,
     isLoss: true,
@@ -70,10 +95,13 @@ function Gaps({ gaps, count }: { readonly gaps: readonly Gap[]; readonly count: 
       <ul class="gap-list">
         {gaps.slice(0, MOST_GAPS).map((gap) => (
           <li key={`${gap.file} ${gap.offset}`}>
-            {formatBytes(gap.size)} of <bdi>{shortFile(gap.file)}</bdi>, from byte {formatCount(gap.offset)}: {gap.complaint.slice(0, 300)}
+            {formatBytes(gap.size)} of <bdi>{shortFile(gap.file)}</bdi>, from byte {formatCount(gap.offset)}:{" "}
+            {gap.complaint.slice(0, 300)}
           </li>
         ))}
-        {count > Math.min(gaps.length, MOST_GAPS) && <li class="muted">and {formatCount(count - Math.min(gaps.length, MOST_GAPS))} more</li>}
+        {count > Math.min(gaps.length, MOST_GAPS) && (
+          <li class="muted">and {formatCount(count - Math.min(gaps.length, MOST_GAPS))} more</li>
+        )}
       </ul>
       <p class="faint">Everything before and after is shown. Steps whose records lie there are missing.</p>
     </div>
@@ -94,6 +122,25 @@ interface LineProps {
 
 function Line({ name, title, run, data, format }: LineProps): JSX.Element {
   const columns = data.scalars.get(name);
-  const series = columns ? [{ label: title, colour: colourOf(run.name), ...curveOf(columns, axis.value, smoothing.value, originOf(data.all)) }] : [];
-  return <LineChart {...axisProps(data.all)} title={title} series={series} formatY={format} syncKey="steps" exportName={name} height={150} empty="Not recorded in these steps." />;
+  const series = columns
+    ? [
+        {
+          label: title,
+          colour: colourOf(run.name),
+          ...curveOf(columns, axis.value, smoothing.value, originOf(data.all)),
+        },
+      ]
+    : [];
+  return (
+    <LineChart
+      {...axisProps(data.all)}
+      title={title}
+      series={series}
+      formatY={format}
+      syncKey="steps"
+      exportName={name}
+      height={150}
+      empty="Not recorded in these steps."
+    />
+  );
 }

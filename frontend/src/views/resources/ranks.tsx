@@ -28,14 +28,30 @@ export function RanksSection({ run, details }: RanksProps): JSX.Element | null {
   const numbers = details.rank_list.slice(0, MOST_RANKS);
   const part = range.value ? { first: range.value.first, last: range.value.last } : {};
   const { answers } = useColumns((): ScalarsQuery[] =>
-    numbers.length < 2 ? [] : numbers.map((number) => ({ what: "scalars", run: run.name, names: NAMES, points: POINTS, rank: number, ...part })),
+    numbers.length < 2
+      ? []
+      : numbers.map((number) => ({
+          what: "scalars",
+          run: run.name,
+          names: NAMES,
+          points: POINTS,
+          rank: number,
+          ...part,
+        })),
   );
-  const ranks = useMemo(() => new Map(numbers.map((number, place) => [number, scalarsOf(answers?.[place])] as const)), [answers, numbers.join()]);
+  const ranks = useMemo(
+    () => new Map(numbers.map((number, place) => [number, scalarsOf(answers?.[place])] as const)),
+    [answers, numbers.join()],
+  );
   if (numbers.length < 2) return null;
   const times = rankTimes(ranks);
   const reading = rankReading(times);
   return (
-    <Section title={`Ranks (${details.rank_list.length})`} reading={reading.text || undefined} tone={reading.slowest === null ? undefined : "warning"}>
+    <Section
+      title={`Ranks (${details.rank_list.length})`}
+      reading={reading.text || undefined}
+      tone={reading.slowest === null ? undefined : "warning"}
+    >
       <div class="two-thirds">
         <div class="card page-card">
           <RankLines ranks={ranks} />
@@ -45,7 +61,9 @@ export function RanksSection({ run, details }: RanksProps): JSX.Element | null {
           <RankTable times={times} ranks={ranks} slowest={reading.slowest} />
         </div>
       </div>
-      {details.rank_list.length > MOST_RANKS && <p class="muted">The first {MOST_RANKS} are shown; the others can be chosen at the top.</p>}
+      {details.rank_list.length > MOST_RANKS && (
+        <p class="muted">The first {MOST_RANKS} are shown; the others can be chosen at the top.</p>
+      )}
     </Section>
   );
 }
@@ -59,11 +77,28 @@ function RankLines({ ranks }: { readonly ranks: Ranks }): JSX.Element {
     const columns = scalars.get("time/step");
     if (!columns) return [];
     const dash = place >= colours.length ? { dash: [5, 4] } : {};
-    return [{ label: `rank ${rank}`, colour: colours[place % colours.length] ?? "", ...curveOf(columns, axis.value, smoothing.value, originOf(all)), ...dash }];
+    return [
+      {
+        label: `rank ${rank}`,
+        colour: colours[place % colours.length] ?? "",
+        ...curveOf(columns, axis.value, smoothing.value, originOf(all)),
+        ...dash,
+      },
+    ];
   });
   // Bands of many ranks over one another would hide the lines.
   const lines = series.map(({ low: _low, high: _high, ...rest }) => rest);
-  return <LineChart {...axisProps(all)} title="Step time by rank" series={lines} formatY={formatSeconds} syncKey="steps" exportName="step-time-by-rank" height={220} />;
+  return (
+    <LineChart
+      {...axisProps(all)}
+      title="Step time by rank"
+      series={lines}
+      formatY={formatSeconds}
+      syncKey="steps"
+      exportName="step-time-by-rank"
+      height={220}
+    />
+  );
 }
 
 /** Who is the slowest by so much cannot be chance alone. */
@@ -71,10 +106,12 @@ const CLEARLY = 1.02;
 
 /** Who is the slowest how often. */
 function SpreadText({ ranks }: { readonly ranks: Ranks }): JSX.Element | null {
-  const columns = new Map([...ranks].flatMap(([rank, scalars]): [number, ScalarColumns][] => {
-    const found = scalars.get("time/step");
-    return found ? [[rank, found]] : [];
-  }));
+  const columns = new Map(
+    [...ranks].flatMap(([rank, scalars]): [number, ScalarColumns][] => {
+      const found = scalars.get("time/step");
+      return found ? [[rank, found]] : [];
+    }),
+  );
   const spread = rankSpread(columns);
   if (spread.step.length === 0) return null;
   const counts = new Map<number, number>();
@@ -118,15 +155,32 @@ function RankTable({ times, ranks, slowest }: RankTableProps): JSX.Element {
           {times.map(({ rank, seconds, shares }) => (
             <tr key={rank} class={rank === slowest ? "slowest" : ""}>
               <td>
-                <button type="button" class="link" title="Show this rank on all pages" aria-pressed={chosenRank.value === rank} onClick={() => (chosenRank.value = rank)}>
+                <button
+                  type="button"
+                  class="link"
+                  title="Show this rank on all pages"
+                  aria-pressed={chosenRank.value === rank}
+                  onClick={() => (chosenRank.value = rank)}
+                >
                   {rank}
                   {rank === slowest && <span class="unseen"> (slowest)</span>}
                 </button>
               </td>
               <td>
-                <span class="rank-bar" style={{ width: `${(seconds / longest) * 100}%` }} role="img" aria-label={PHASE_NAMES.map((name) => `${PHASE_TEXTS[name].title} ${formatPercent(shares[name])}`).join(", ")}>
+                <span
+                  class="rank-bar"
+                  style={{ width: `${(seconds / longest) * 100}%` }}
+                  role="img"
+                  aria-label={PHASE_NAMES.map(
+                    (name) => `${PHASE_TEXTS[name].title} ${formatPercent(shares[name])}`,
+                  ).join(", ")}
+                >
                   {PHASE_NAMES.map((name) => (
-                    <i key={name} title={`${PHASE_TEXTS[name].title} ${formatSeconds(shares[name] * seconds)}`} style={{ flexGrow: shares[name], background: colours[PHASE_COLOURS[name]] }} />
+                    <i
+                      key={name}
+                      title={`${PHASE_TEXTS[name].title} ${formatSeconds(shares[name] * seconds)}`}
+                      style={{ flexGrow: shares[name], background: colours[PHASE_COLOURS[name]] }}
+                    />
                   ))}
                 </span>
               </td>

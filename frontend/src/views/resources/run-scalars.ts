@@ -26,7 +26,13 @@ export function useRunScalars(run: RunRow, names: readonly string[], points: num
   const part = range.value ? { first: range.value.first, last: range.value.last } : {};
   const { answers, error } = useColumns((): ScalarsQuery[] => {
     if (names.length === 0) return [];
-    const whole = { what: "scalars", run: run.name, names: ["time/step"], points: POINTS_OF_ALL, rank: rank.value } as const;
+    const whole = {
+      what: "scalars",
+      run: run.name,
+      names: ["time/step"],
+      points: POINTS_OF_ALL,
+      rank: rank.value,
+    } as const;
     return [{ what: "scalars", run: run.name, names, points, rank: rank.value, ...part }, whole];
   });
   const failed = answers?.find((answer) => answer.what === "failed");

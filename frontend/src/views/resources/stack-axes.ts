@@ -41,7 +41,8 @@ export function xTicks(frame: StackFrame, kind: "number" | "elapsed"): number[] 
   if (kind === "number") return niceValues(frame.from, frame.to, most);
   const step = TIME_INCREMENTS.find((size) => (frame.to - frame.from) / size <= most) ?? TIME_INCREMENTS.at(-1) ?? 1;
   const ticks: number[] = [];
-  for (let at = Math.ceil(frame.from / step); at * step <= frame.to && ticks.length <= most; at++) ticks.push(at * step);
+  for (let at = Math.ceil(frame.from / step); at * step <= frame.to && ticks.length <= most; at++)
+    ticks.push(at * step);
   return ticks;
 }
 
@@ -52,7 +53,12 @@ interface AxisTexts {
   readonly yKind: "number" | "bytes";
 }
 
-export function drawAxes(context: CanvasRenderingContext2D, frame: StackFrame, texts: AxisTexts, palette: Palette): void {
+export function drawAxes(
+  context: CanvasRenderingContext2D,
+  frame: StackFrame,
+  texts: AxisTexts,
+  palette: Palette,
+): void {
   context.font = `${TEXT}px ${palette.font}`;
   context.textBaseline = "middle";
   context.textAlign = "right";

@@ -4,13 +4,28 @@ import { useMemo } from "preact/hooks";
 import { theme } from "../../app/state";
 import { categorical } from "../../lib/colour";
 import { formatPercent, formatSeconds } from "../../lib/format";
-import { PHASE_NAMES, PHASE_TEXTS, type PhaseName, phaseShares, type PhaseSplit, phaseSplit, recentFrom } from "../../lib/phases";
+import {
+  PHASE_NAMES,
+  PHASE_TEXTS,
+  type PhaseName,
+  phaseShares,
+  type PhaseSplit,
+  phaseSplit,
+  recentFrom,
+} from "../../lib/phases";
 import { axisProps, axisX, type RunScalars } from "./run-scalars";
-import { StackChart, type StackLayer } from "./stack-chart";
+import { StackChart } from "./stack-chart";
+import type { StackLayer } from "./stack-paint";
 import { Section } from "./tiles";
 
 /** Places in the palette, the same as on the overview. */
-export const PHASE_COLOURS: Readonly<Record<PhaseName, number>> = { data: 1, forward: 0, backward: 6, optimizer: 2, rest: 7 };
+export const PHASE_COLOURS: Readonly<Record<PhaseName, number>> = {
+  data: 1,
+  forward: 0,
+  backward: 6,
+  optimizer: 2,
+  rest: 7,
+};
 
 /** What the time of a step is spent on, over time and now. */
 export function StepTimeSection({ data }: { readonly data: RunScalars }): JSX.Element {

@@ -19,7 +19,13 @@ export function Tile({ title, value, note, tone }: TileProps): JSX.Element {
   );
 }
 
-export function Tiles({ children, label }: { readonly children: ComponentChildren; readonly label: string }): JSX.Element {
+export function Tiles({
+  children,
+  label,
+}: {
+  readonly children: ComponentChildren;
+  readonly label: string;
+}): JSX.Element {
   return (
     <section class="tiles" aria-label={label}>
       {children}
