@@ -116,6 +116,7 @@ setup(
     packages=find_packages(include=["tb_netdebug", "tb_netdebug.*"]),
     package_data={"tb_netdebug": ["py.typed", "**/*.pyi", "**/*.proto", "**/*.md"]},
     install_requires=[
+        "fsspec>=2023.1",
         "google-crc32c>=1.5",
         "numpy>=1.24",
         "nvidia-ml-py>=12",
