@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_netdebug.reader import scanner
-from tb_netdebug.reader.scan_twin import BAD_CONTENT, BAD_HEADER, BAD_PAYLOAD, OTHER
+from tb_netdebug.reader.events_twin import OTHER
+from tb_netdebug.reader.scan_twin import BAD_CONTENT, BAD_HEADER, BAD_PAYLOAD
 from tb_netdebug.reader.scanner import ENTRY, GAP, POINT, Native, Twin
 from tb_netdebug.records import netdebug_pb2 as pb
 from tb_netdebug.records.block import encode_block

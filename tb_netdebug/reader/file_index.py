@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.reader import scanner
+from tb_netdebug.reader.events_twin import OTHER
 from tb_netdebug.reader.growing import Growing
 from tb_netdebug.reader.places import clean
-from tb_netdebug.reader.scan_twin import OTHER
 from tb_netdebug.reader.storage import FileState, Reading, Storage, is_ours
 
 _PIECE_BYTES = 1 << 20

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from tb_netdebug.reader import scalar_view, scanner, tensor_views
+from tb_netdebug.reader import scanner, tensor_views
 from tb_netdebug.reader.catalogue import text_of
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.patterns import matches
-from tb_netdebug.reader.recording import Recording
+from tb_netdebug.reader.recorded_scalars import RecordedScalars
 from tb_netdebug.reader.sample_rows import SampleSource, Table
-from tb_netdebug.reader.scalar_rows import ScalarSource
 from tb_netdebug.reader.statistics import EXACT, QUANTILES, RATIO, Moments
 from tb_netdebug.reader.tally import Tally
 from tb_netdebug.reader.timeline import Flags, Integers
@@ -24,7 +21,6 @@ from tb_netdebug.reader.views import (
     HeatView,
     HistogramView,
     RidgeView,
-    ScalarView,
     TableView,
 )
 from tb_netdebug.records.step import Kind, Series
@@ -33,102 +29,10 @@ _HEAT_STATISTICS = {*EXACT, "inactive_units"}
 # So many blocks back a table looks for tensors that are sampled rarely.
 _MOST_BACK = 512
 _AT_ONCE = 16
-_NEWEST = ("loss", "monitor/every", "monitor/overhead")
 
 
-class RecordedViews:
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-
-    # ---- scalars
-
-    def scalars(
-        self, names: Sequence[str], first: int | None, last: int | None, points: int, rank: int
-    ) -> ScalarView:
-        recording = self._recording
-        stored = recording.catalogue.scalars
-        known = [name for name in dict.fromkeys(names) if name in stored]
-        pieces = recording.pieces(rank, first, last)
-        if not known or not pieces:
-            return ScalarView(0, {})
-        wanted = [stored[name] for name in known]
-        batch = scalar_view.BATCH_SIZE
-        source = ScalarSource(recording.reader, [*wanted, *([batch] if batch not in wanted else [])])
-        level = scalar_view.level_for(pieces, points, recording.levels(pieces))
-        before = self._seen_before(rank, pieces[0].first)
-        columns = scalar_view.scalar_columns(source, pieces, level, points, before)
-        found = {name: one for name, one in zip(known, columns, strict=False) if len(one.step)}
-        return ScalarView(level, found)
-
-    def _seen_before(self, rank: int, step: int) -> float:
-        """How many training samples the steps before this one had."""
-        earlier = self._recording.pieces(rank, None, step - 1)
-        if not earlier:
-            return 0.0
-        source = ScalarSource(self._recording.reader, [scalar_view.BATCH_SIZE])
-        rows = source.rows(earlier, max(self._recording.levels(earlier), default=0))
-        return float(np.nansum(scalar_view.one_of(rows, 0).sum))
-
-    def newest(self, names: Sequence[str], rank: int, blocks: int = 8) -> dict[str, float]:
-        """The last value of each of the names, as far as one of the last blocks has one."""
-        recording = self._recording
-        stored = recording.catalogue.scalars
-        known = [name for name in names if name in stored]
-        pieces = recording.pieces(rank)
-        if not pieces or not known:
-            return {}
-        piece = pieces[-1]
-        spans = piece.stretch.blocks(0, piece.first, piece.last)[-blocks:]
-        tail = piece.part(int(spans["first"][0]), piece.last) if len(spans) else None
-        source = ScalarSource(recording.reader, [stored[name] for name in known])
-        rows = source.rows([tail] if tail else [], 0)
-        ones = [scalar_view.one_of(rows, at) for at in range(len(known))]
-        return {name: float(one.end[0, -1]) for name, one in zip(known, ones, strict=True) if len(one)}
-
-    def times(self, rank: int) -> tuple[float | None, float | None]:
-        """The wall times of the first and the last step."""
-        recording = self._recording
-        pieces = recording.pieces(rank)
-        if not pieces:
-            return None, None
-        source = ScalarSource(recording.reader, [])
-        ends = [
-            pieces[0].part(pieces[0].first, pieces[0].first),
-            pieces[-1].part(pieces[-1].last, pieces[-1].last),
-        ]
-        rows = [source.rows([end] if end else [], 0) for end in ends]
-        first, last = (float(one.time[0]) if len(one) else None for one in rows)
-        return first, last
-
-    def described(self) -> dict[str, Any]:
-        """The part of `details` that others' runs differ in."""
-        recording = self._recording
-        rank = next(iter(recording.ranks), 0)
-        pieces = recording.pieces(rank)
-        newest = self.newest(_NEWEST, rank)
-        graph = recording.graph()
-        first_time, last_time = self.times(rank)
-        return {
-            "first_step": pieces[0].first if pieces else None,
-            "last_step": pieces[-1].last if pieces else None,
-            "steps": round(scalar_view.amount(pieces, 0)[0]),
-            "loss": newest.get("loss"),
-            "ranks": recording.ranks,
-            "info": recording.info(),
-            "scalars": list(recording.catalogue.scalars),
-            "series": [
-                {"kind": kind.name.lower(), "name": series.name}
-                for kind in Kind
-                for series in recording.catalogue.of_kind(kind, graph)
-            ],
-            "sampled_every": whole(newest.get("monitor/every")),
-            "overhead": newest.get("monitor/overhead"),
-            "has_graph": graph is not None,
-            "first_time": first_time,
-            "last_time": last_time,
-        }
-
-    # ---- tensors
+class RecordedViews(RecordedScalars):
+    """Scalars and tensors."""
 
     def heat(
         self, kind: Kind, statistic: str, first: int | None, last: int | None, columns: int, rank: int,
@@ -160,7 +64,7 @@ class RecordedViews:
     def _samples(
         self, kinds: int, name: bytes | None, first: int | None, last: int | None, columns: int, rank: int
     ) -> tuple[SampleSource, Table]:
-        recording = self._recording
+        recording = self.recording
         pieces = recording.pieces(rank, first, last)
         source = SampleSource(recording.reader, kinds, name)
         level = tensor_views.level_for(
@@ -170,8 +74,8 @@ class RecordedViews:
 
     def _names(self, kind: Kind, source: SampleSource, pattern: str | None) -> list[str]:
         """The tensors of a kind in the order of execution."""
-        self._recording.catalogue.add([], source.series)
-        series = self._recording.catalogue.of_kind(kind, self._recording.graph())
+        self.recording.catalogue.add([], source.series)
+        series = self.recording.catalogue.of_kind(kind, self.recording.graph())
         return [one.name for one in series if matches(pattern, one.name)]
 
     def _lines(self, source: SampleSource, table: Table, names: Sequence[str]) -> tuple[Integers, Table]:
@@ -208,11 +112,11 @@ class RecordedViews:
     def _of_series(
         self, series: Series, first: int | None, last: int | None, columns: int, rank: int
     ) -> tuple[SampleSource, Table]:
-        key = self._recording.catalogue.series.get(series, (int(series.kind), stored(series.name)))
+        key = self.recording.catalogue.series.get(series, (int(series.kind), stored(series.name)))
         return self._samples(1 << key[0], key[1], first, last, columns, rank)
 
     def histogram(self, series: Series, first: int, last: int, rank: int) -> HistogramView | None:
-        recording = self._recording
+        recording = self.recording
         key = recording.catalogue.series.get(series, (int(series.kind), stored(series.name)))
         pieces = recording.pieces(rank, first, last)
         source = SampleSource(recording.reader, 1 << key[0], key[1])
@@ -229,7 +133,7 @@ class RecordedViews:
 
     def _backwards(self, source: SampleSource, step: int, rank: int) -> Iterator[Table]:
         """The samples up to a step, from the last ones back, some blocks at a time."""
-        for piece in reversed(self._recording.pieces(rank, None, step)):
+        for piece in reversed(self.recording.pieces(rank, None, step)):
             spans = piece.stretch.blocks(0, piece.first, piece.last)
             spans = spans[piece.track.file.entries.view["samples"][spans["at"]] > 0]
             high = piece.last
@@ -240,7 +144,7 @@ class RecordedViews:
                 high = low - 1
 
     def table(self, kind: Kind, step: int | None, rank: int) -> TableView:
-        recording = self._recording
+        recording = self.recording
         source = SampleSource(recording.reader, 1 << kind)
         wanted = {series for series in list(recording.catalogue.series) if series.kind == kind}
         pieces = recording.pieces(rank)
@@ -288,7 +192,3 @@ def histogram_of(source: SampleSource, table: Table) -> HistogramView:
 
 def stored(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
-
-
-def whole(number: float | None) -> int | None:
-    return int(number) if number is not None and math.isfinite(number) else None

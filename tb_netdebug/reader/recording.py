@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader
 from tb_netdebug.reader.catalogue import Catalogue
+from tb_netdebug.reader.events_twin import MOST_LEVELS
 from tb_netdebug.reader.file_index import FileIndex
 from tb_netdebug.reader.following import FollowedFiles
-from tb_netdebug.reader.scan_twin import MOST_LEVELS
 from tb_netdebug.reader.storage import FileState, Storage
 from tb_netdebug.reader.timeline import Flags, Integers, Piece, Track, newest
 from tb_netdebug.records.block import VERSION

@@ -1,93 +1,12 @@
 // The Python side of the reader: arguments in, bytes out. The functions are documented in scan_twin.py and columns_twin.py,
 // which are the specification. The interpreter is free while they work.
 
-#include "samples.h"
+#include "arguments.h"
 #include "scalars.h"
 #include "scan.h"
 #include "tally.h"
 
 static uint64_t seed;
-
-// ---- arguments
-
-static int get_names_list(PyObject *sequence, Span **names, size_t *count) {
-    *count = (size_t)PySequence_Fast_GET_SIZE(sequence);
-    if (!(*names = PyMem_RawCalloc(*count + 1, sizeof **names))) return PyErr_NoMemory(), 0;
-    for (size_t i = 0; i < *count; i++) {
-        char *text;
-        Py_ssize_t size;
-        if (PyBytes_AsStringAndSize(PySequence_Fast_GET_ITEM(sequence, (Py_ssize_t)i), &text, &size) < 0) return 0;
-        (*names)[i] = (Span){(const uint8_t *)text, (const uint8_t *)text + size};
-    }
-    return 1;
-}
-
-static int get_counts(PyObject *sequence, size_t count, Block *blocks, size_t offset) {
-    if ((size_t)PySequence_Fast_GET_SIZE(sequence) != count) {
-        PyErr_SetString(PyExc_ValueError, "there must be one number for each block");
-        return 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        uint64_t number = PyLong_AsUnsignedLongLong(PySequence_Fast_GET_ITEM(sequence, (Py_ssize_t)i));
-        if (number == (uint64_t)-1 && PyErr_Occurred()) return 0;
-        memcpy((uint8_t *)(blocks + i) + offset, &number, sizeof number);
-    }
-    return 1;
-}
-
-// Tuples hold on to what they were made of, so that nobody can take it away meanwhile.
-static int as_tuples(PyObject **sequences, int count) {
-    int made = 1;
-    for (int i = 0; i < count; i++) {
-        sequences[i] = made ? PySequence_Tuple(sequences[i]) : NULL;
-        made = made && sequences[i];
-    }
-    return made;
-}
-
-static void release(PyObject **tuples, int count) {
-    for (int i = 0; i < count; i++) Py_XDECREF(tuples[i]);
-}
-
-static Block *get_blocks(PyObject *data, size_t *count) {
-    Span *spans = NULL;
-    Block *blocks = NULL;
-    if (get_names_list(data, &spans, count)) {
-        if (!(blocks = PyMem_RawCalloc(*count + 1, sizeof *blocks))) PyErr_NoMemory();
-        for (size_t i = 0; blocks && i < *count; i++) blocks[i].data = spans[i];
-    }
-    PyMem_RawFree(spans);
-    return blocks;
-}
-
-// ---- results
-
-static PyObject *list_of_damaged(const uint8_t *whole, size_t count) {
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < count; i++) {
-        if (whole[i]) continue;
-        PyObject *number = PyLong_FromSize_t(i);
-        if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
-        Py_XDECREF(number);
-    }
-    return list;
-}
-
-static PyObject *list_of_names(const Names *names, int with_kinds) {
-    PyObject *list = PyList_New((Py_ssize_t)count_of(names));
-    for (size_t i = 0; list && i < count_of(names); i++) {
-        const char *text = (const char *)names->text.data + name_at(names, i)->start;
-        Py_ssize_t size = (Py_ssize_t)name_at(names, i)->size;
-        int kind = (int)name_at(names, i)->kind;
-        PyObject *item = with_kinds ? Py_BuildValue("iy#", kind, size ? text : "", size)
-                                    : PyBytes_FromStringAndSize(size ? text : "", size);
-        if (!item)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, item);
-    }
-    return list;
-}
 
 // ---- scan
 
@@ -95,32 +14,33 @@ static PyObject *scan(PyObject *module, PyObject *arguments) {
     (void)module;
     Py_buffer data;
     long long at, base, beyond;
-    Scan s = {.tags = {.seed = seed}};
-    if (!PyArg_ParseTuple(arguments, "y*LLLLLLp", &data, &at, &base, &beyond, &s.lost, &s.reason, &s.patience, &s.ours))
+    Scan s = {.events = {.tags = {.seed = seed}}};
+    Events *e = &s.events;
+    if (!PyArg_ParseTuple(arguments, "y*LLLLLLp", &data, &at, &base, &beyond, &s.lost, &s.reason, &s.patience, &e->ours))
         return NULL;
     PyObject *result = NULL;
     if (at < 0 || base < 0 || beyond < data.len) {
         PyErr_SetString(PyExc_ValueError, "the piece lies outside of its file");
     } else {
-        s.data = data.buf;
+        s.data = e->data = data.buf;
         s.size = (size_t)data.len;
         s.at = (size_t)at;
-        s.base = (uint64_t)base;
+        e->base = (uint64_t)base;
         s.beyond = (uint64_t)beyond;
         Py_BEGIN_ALLOW_THREADS;
         scan_records(&s);
         Py_END_ALLOW_THREADS;
-        if (s.entries.failed || s.points.failed || s.gaps.failed || s.tags.names.failed || s.tags.text.failed)
+        if (e->entries.failed || e->points.failed || s.gaps.failed || names_failed(&e->tags))
             PyErr_NoMemory();
         else
-            result = Py_BuildValue("NNNNnLLLK", bytes_of(&s.entries), bytes_of(&s.points), bytes_of(&s.gaps),
-                                   list_of_names(&s.tags, 0), (Py_ssize_t)s.at, (long long)s.lost,
+            result = Py_BuildValue("NNNNnLLLK", bytes_of(&e->entries), bytes_of(&e->points), bytes_of(&s.gaps),
+                                   list_of_names(&e->tags, 0), (Py_ssize_t)s.at, (long long)s.lost,
                                    (long long)s.reason, (long long)s.patience, (unsigned long long)s.need);
     }
-    drop(&s.entries);
-    drop(&s.points);
+    drop(&e->entries);
+    drop(&e->points);
     drop(&s.gaps);
-    drop_names(&s.tags);
+    drop_names(&e->tags);
     PyBuffer_Release(&data);
     return result;
 }

@@ -88,6 +88,10 @@ static inline Span text_of(const Names *n, size_t i) {
     return (Span){n->text.data + name->start, n->text.data + name->start + name->size};
 }
 
+static inline int names_failed(const Names *n) {
+    return n->names.failed || n->text.failed;
+}
+
 static inline void drop_names(Names *n) {
     drop(&n->names);
     drop(&n->text);
