@@ -204,12 +204,12 @@ def lateness(seen: Observation, sightings: Sequence[Sighting], runs: Sequence[st
 
 def table_of(seen: Observation, ours: Lateness, peer: Lateness) -> Table:
     rows = [
-        row_of("NetDebug's page", ours, len(seen.ours), is_ours=True),
+        row_of("NetDebug's page", ours, len(seen.ours) // len(seen.runs), is_ours=True),
         row_of("TensorBoard's scalars, asked twice a second", peer, len(seen.peer), is_ours=False),
     ]
     columns = [
         Column("median, ms", 0, "less"), Column("95 %, ms", 0, "less"), Column("latest, ms", 0, "less"),
-        Column("steps"), Column("steps never seen"), Column("frames or answers"),
+        Column("steps"), Column("steps never seen"), Column("frames or answers of a run"),
     ]  # fmt: skip
     return Table(f"{many(len(seen.runs))} live, Chromium {seen.browser}", columns, rows)
 
