@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tb_netdebug.capture.governor import MOST_STEPS_BETWEEN_NORMS
 from tb_netdebug.reader.run import Columns, read_run
 from tb_netdebug.records.step import Kind
 
-# What each step has, sampled or not: the second one comes from the hooks.
-IN_EVERY_STEP = ("loss", "gradient_norm")
+# What each step has, sampled or not: the second one comes from the hooks. Gradient norms may be rarer, as far as
+# the governor lets them be.
+IN_EVERY_STEP = ("loss", "batch_size")
 
 
 class NotRecordedError(RuntimeError):
@@ -27,6 +29,9 @@ def columns_of(run_dir: Path, steps: int) -> Columns:
     for name in IN_EVERY_STEP:
         if name not in found.scalars or len(found.scalars[name].rows) != steps:
             raise NotRecordedError(f"not every step in the event file has its {name}")
+    norms = len(found.scalars["gradient_norm"].rows) if "gradient_norm" in found.scalars else 0
+    if norms < steps // MOST_STEPS_BETWEEN_NORMS:
+        raise NotRecordedError(f"only {norms} of {steps} steps in the event file have a gradient norm")
     return found
 
 

@@ -176,6 +176,7 @@ def test_tidy():
 def test_what_a_test_leaves_running_fails_it(tmp_path: Path) -> None:
     """A forgotten thread or process is an error of its own test, and a tidy test passes."""
     fixtures = read("tests/conftest.py").replace("GRACE_SECS = 5.0", "GRACE_SECS = 0.1")
+    fixtures = fixtures.replace('pytest_plugins = ["tests.support.browser"]', "")
     (tmp_path / "conftest.py").write_text(fixtures, encoding="utf-8")
     (tmp_path / "test_leftovers.py").write_text(LEFTOVERS, encoding="utf-8")
     ran = attempt(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path, cwd=tmp_path)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 # The first steps show most mistakes (initialisation, loss at start), so they are all sampled, on credit that
 # the steps after them pay back.
 FIRST_STEPS = 8
-# Then one is sampled, paid for or not, at the latest when a training is by this share longer than at the last
-# one: a short training of a small network is over before its budget could pay for any. In a long one that adds
-# up to nothing: 30 samples in the first 1000 steps, 30 more until the millionth. Where a sample takes longer than
-# a step, and than anybody would notice, it has to be paid for.
+# Then one is sampled, paid for or not, at the latest when a training is by this share longer than at the
+# last one: a short training of a small network is over before its budget could pay for any. In a long one
+# that adds up to nothing: 30 samples in the first 1000 steps, 30 more until the millionth. Where a sample
+# takes longer than a step, and than anybody would notice, it has to be paid for.
 GROWTH_BETWEEN_SAMPLES = 0.25
 UNNOTICED_SECS = 0.02
 # After trouble so many steps are sampled in a row, and then for so long trouble is not news any more.
@@ -29,7 +29,8 @@ SHARE_OF_SAMPLES = 0.1
 SHARE_OF_NORMS = 0.25
 MOST_STEPS_BETWEEN_NORMS = 16
 # A part of the budget is kept for what no clock of ours sees: the framework's way through its hooks, what we
-# push out of the caches, the writer's thread holding the interpreter. Measured from outside it is about a fifth.
+# push out of the caches, the writer's thread holding the interpreter. Measured from outside, it is about a
+# fifth.
 SHARE_OF_UNSEEN = 0.25
 # Estimates follow the last 1 / SMOOTHING observations.
 SMOOTHING = 0.1

@@ -9,7 +9,9 @@ from typing import Any
 
 
 class Hook(partial[None]):
-    """Calls what it is made of, at no cost of its own. Copies of the module, and what torch.save writes of it, are not watched.
+    """Calls what it is made of, at no cost of its own.
+
+    Copies of the module, and what torch.save writes of it, are not watched.
 
     A hook cannot be left out of either. So a copy gets one that does nothing, and a file one that does
     nothing and that a program without NetDebug can load.

@@ -12,8 +12,8 @@ JUMPS = (("loss", 3.0), ("gradient_norm", 10.0))
 # The first steps of a training are wild; there is nothing to compare with yet.
 WARM_UP_STEPS = 20
 SMOOTHING = 0.05
-# A loss that has come down to 0.001 may triple any time: only what leads back to a tenth of where the training
-# has been is worth a look.
+# A loss that has come down to 0.001 may triple any time: only what leads back to a tenth of where the
+# training has been is worth a look.
 SHARE_OF_HIGHEST = 0.1
 
 
