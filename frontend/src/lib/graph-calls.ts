@@ -3,7 +3,7 @@
 import type { GraphEdge } from "../wire/types";
 
 /** A loop over time steps may call a module thousands of times; so many calls are drawn. */
-export const MOST_CALLS = 16;
+const MOST_CALLS = 16;
 
 export interface Calls {
   /** For each edge: which call it leaves and which call it enters, from 0. */

@@ -18,8 +18,8 @@ export interface Area extends Extent {
   readonly y: number;
 }
 
-export const LEAST_SCALE = 0.02;
-export const MOST_SCALE = 3;
+const LEAST_SCALE = 0.02;
+const MOST_SCALE = 3;
 const MARGIN = 24;
 /** Text of boxes can be read from here on. */
 const READABLE = 0.62;

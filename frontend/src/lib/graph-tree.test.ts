@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { dataEdge, moduleNode, residual, sequential } from "./graph-cases";
 import { graphTree } from "./graph-build";
-import { ancestry, inside, type Item, NO_ITEM } from "./graph-tree";
+import { ancestry, inside, isUnused, type Item, NO_ITEM } from "./graph-tree";
 
 function children(items: readonly Item[], id: number): string[] {
   return (items[id]?.children ?? []).map((child) => items[child]?.label ?? "");
@@ -101,4 +101,22 @@ test("labels leave out the name of the parent, whatever it is", () => {
   });
   expect(tree.items.map((item) => item.label)).toEqual(["generator", "body", "0", "</script>‮"]);
   expect(graphTree(sequential(2)).items[1]?.label).toBe("0");
+});
+
+test("what lies inside of a module that computes by itself, or was compiled, is not unused", () => {
+  const weights = [{ name: "in_proj_weight", shape: [2], dtype: "float32", trainable: true }];
+  const { items, byName } = graphTree({
+    nodes: [
+      moduleNode("Net", null, 0),
+      moduleNode("attention", "Net", 1, { own_parameters: weights }),
+      moduleNode("attention.out_proj", "attention", null),
+      moduleNode("compiled", "Net", 2),
+      moduleNode("compiled.body", "compiled", null),
+      moduleNode("compiled.body.fc", "compiled.body", null),
+      moduleNode("forgotten", "Net", null),
+    ],
+    edges: [],
+  });
+  const unused = [...byName].filter(([, id]) => items[id] && isUnused(items, items[id])).map(([name]) => name);
+  expect(unused).toEqual(["forgotten"]);
 });

@@ -51,17 +51,15 @@ export function isUnused(items: readonly Item[], item: Item): boolean {
   return item.order === Infinity && !isHelper(items, item);
 }
 
-/** Held by a module that computes by itself, as MultiheadAttention does with its projection: it is used there
- * without a call of its own. */
+/** Inside of a module of which only the outside was seen: it computes by itself, as MultiheadAttention does with its
+ * projection, or was compiled. What is inside is used there without a call of its own. */
 export function isHelper(items: readonly Item[], item: Item): boolean {
-  const parent = items[item.parent]?.module;
-  return (
-    item.order === Infinity &&
-    parent !== undefined &&
-    parent !== null &&
-    parent.calls > 0 &&
-    parent.own_parameters.length > 0
-  );
+  if (item.order !== Infinity) return false;
+  const around = ancestry(items, item.parent).map((id) => items[id]);
+  const called = around.find((each) => (each?.module?.calls ?? 0) > 0);
+  if (!called?.module) return false;
+  const computesItself = called.id === item.parent && called.module.own_parameters.length > 0;
+  return computesItself || called.children.every((id) => items[id]?.order === Infinity);
 }
 
 /** Ids of the item and all above it, from the item up. */

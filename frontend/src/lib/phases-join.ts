@@ -38,7 +38,17 @@ export function lastKnown(base: ScalarColumns, other: ScalarColumns | undefined)
   return found;
 }
 
-/** Rows of `columns` in which a value was recorded. */
-export function finiteRows(columns: ScalarColumns): number[] {
-  return Array.from(columns.mean.keys()).filter((row) => Number.isFinite(columns.mean[row]));
+/** So many times the usual distance between rows is a hole in the recording, and nothing is drawn across it. */
+const HOLE = 4;
+
+/** Rows before which steps are missing, of a scalar that is recorded in every step. */
+export function holesIn(columns: ScalarColumns): ReadonlySet<number> {
+  const widths = columns.step.map((first, row) => (columns.last[row] ?? first) - first + 1).sort();
+  const usual = widths[Math.floor(widths.length / 2)] ?? 1;
+  const found = new Set<number>();
+  for (let row = 1; row < columns.step.length; row++) {
+    const missing = (columns.step[row] ?? 0) - (columns.last[row - 1] ?? 0) - 1;
+    if (missing >= HOLE * usual) found.add(row);
+  }
+  return found;
 }

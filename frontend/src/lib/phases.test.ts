@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { buckets, steps } from "./phases-cases";
-import { lastKnown, perStep } from "./phases-join";
+import { holesIn, lastKnown, perStep } from "./phases-join";
 import { phaseShares, phaseSplit, stepTimes, timeBins, waitReading, waitShares } from "./phases";
 
 test("the parts of a step and its rest add up to the step", () => {
@@ -106,4 +106,14 @@ test("the reading of the wait follows its share", () => {
   expect(waitReading(0.004).text).toBe("Waiting for data takes less than 1 % of each step.");
   expect(waitReading(0.344)).toMatchObject({ tone: "bad", text: "Waiting for data takes 34 % of each step." });
   expect(waitReading(0.1).tone).toBe("warning");
+});
+
+test("missing steps are a hole, those between buckets of some width are not", () => {
+  const row = (first: number, last = first): { first: number; last: number; mean: number } => ({
+    first,
+    last,
+    mean: 1,
+  });
+  expect([...holesIn(buckets([row(0), row(1), row(30), row(31)]))]).toEqual([2]);
+  expect([...holesIn(buckets([row(0, 9), row(12, 19), row(24, 29)]))]).toEqual([]);
 });

@@ -37,12 +37,13 @@ export function LearningRates({ run, details }: RatesProps): JSX.Element {
         syncKey="steps"
         exportName="learning-rates"
         height={190}
-        empty={
-          names.length === 0
-            ? "No learning rate was recorded: the optimizer was not given to nd.watch, or its rate lies on a device."
-            : "Loading …"
-        }
+        empty={names.length === 0 ? noRates(details) : "Loading …"}
       />
     </div>
   );
+}
+
+function noRates(details: RunDetails): string {
+  if (details.kind === "summary") return "A SummaryWriter records no learning rate by itself.";
+  return "No learning rate was recorded: the optimizer was not given to nd.watch, or its rate lies on a device.";
 }

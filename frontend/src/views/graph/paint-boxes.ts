@@ -119,7 +119,7 @@ export function titleOf(tree: GraphTree, item: Item): string {
 }
 
 function secondLine(tree: GraphTree, item: Item): string {
-  if (item.order === Infinity) return isUnused(tree.items, item) ? "never called" : "used by the module around it";
+  if (item.order === Infinity) return isUnused(tree.items, item) ? "never called" : "calls not seen";
   if (item.kind === "stack") return item.label;
   return item.kind === "call" ? callShape(tree, item) : shapesText(item.module?.outputs ?? []);
 }
@@ -239,7 +239,7 @@ function drawTerminal(context: Context, box: SceneBox, picture: Picture, palette
   });
 }
 
-export function terminalShape(tree: GraphTree, item: Item): string {
+function terminalShape(tree: GraphTree, item: Item): string {
   const link = tree.links.find(({ source, target }) => source === item.id || target === item.id);
   return shapesText(link?.edges.slice(0, 1) ?? []);
 }

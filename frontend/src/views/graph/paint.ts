@@ -44,7 +44,7 @@ export function drawPicture(context: Context, width: number, height: number, pic
   context.restore();
 }
 
-export function sightOf(camera: Camera, width: number, height: number): Sight {
+function sightOf(camera: Camera, width: number, height: number): Sight {
   return {
     left: camera.x,
     top: camera.y,

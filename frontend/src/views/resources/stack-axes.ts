@@ -38,7 +38,7 @@ export function valueTicks(high: number, most: number, kind: "number" | "bytes")
 
 export function xTicks(frame: StackFrame, kind: "number" | "elapsed"): number[] {
   const most = Math.max(2, Math.floor((frame.right - frame.left) / PIXELS_PER_LABEL.x));
-  if (kind === "number") return niceValues(frame.from, frame.to, most);
+  if (kind === "number") return niceValues(frame.from, frame.to, most).filter(Number.isInteger);
   const step = TIME_INCREMENTS.find((size) => (frame.to - frame.from) / size <= most) ?? TIME_INCREMENTS.at(-1) ?? 1;
   const ticks: number[] = [];
   for (let at = Math.ceil(frame.from / step); at * step <= frame.to && ticks.length <= most; at++)

@@ -38,10 +38,13 @@ export interface StackChartProps {
   readonly limit?: { readonly value: number; readonly title: string } | null;
   /** Each column as parts of 1. */
   readonly isShare?: boolean;
+  /** Rows before which nothing is known: nothing is drawn across. */
+  readonly holes?: ReadonlySet<number>;
   readonly exportName: string;
   readonly height: number;
 }
 
+const NO_HOLES: ReadonlySet<number> = new Set();
 /** Above it the layers would be flat: then the limit is said and not drawn. */
 const FARTHEST_LIMIT = 4;
 /** Few peaks that are so much higher than all others leave the picture, unless one wants to see them. */
@@ -50,7 +53,18 @@ const HEADROOM = 1.3;
 
 /** Parts that add up, over steps, time or samples. */
 export function StackChart(props: StackChartProps): JSX.Element {
-  const { title, x, layers, axis, formatY, yKind = "number", limit = null, isShare = false, height } = props;
+  const {
+    title,
+    x,
+    layers,
+    axis,
+    formatY,
+    yKind = "number",
+    limit = null,
+    isShare = false,
+    holes = NO_HOLES,
+    height,
+  } = props;
   const drag = useSignal<readonly [number, number] | null>(null);
   const pointed = useSignal<{
     readonly row: number;
@@ -82,7 +96,7 @@ export function StackChart(props: StackChartProps): JSX.Element {
     (context: CanvasRenderingContext2D, width: number, canvasHeight: number, palette: Palette) => {
       const frame = frameOf({ width, height: canvasHeight });
       drawAxes(context, frame, { ...axis, formatY, yKind }, palette);
-      drawLayers(context, frame, { x, layers, isShare }, sums, colours);
+      drawLayers(context, frame, { x, layers, isShare, holes }, sums, colours);
       if (drawnLimit) drawLimit(context, frame, drawnLimit, formatY, palette);
     },
     [x, layers, axis.xKind, axis.zoom?.[0], axis.zoom?.[1], drawnLimit?.value, reach, isShare, colours],

@@ -17,6 +17,8 @@ export interface Stacked {
   readonly layers: readonly StackLayer[];
   /** Each column as parts of 1. */
   readonly isShare: boolean;
+  /** Rows before which nothing is known. */
+  readonly holes: ReadonlySet<number>;
 }
 
 const FEW = 0.03;
@@ -52,36 +54,56 @@ export function whole(x: Float64Array): Extent {
 export function drawLayers(
   context: CanvasRenderingContext2D,
   frame: StackFrame,
-  { x, layers, isShare }: Stacked,
+  stacked: Stacked,
   sums: Float64Array,
   colours: readonly string[],
 ): void {
+  const { x, layers, isShare, holes } = stacked;
   context.save();
   context.beginPath();
   context.rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top);
   context.clip();
+  context.globalAlpha = 0.82;
   const below = new Float64Array(x.length);
-  // A single point is drawn as wide as the picture: there is nothing else in it.
-  const at = (row: number, side: number): number =>
-    x.length === 1 ? (side < 0 ? frame.left : frame.right) : placeX(frame, x[row] ?? 0);
   for (const { values, colour } of layers) {
     const unit = (row: number): number => (isShare ? (sums[row] ?? 0) || 1 : 1);
     const top = below.map((height, row) => height + known(values[row]) / unit(row));
     context.fillStyle = colours[colour % colours.length] ?? "";
-    context.globalAlpha = 0.82;
-    context.beginPath();
-    for (let row = 0; row < x.length; row++) {
-      context.lineTo(at(row, -1), placeY(frame, top[row] ?? 0));
-      if (x.length === 1) context.lineTo(at(row, 1), placeY(frame, top[row] ?? 0));
-    }
-    for (let row = x.length - 1; row >= 0; row--) {
-      if (x.length === 1) context.lineTo(at(row, 1), placeY(frame, below[row] ?? 0));
-      context.lineTo(at(row, -1), placeY(frame, below[row] ?? 0));
-    }
-    context.fill();
+    for (const [from, to] of stretches(x.length, holes)) drawStretch(context, frame, x, below, top, from, to);
     below.set(top);
   }
   context.restore();
+}
+
+/** Rows from … to (not included) without a hole between them. */
+function stretches(rows: number, holes: ReadonlySet<number>): [number, number][] {
+  const starts = [0, ...[...holes].sort((a, b) => a - b)];
+  return starts.map((from, place) => [from, starts[place + 1] ?? rows]);
+}
+
+/** A row that stands alone is as wide as can be seen; the only one of all is as wide as the picture. */
+function drawStretch(
+  context: CanvasRenderingContext2D,
+  frame: StackFrame,
+  x: Float64Array,
+  below: Float64Array,
+  top: Float64Array,
+  from: number,
+  to: number,
+): void {
+  const isOnly = x.length === 1;
+  const width = to - from > 1 ? 0 : isOnly ? frame.right - frame.left : 1;
+  const at = (row: number, side: number): number => placeX(frame, x[row] ?? 0) + (side * width) / (isOnly ? 1 : 2);
+  context.beginPath();
+  for (let row = from; row < to; row++) {
+    if (width > 0) context.lineTo(at(row, -1), placeY(frame, top[row] ?? 0));
+    context.lineTo(at(row, 1), placeY(frame, top[row] ?? 0));
+  }
+  for (let row = to - 1; row >= from; row--) {
+    if (width > 0) context.lineTo(at(row, 1), placeY(frame, below[row] ?? 0));
+    context.lineTo(at(row, -1), placeY(frame, below[row] ?? 0));
+  }
+  context.fill();
 }
 
 export function drawLimit(

@@ -13,6 +13,7 @@ import {
   phaseSplit,
   recentFrom,
 } from "../../lib/phases";
+import { holesIn } from "../../lib/phases-join";
 import { axisProps, axisX, type RunScalars } from "./run-scalars";
 import { StackChart } from "./stack-chart";
 import type { StackLayer } from "./stack-paint";
@@ -98,6 +99,7 @@ interface SplitChartProps {
 
 function SplitChart({ split, data, isShare }: SplitChartProps): JSX.Element {
   const layers = useMemo(() => layersOf(split), [split]);
+  const holes = useMemo(() => holesIn(split.whole), [split]);
   const axis = axisProps(data.all);
   const x = useMemo(() => axisX(split.whole, data.all), [split, data.all, axis.xLabel]);
   return (
@@ -108,6 +110,7 @@ function SplitChart({ split, data, isShare }: SplitChartProps): JSX.Element {
       axis={axis}
       formatY={isShare ? formatPercent : formatSeconds}
       isShare={isShare}
+      holes={holes}
       exportName="step-time"
       height={250}
     />
