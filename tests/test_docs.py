@@ -46,7 +46,7 @@ def test_the_map_names_every_folder_of_the_package() -> None:
 
 def test_the_map_stays_short() -> None:
     """Two pages are read, ten are not."""
-    assert len(read("ARCHITECTURE.md").split()) <= 1200
+    assert len(read("ARCHITECTURE.md").split()) <= 1400
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
