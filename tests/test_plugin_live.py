@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from tb_netdebug.plugin.event_stream import Listener
 from tb_netdebug.plugin.live import Hub, Seats, resume_point
+from tb_netdebug.plugin.turns import SHORT_TURN_SECS, short_turns
 
 
 def hub_of(*names: str) -> Hub:
@@ -226,3 +228,18 @@ def test_a_quiet_stream_says_that_it_lives(seats: Seats, monkeypatch: pytest.Mon
     next(events)
     assert b": still here\n\n" == next(events)
     stream.close()
+
+
+def test_turns_are_short_while_anybody_works() -> None:
+    """And as they were before when the last one has left, also after a mistake."""
+
+    @short_turns()
+    def fail() -> float:
+        return 1 / 0
+
+    usual = sys.getswitchinterval()
+    with short_turns():
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert SHORT_TURN_SECS == pytest.approx(sys.getswitchinterval())
+    assert usual == sys.getswitchinterval()

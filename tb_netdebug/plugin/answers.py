@@ -51,7 +51,8 @@ def _answer(query: Query, open_run: Opener, turn: Turn) -> Answer:
         return _failure(f"There is no run {query.run[:200]!r}.")
     version = run.version  # before looking, so that what comes meanwhile counts as newer
     try:
-        with turn:  # given back after each query, so that a small request need not wait for all of a big one
+        # Given back after each query: a small request need not wait for all of a big one.
+        with turn:
             answer = _ANSWERS[query.what](run, dict(query.arguments))
     except ReaderError as error:
         return _failure(str(error))

@@ -16,6 +16,7 @@ from tb_netdebug.plugin.queries import QueryError
 from tb_netdebug.plugin.replies import error_reply, notice_page
 from tb_netdebug.plugin.roots import Root, roots_of
 from tb_netdebug.plugin.service import Service
+from tb_netdebug.plugin.turns import short_turns
 from tb_netdebug.reader.errors import ReaderError
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Application:
         if route is None:
             return error_reply(f"NetDebug has no route {place[:100]!r}.", status=404)
         try:
-            return route.answer(self.service, request)
+            with short_turns():
+                return route.answer(self.service, request)
         except QueryError as error:
             return error_reply(str(error), status=400)
         except ReaderError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tb_netdebug.plugin.live import Hub, Row
 from tb_netdebug.plugin.rows import LIVE_SECS, failed_row, read_row, unread_row
+from tb_netdebug.plugin.turns import short_turns
 from tb_netdebug.reader.follower import Follower
 from tb_netdebug.reader.storage import is_url
 
@@ -193,7 +194,8 @@ class Reading:
                 run = self._runs.get(name)
                 if run is None or name in self._rested:
                     continue
-            self._look(name, run)
+            with short_turns():
+                self._look(name, run)
 
     # ---- one look
 

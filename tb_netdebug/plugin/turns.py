@@ -1,0 +1,37 @@
+"""Heavy work in a process that has streams to serve.
+
+Python lets a thread keep the interpreter for 5 ms before another one gets it, and a thread that reads files
+gives it back and waits for it again many times a read. With some threads computing, that adds up to half a
+second for what takes some milliseconds. While heavy work is going on, turns are shorter.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SHORT_TURN_SECS = 0.001
+
+_lock = threading.Lock()
+_at_work = 0
+_usual_secs = 0.005
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Of all threads of the process, until the last one that asked for it has left."""
+    global _at_work, _usual_secs
+    with _lock:
+        if _at_work == 0:
+            _usual_secs = sys.getswitchinterval()
+            sys.setswitchinterval(min(_usual_secs, SHORT_TURN_SECS))
+        _at_work += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _at_work -= 1
+            if _at_work == 0:
+                sys.setswitchinterval(_usual_secs)
