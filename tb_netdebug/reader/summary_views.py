@@ -15,7 +15,7 @@ from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.patterns import matches
 from tb_netdebug.reader.scalar_rows import Rows
 from tb_netdebug.reader.scalar_view import columns_of
-from tb_netdebug.reader.statistics import QUANTILES, STATISTICS
+from tb_netdebug.reader.statistics import QUANTILES, RATIO, STATISTICS
 from tb_netdebug.reader.summaries import Summaries, Table, Tag
 from tb_netdebug.reader.views import (
     BandView,
@@ -53,7 +53,7 @@ class SummaryViews:
         self, kind: Kind, statistic: str, first: int | None, last: int | None, columns: int, rank: int,
         pattern: str | None,
     ) -> HeatView:  # fmt: skip
-        if statistic not in STATISTICS:
+        if statistic not in STATISTICS and not (statistic == RATIO and kind == Kind.UPDATE):
             raise ReaderError(f"There is no statistic {statistic[:100]!r} of histograms.")
         tags = self._of_kind(kind, rank)
         names = [name for name in tags if matches(pattern, name)]
