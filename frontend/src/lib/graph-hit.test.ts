@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { graphTree } from "./graph-build";
 import { residual } from "./graph-cases";
-import { boxAt, boxBeside, curvePoint, distanceTo, lineAt } from "./graph-hit";
+import { boxAt, boxBeside, curvePoint, distanceTo, heldTitleAt, lineAt, titleTop } from "./graph-hit";
 import { type Scene, sceneOf } from "./graph-scene";
 import { isContainer } from "./graph-tree";
 
@@ -41,4 +41,17 @@ test("going down and up again comes back to the same box in a chain", () => {
   expect(below?.item.module?.name).toBe("relu");
   expect(below && boxBeside(found, below, "up")).toBe(start);
   expect(start && boxBeside(found, start, "left")).not.toBe(start);
+});
+
+test("the title of a frame stays in sight below those around it, and is hit there", () => {
+  const found = scene();
+  const frame = found.boxes.find(({ item }) => item.module?.name === "layer1.1");
+  if (!frame) throw new Error("there is a second block");
+  const camera = { x: 0, y: frame.y + 100, scale: 0.8 };
+  const top = titleTop(frame, camera, 26);
+  expect(top).toBe(camera.y + frame.depth * 26);
+  expect(heldTitleAt(found, camera, 26, frame.x + 5, top + 5)).toBe(frame);
+  const away = { ...camera, y: frame.y + frame.height };
+  expect(titleTop(frame, away, 26)).toBe(frame.y + frame.height - 26);
+  expect(heldTitleAt(found, { ...camera, y: -500 }, 26, frame.x + 5, frame.y + 5)).toBe(null);
 });

@@ -1,5 +1,6 @@
 /** What lies under the pointer, and what lies beside a box. */
 
+import type { Camera } from "./graph-camera";
 import type { Scene, SceneBox, SceneLine } from "./graph-scene";
 
 /** The innermost box at a point; of an open frame only its title and border count. */
@@ -9,6 +10,27 @@ export function boxAt(scene: Scene, x: number, y: number): SceneBox | null {
     if (box && x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + box.height) return box;
   }
   return null;
+}
+
+/** Where the title of a frame is drawn: at its top, or held in sight below those of the frames around it. */
+export function titleTop(box: SceneBox, camera: Camera, title: number): number {
+  const height = titleHeight(camera, title);
+  return Math.min(Math.max(box.y, camera.y + box.depth * height), box.y + box.height - height);
+}
+
+/** Enlarged, titles keep their size on the screen. */
+export function titleHeight(camera: Camera, title: number): number {
+  return title / Math.max(camera.scale, 1);
+}
+
+/** The frame whose title, held in sight above other boxes, is at a point. */
+export function heldTitleAt(scene: Scene, camera: Camera, title: number, x: number, y: number): SceneBox | null {
+  const height = titleHeight(camera, title);
+  const isAt = (box: SceneBox): boolean => {
+    const top = titleTop(box, camera, title);
+    return box.isOpen && top > box.y && y >= top && y <= top + height && x >= box.x && x <= box.x + box.width;
+  };
+  return scene.boxes.find(isAt) ?? null;
 }
 
 /** The line nearest to a point, when it is as near as `reach`. */

@@ -1,8 +1,9 @@
 import { panned, toScene, zoomed, type Camera } from "../../lib/graph-camera";
-import { boxAt, lineAt } from "../../lib/graph-hit";
+import { boxAt, heldTitleAt, lineAt } from "../../lib/graph-hit";
 import { isContainer } from "../../lib/graph-tree";
 import type { GraphState, Hovered } from "./graph-state";
 import { mapPlace, mapPoint } from "./paint-map";
+import { SIZES } from "./sizes";
 
 interface Point {
   readonly x: number;
@@ -121,7 +122,10 @@ export class Hand {
     const camera = this.state.camera.peek();
     if (!box || !camera) return false;
     const { x } = toScene(camera, at.x, at.y);
-    return box.isOpen ? x < box.x + 30 : x > box.x + box.width - 44;
+    if (!box.isOpen) return x > box.x + box.width - 44;
+    // A title is held in sight, and its arrow with it.
+    const left = Math.max(box.x, camera.x);
+    return x >= left && x < left + 30;
   }
 
   private hover(at: Point): void {
@@ -139,6 +143,8 @@ export class Hand {
     const [camera, scene] = [this.state.camera.peek(), this.state.scene.peek()];
     if (!camera || mapHit(this.state, at)) return null;
     const { x, y } = toScene(camera, at.x, at.y);
+    const held = heldTitleAt(scene, camera, SIZES.title, x, y);
+    if (held) return { kind: "box", id: held.item.id };
     const box = boxAt(scene, x, y);
     const line = lineAt(scene, x, y, 5 / camera.scale);
     if (box && !box.isOpen) return { kind: "box", id: box.item.id };

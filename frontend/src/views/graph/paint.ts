@@ -1,10 +1,10 @@
 import type { Palette } from "../../charts/palette";
 import { formatShort } from "../../lib/format";
 import type { Camera } from "../../lib/graph-camera";
-import { curvePoint } from "../../lib/graph-hit";
+import { curvePoint, titleHeight, titleTop } from "../../lib/graph-hit";
 import type { SceneBox, SceneLine } from "../../lib/graph-scene";
 import { shapeText } from "../../lib/graph-text";
-import { inside, isUnused } from "../../lib/graph-tree";
+import { inside, isUnused, type Item } from "../../lib/graph-tree";
 import { drawBox, parametersOf, rounded, titleOf } from "./paint-boxes";
 import type { Picture } from "./picture";
 import { SIZES } from "./sizes";
@@ -14,6 +14,9 @@ type Context = CanvasRenderingContext2D;
 
 /** From here on there is room for the shapes of what flows. */
 const ROOM_FOR_SHAPES = 1.05;
+const LEAST_SCALE_OF_TITLES = 0.24;
+const TITLE_SIZE = 12.5;
+const MOST_TITLE_SIZE = 22;
 
 interface Sight {
   readonly left: number;
@@ -36,11 +39,11 @@ export function drawPicture(context: Context, width: number, height: number, pic
   for (const line of lines) if (!marked.has(line)) drawLine(context, line, palette.line, 1.3, picture);
   for (const line of lines) if (marked.has(line)) drawLine(context, line, palette.accent, 2.2, picture);
   for (const box of boxes) if (!box.isOpen) drawBox(context, box, picture, palette);
-  // Titles of outer frames are held above those of inner ones, so they come last.
-  for (const box of [...boxes].reverse()) if (box.isOpen) drawTitle(context, box, sight, picture, palette);
   const labels = new Set<string>();
   for (const line of lines)
     if (marked.has(line) || camera.scale >= ROOM_FOR_SHAPES) drawShape(context, line, labels, picture, palette);
+  // Titles of outer frames are held above those of inner ones, so they come last.
+  for (const box of [...boxes].reverse()) if (box.isOpen) drawTitle(context, box, sight, picture, palette);
   context.restore();
 }
 
@@ -86,36 +89,43 @@ function drawFrame(context: Context, box: SceneBox, { selected, hovered, camera 
   context.stroke();
 }
 
-/** The title stays in sight as long as its frame is. */
+/** The title stays in sight as long as its frame is; enlarged, it keeps its size on the screen. */
 function drawTitle(context: Context, box: SceneBox, sight: Sight, picture: Picture, palette: Palette): void {
   const { scale } = picture.camera;
-  if (scale < 0.24) return;
-  const size = Math.min(12.5 / Math.min(scale, 1), 22);
-  const held = sight.top + box.depth * SIZES.title;
-  const y = Math.min(Math.max(box.y, held), box.y + box.height - SIZES.title);
+  if (scale < LEAST_SCALE_OF_TITLES) return;
+  const unit = 1 / Math.max(scale, 1);
+  const height = titleHeight(picture.camera, SIZES.title);
+  const size = scale < 1 ? Math.min(TITLE_SIZE / scale, MOST_TITLE_SIZE) : TITLE_SIZE * unit;
+  const y = titleTop(box, picture.camera, SIZES.title);
+  const left = Math.min(Math.max(box.x, sight.left), box.x + box.width - SIZES.leastWidth(box.item) * unit);
+  const ground = box.depth % 2 === 0 ? palette.sunken : palette.surface;
   if (y > box.y) {
-    context.fillStyle = box.depth % 2 === 0 ? palette.sunken : palette.surface;
-    context.fillRect(box.x + 1, y, box.width - 2, SIZES.title);
+    context.fillStyle = ground;
+    context.fillRect(box.x + 1, y, box.width - 2, height);
   }
-  const style = {
-    colour: isUnused(picture.tree.items, box.item) ? palette.faint : palette.text,
-    room: box.width - 40,
-    halo: box.depth % 2 === 0 ? palette.sunken : palette.surface,
-  };
   const { item } = box;
+  const room = box.x + box.width - left - 40 * unit;
+  const colour = isUnused(picture.tree.items, item) ? palette.faint : palette.text;
   const name = item.kind === "stack" ? titleOf(picture.tree, item) : item.label;
-  const used = drawText(context, `▾ ${name}`, box.x + 12, y + 20, { ...style, font: fontOf(palette, size, 600) });
-  const detail = item.kind === "stack" ? item.label : (item.module?.class_name ?? "");
-  const parameters = parametersOf(picture.tree, item);
-  const text = [detail === name ? "" : detail, parameters > 0 ? formatShort(parameters) : ""]
-    .filter(Boolean)
-    .join(" · ");
-  drawText(context, text, box.x + 20 + used, y + 20, {
-    ...style,
+  const base = y + 20 * unit;
+  const used = drawText(context, `▾ ${name}`, left + 12 * unit, base, {
+    font: fontOf(palette, size, 600),
+    colour,
+    room,
+    halo: ground,
+  });
+  drawText(context, titleDetail(picture, item, name), left + 20 * unit + used, base, {
     font: fontOf(palette, size * 0.9),
     colour: palette.muted,
-    room: box.width - 40 - used,
+    room: room - used,
+    halo: ground,
   });
+}
+
+function titleDetail({ tree }: Picture, item: Item, name: string): string {
+  const detail = item.kind === "stack" ? item.label : (item.module?.class_name ?? "");
+  const parameters = parametersOf(tree, item);
+  return [detail === name ? "" : detail, parameters > 0 ? formatShort(parameters) : ""].filter(Boolean).join(" · ");
 }
 
 function markedLines({ tree, scene, selected, hovered }: Picture): ReadonlySet<SceneLine> {

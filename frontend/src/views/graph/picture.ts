@@ -23,6 +23,8 @@ export interface Colours {
   readonly scale: HeatScale;
   /** By item, of everything that is in the picture. */
   readonly health: ReadonlyMap<number, Health>;
+  /** By name, of each module that has a value of its own. */
+  readonly own: ReadonlyMap<string, number>;
   /** Whether the values are still on their way. */
   readonly isLoading: boolean;
 }
@@ -33,7 +35,13 @@ export function coloursOf(
   own: ReadonlyMap<string, number>,
   isLoading: boolean,
 ): Colours {
-  return { measure, health, isLoading, scale: heatScale(measure.scale, Float32Array.from(own.values()), "robust") };
+  return {
+    measure,
+    health,
+    own,
+    isLoading,
+    scale: heatScale(measure.scale, Float32Array.from(own.values()), "robust"),
+  };
 }
 
 const ramps = new Map<Palette["theme"], Ramp>();

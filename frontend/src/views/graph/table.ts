@@ -4,7 +4,7 @@ import type { GraphTree } from "../../lib/graph-tree";
 import type { Colours } from "./picture";
 
 /** All modules as a table; the last column is what the picture is coloured by. */
-export function graphRows(tree: GraphTree, { measure, health }: Colours): CsvRow[] {
+export function graphRows(tree: GraphTree, { measure, health, own }: Colours): CsvRow[] {
   const header = [
     "module",
     "class",
@@ -23,7 +23,7 @@ export function graphRows(tree: GraphTree, { measure, health }: Colours): CsvRow
     const item = tree.items[id];
     const module = item?.module;
     if (!item || !module) return [];
-    const value = health.get(id)?.value ?? NaN;
+    const value = own.get(module.name) ?? health.get(id)?.value ?? NaN;
     const shapes = (tensors: typeof module.inputs): string =>
       tensors.map(({ shape, dtype }) => `${shapeText(shape)} ${dtype}`).join("; ");
     return [
