@@ -182,6 +182,24 @@ def test_a_run_that_cannot_be_read_has_a_complaint(
     watched.until(last_step("good", 1))
 
 
+def test_a_mistake_does_not_end_the_following(
+    watched: Watched, write: Callable[..., EventWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that stands still for ever would be worse than one that is late."""
+    monkeypatch.setattr("tb_netdebug.plugin.reading.AGAIN_SECS", 0.01)
+    refresh, failures = LogDir.refresh, iter([True, True])
+
+    def failing(logdir: LogDir, *roots: Any) -> bool:
+        if next(failures, False):
+            raise RuntimeError("nobody has thought of this")
+        return refresh(logdir, *roots)
+
+    monkeypatch.setattr(LogDir, "refresh", failing)
+    write("a", 0)
+    watched.reading.attend()
+    watched.until(last_step("a", 0))
+
+
 def test_nothing_runs_while_nobody_is_interested(
     watched: Watched, write: Callable[..., EventWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,16 +208,18 @@ def test_nothing_runs_while_nobody_is_interested(
     write("a", 0)
     watched.reading.attend()
     watched.until(last_step("a", 0))
+    write("a", 1)
+    watched.until(last_step("a", 1))  # which the follower has noticed
     [follower] = [thread for thread in threading.enumerate() if thread.name == followers]
     watched.hub.heard = -1e9
     monkeypatch.setattr("tb_netdebug.plugin.reading.REST_AFTER_SECS", 0.0)
     follower.join(PATIENCE_SECS)
     assert [] == [thread for thread in threading.enumerate() if thread.name == followers]
-    write("a", 1, 2)
+    write("a", 2, 3)
     write("b", 9)
     monkeypatch.undo()
     watched.reading.attend()
-    watched.until(last_step("a", 2))
+    watched.until(last_step("a", 3))
     watched.until(last_step("b", 9))
 
 

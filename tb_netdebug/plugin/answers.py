@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tb_netdebug.plugin.queries import Query, QueryError
 from tb_netdebug.plugin.wire import SEPARATOR, Answer, Array
+from tb_netdebug.plugin.workers import Workers
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.followed_run import FollowedRun
 from tb_netdebug.records.step import Series
@@ -26,11 +27,10 @@ HISTOGRAM_NUMBERS = (
 )  # fmt: skip
 
 Opener = Callable[[str], FollowedRun]
-Turn = AbstractContextManager[object]
 
 
-def answer_all(queries: Iterable[Query | QueryError], open_run: Opener, turn: Turn) -> list[Answer]:
-    """One for each query, in their order; what cannot be answered says why. `turn` is entered to compute."""
+def answer_all(queries: Iterable[Query | QueryError], open_run: Opener, workers: Workers) -> list[Answer]:
+    """One for each query, in their order; what cannot be answered says why."""
     found: list[Answer] = []
     room = MOST_BYTES
     for query in queries:
@@ -39,21 +39,20 @@ def answer_all(queries: Iterable[Query | QueryError], open_run: Opener, turn: Tu
         elif room <= 0:
             found.append(_failure("The answers to one request would be too big: ask for fewer at once."))
         else:
-            found.append(_answer(query, open_run, turn))
+            found.append(_answer(query, open_run, workers))
             room -= found[-1].size
     return found
 
 
-def _answer(query: Query, open_run: Opener, turn: Turn) -> Answer:
+def _answer(query: Query, open_run: Opener, workers: Workers) -> Answer:
     try:
         run = open_run(query.run)
     except KeyError:
         return _failure(f"There is no run {query.run[:200]!r}.")
     version = run.version  # before looking, so that what comes meanwhile counts as newer
     try:
-        # Given back after each query: a small request need not wait for all of a big one.
-        with turn:
-            answer = _ANSWERS[query.what](run, dict(query.arguments))
+        # One query at a time: a small request need not wait for all of a big one.
+        answer = workers.run(partial(_ANSWERS[query.what], run, dict(query.arguments)))
     except ReaderError as error:
         return _failure(str(error))
     except Exception:

@@ -17,10 +17,9 @@ from tb_netdebug.plugin.live import Hub, Row
 from tb_netdebug.plugin.rows import LIVE_SECS, failed_row, read_row, unread_row
 from tb_netdebug.plugin.turns import short_turns
 from tb_netdebug.reader.follower import Follower
-from tb_netdebug.reader.storage import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tb_netdebug.reader.followed_run import FollowedRun
     from tb_netdebug.reader.logdir import LogDir, RunPlace
@@ -30,8 +29,9 @@ logger = logging.getLogger(__name__)
 # A run has news at most so often, and reading it takes at most a quarter of the time.
 PAUSE_SECS = 0.1
 REST_PER_WORK = 3.0
-# How often one looks for a folder that is not there: TensorBoard is often started before the training.
-SEARCH_SECS = 1.0
+# A read that took long because the whole machine stood still says nothing of the next one.
+LONGEST_REST_SECS = 5.0
+AGAIN_SECS = 5.0
 # Nobody asked and nobody listened for so long: there is no page left.
 REST_AFTER_SECS = 30.0
 
@@ -50,7 +50,6 @@ class Reading:
         self._due: dict[str, float] = {}
         self._threads: list[threading.Thread] = []
         self._attended = -math.inf
-        self._next_search = 0.0
         self._is_listed = False
         self._is_closed = False
 
@@ -60,7 +59,9 @@ class Reading:
             self._attended = time.monotonic()
             if not self._threads and not self._is_closed:
                 for work, name in ((self._keep_up, "reader"), (self._catch_up, "first-reads")):
-                    thread = threading.Thread(target=work, name=f"netdebug-{name}", daemon=True)
+                    thread = threading.Thread(
+                        target=self._persist, args=(work,), name=f"netdebug-{name}", daemon=True
+                    )
                     self._threads.append(thread)
                     thread.start()
             self._news.notify_all()
@@ -87,6 +88,16 @@ class Reading:
             self._news.notify_all()
         for thread in self._threads:
             thread.join(timeout=2.0)
+
+    def _persist(self, work: Callable[[], None]) -> None:
+        """A mistake must not leave a page that stands still for ever."""
+        while not self._is_closed:
+            try:
+                work()
+            except Exception:
+                logger.exception("NetDebug could not follow the logdir, and tries again.")
+                with self._news:
+                    self._news.wait_for(lambda: self._is_closed, timeout=AGAIN_SECS)
 
     def _is_wanted(self) -> bool:
         return time.monotonic() - max(self._attended, self._hub.heard) < REST_AFTER_SECS
@@ -124,17 +135,6 @@ class Reading:
                 runs = [(name, self._runs[name]) for name in names]
             for name, run in runs:
                 self._look(name, run)
-            if self._has_missing_come():
-                return  # and begin anew: of a folder that was not there no notice comes
-
-    def _has_missing_come(self) -> bool:
-        """Whether a folder of the logdir that could not be read can be read now."""
-        missing = [root for root in self._logdir.roots if root.complaint and not is_url(root.url)]
-        if not missing or time.monotonic() < self._next_search:
-            return False
-        self._next_search = time.monotonic() + SEARCH_SECS
-        self._logdir.refresh(missing)
-        return any(not root.complaint for root in missing)
 
     def _secs_until_due(self) -> float:
         now = time.monotonic()
@@ -219,7 +219,7 @@ class Reading:
         with self._news:
             if self._runs.get(name) is not run:
                 return
-            self._rested[name] = now + max(PAUSE_SECS, REST_PER_WORK * took)
+            self._rested[name] = now + min(max(PAUSE_SECS, REST_PER_WORK * took), LONGEST_REST_SECS)
             # Of two looks at the same time the one that saw less may end last.
             if row is not None and _version(row) >= _version(self._hub.row(name)):
                 self._hub.set_row(name, row)

@@ -46,7 +46,7 @@ def graph(service: Service, request: Request) -> Response:
 
 def columns(service: Service, request: Request) -> Response:
     queries = parse_queries(request.args.get("q", ""))
-    return binary_reply(wire.columns_body(answer_all(queries, service.run, service.turn)))
+    return binary_reply(wire.columns_body(answer_all(queries, service.run, service.workers)))
 
 
 def live(service: Service, request: Request) -> Response:

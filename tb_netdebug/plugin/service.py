@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import threading
 from typing import TYPE_CHECKING
 
 from tb_netdebug.plugin.event_stream import MOST_STREAMS
@@ -11,6 +10,7 @@ from tb_netdebug.plugin.live import Hub, Seats
 from tb_netdebug.plugin.page import StaticFile, load
 from tb_netdebug.plugin.reading import Reading
 from tb_netdebug.plugin.roots import Root, described
+from tb_netdebug.plugin.workers import Workers
 from tb_netdebug.reader.logdir import LogDir
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Service:
         self.files: dict[str, StaticFile] = load()
         self.hub = Hub()
         self.seats = Seats(MOST_STREAMS)
-        self.turn = threading.BoundedSemaphore(MOST_AT_WORK)
+        self.workers = Workers(MOST_AT_WORK)
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
         self._reading = Reading(self._logdir, self.hub)
@@ -71,5 +71,6 @@ class Service:
     def close(self) -> None:
         atexit.unregister(self.close)
         self.hub.close()
+        self.workers.close()
         self._reading.close()
         self._logdir.close()
