@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -151,6 +151,10 @@ class ActivationHooks:
             layer.seen_in_step = step
         elif layer.seen_in_step == step:
             return  # computed again for backward
-        for place, tensor in tensors_in(output):
+        if type(output) is torch.Tensor:
+            found: Iterable[tuple[str, torch.Tensor]] = (("", output),)
+        else:
+            found = tensors_in(output)
+        for place, tensor in found:
             if tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized:
                 self._reader.activation(layer.series_of(place), tensor, module)

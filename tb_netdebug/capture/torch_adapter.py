@@ -26,13 +26,13 @@ from tb_netdebug.capture.torch_phases import PhaseHooks
 from tb_netdebug.capture.torch_reader import (
     NO_OPTIMIZER,
     SKIPPED,
+    Layout,
     TensorReader,
-    active_units,
     host_item,
 )
 from tb_netdebug.capture.torch_values import is_functorch_wrapped
 from tb_netdebug.capture.torch_weights import Weights
-from tb_netdebug.records.step import Sample, Units
+from tb_netdebug.records.step import Kind, Sample, Series, Units
 from tb_netdebug.stats import kernel
 
 COMPILED = "torch.compile leaves no place for hooks; weights, gradients, updates and the loss are recorded"
@@ -119,7 +119,8 @@ class TorchAdapter:
         if not self._reader.is_on_host(readable):
             readable = readable.cpu()  # the user asked for this tensor now
         (summary,) = kernel.summarize([host_item(readable)], torch.get_num_threads())
-        return summary, active_units(nn.Identity(), readable)
+        layout = Layout(Series(Kind.TENSOR, ""), readable, nn.Identity())
+        return summary, layout.active_units(readable.data_ptr())
 
     def pixels_of(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -18,6 +18,7 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.torch_parameters import Parameters, Watched
 from tb_netdebug.capture.torch_reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.capture.torch_weights import Weights
+from tb_netdebug.records.step import Series
 
 # Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
 COPIES_SHARE = 0.1
@@ -112,13 +113,13 @@ class OptimizerHooks:
         is_sampling = self._is_sampling
         if not is_sampling and not self._collector.wants_norm:
             return
-        gradients = [gradient for each in watched if (gradient := each.tensor.grad) is not None]
+        gradients = gradients_of(watched)
         if not gradients and key == NO_OPTIMIZER:
             return  # they may just be gone already
-        if is_sampling and self.sample_gradients(key, watched):
+        if is_sampling and self._sample(key, gradients):
             return
         started = now()
-        self._squares[key] = self._reader.squares(gradients, key)
+        self._squares[key] = self._reader.squares([gradient for _, gradient in gradients], key)
         self._collector.norm_secs += now() - started
 
     @property
@@ -127,9 +128,11 @@ class OptimizerHooks:
 
     def sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
         """True when the norm could be read off the summaries, too."""
-        pairs = [(each.gradient, each.tensor.grad) for each in watched if each.tensor.grad is not None]
-        summaries = self._reader.sample(pairs)
-        if len(summaries) < len(pairs):
+        return self._sample(key, gradients_of(watched))
+
+    def _sample(self, key: int, gradients: Sequence[tuple[Series, torch.Tensor]]) -> bool:
+        summaries = self._reader.sample(gradients)
+        if len(summaries) < len(gradients):
             return False
         self._squares[key] = squares_of(summaries)
         return True
@@ -203,6 +206,11 @@ class Known:
         self.reference = weakref.ref(optimizer)
         self.changes = self.held = -1
         self.watched: list[Watched] = []
+
+
+def gradients_of(watched: Sequence[Watched]) -> list[tuple[Series, torch.Tensor]]:
+    """Those that are there."""
+    return [(each.gradient, given) for each in watched if (given := each.tensor.grad) is not None]
 
 
 @cache

@@ -55,6 +55,7 @@ class TensorReader:
         # What belongs to results that are on their way, by the number of the step and what it is.
         self.unit_counts: dict[tuple[int, object], int] = {}
         self.host_squares: dict[tuple[int, object], tuple[float, int]] = {}
+        self._layouts: dict[int, Layout] = {}  # by id of the series
         self._looks = 0
 
     def sample(self, named: Sequence[tuple[Series, torch.Tensor]]) -> list[bytes]:
@@ -97,8 +98,12 @@ class TensorReader:
         if not self.is_on_host(tensor):
             self._send([(series, tensor)], [self._unit_range(series, tensor, module)])
             return
-        (summary,) = kernel.summarize([host_item(tensor)], torch.get_num_threads())
-        self._collector.sample(series, summary, active_units(module, tensor))
+        layout = self._layouts.get(id(series))
+        if layout is None or not layout.is_of(tensor, module):
+            layout = self._layouts[id(series)] = Layout(series, tensor, module)
+        address = tensor.data_ptr()
+        (summary,) = kernel.summarize([(address, layout.count, layout.code)], torch.get_num_threads())
+        self._collector.sample(series, summary, layout.active_units(address))
 
     def squares(self, tensors: Sequence[torch.Tensor], key: int) -> tuple[float, int] | None:
         """Sum of squares of all finite values, and how many values are not finite; None: it comes later.
@@ -151,7 +156,7 @@ class TensorReader:
         return "cpu" in self.host_kinds
 
     def is_on_host(self, tensor: torch.Tensor) -> bool:
-        return tensor.device.type in self.host_kinds
+        return tensor.is_cpu and "cpu" in self.host_kinds
 
     def _unit_range(self, series: Series, tensor: torch.Tensor, module: torch.nn.Module) -> UnitRange | None:
         dim = torch_units.unit_dim(module, tensor)
@@ -169,14 +174,33 @@ class TensorReader:
             self._refuse(named[refusal.number][0].name, f"it {refusal.reason}")
 
 
-def active_units(module: torch.nn.Module, tensor: torch.Tensor) -> Units | None:
-    dim = torch_units.unit_dim(module, tensor)
-    if dim is None or tensor.numel() == 0:
-        return None
-    outer, units, inner = torch_units.blocks(tensor, dim)
-    low, high = torch_units.band(module)
-    address, _, code = host_item(tensor)
-    return Units(units, kernel.active_units(address, code, outer, units, inner, low, high))
+class Layout:
+    """What the kernel has to know of an output besides its address; outputs of a layer are mostly alike."""
+
+    __slots__ = ("_band", "_shape", "_strides", "_type", "_units", "code", "count", "series")
+
+    def __init__(self, series: Series, tensor: torch.Tensor, module: torch.nn.Module) -> None:
+        self.series = series  # kept, for others know it by its id
+        self._shape, self._strides, self._type = tensor.shape, tensor.stride(), tensor.dtype
+        self._band = torch_units.band(module)
+        self.count, self.code = tensor.numel(), CODES[tensor.dtype]
+        dim = torch_units.unit_dim(module, tensor)
+        self._units = None if dim is None or not self.count else torch_units.blocks(tensor, dim)
+
+    def is_of(self, tensor: torch.Tensor, module: torch.nn.Module) -> bool:
+        """Whether it still holds; the band of a module may have been changed, too."""
+        return (
+            tensor.dtype is self._type
+            and tensor.shape == self._shape
+            and tensor.stride() == self._strides
+            and torch_units.band(module) == self._band
+        )
+
+    def active_units(self, address: int) -> Units | None:
+        if self._units is None:
+            return None
+        outer, units, inner = self._units
+        return Units(units, kernel.active_units(address, self.code, outer, units, inner, *self._band))
 
 
 def squares_of(summaries: Sequence[bytes]) -> tuple[float, int]:

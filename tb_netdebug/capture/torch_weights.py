@@ -26,13 +26,14 @@ class Copy:
     write through `.data`, which does not count as a version.
     """
 
-    __slots__ = ("address", "count", "dtype", "source", "state", "tensor")
+    __slots__ = ("count", "item", "source", "state", "tensor")
 
     def __init__(self, tensor: torch.Tensor, *, source: int) -> None:
         self.tensor = tensor
         self.state: tuple[int, int] | None = None
-        self.address, self.count, self.dtype = host_item(tensor)
+        address, self.count, dtype = host_item(tensor)
         self.source = source
+        self.item = (source, address, self.count, dtype)  # for the kernel
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         """In host memory and where it was when it was found to fit: the usual case, told cheaply."""
@@ -103,16 +104,17 @@ class Weights:
     def look(self, watched: Sequence[Watched]) -> None:
         """After the step: samples of weights and updates."""
         items: list[tuple[int, int, int, int]] = []
-        pairs: list[tuple[Watched, Copy]] = []
+        pairs: list[tuple[Watched, Copy, tuple[int, int]]] = []
         device: list[tuple[Watched, torch.Tensor, Copy]] = []
         alone: list[Watched] = []
         kept: list[torch.Tensor] = []
         for each in watched:
-            copy = self._copies.get(id(each.tensor))
-            self._looked[id(each.tensor)] = version_of(each.tensor)
-            if copy is not None and copy.is_of(each.tensor):
-                items.append((copy.source, copy.address, copy.count, copy.dtype))
-                pairs.append((each, copy))
+            given = each.tensor
+            copy = self._copies.get(id(given))
+            self._looked[id(given)] = version = version_of(given)
+            if copy is not None and copy.is_of(given):
+                items.append(copy.item)
+                pairs.append((each, copy, (version, self._steps)))
                 continue
             tensor = self._reader.readable(each.name, each.tensor)
             if tensor is None:
@@ -122,14 +124,17 @@ class Weights:
             elif self._reader.is_on_host(tensor):
                 address, count, dtype = host_item(tensor)
                 items.append((address, copy.tensor.data_ptr(), count, dtype))
-                pairs.append((each, copy))
+                pairs.append((each, copy, (version, self._steps)))
                 kept.append(tensor)
             else:
                 device.append((each, tensor, copy))
         results = kernel.summarize_updates(items, torch.get_num_threads()) if items else []
-        for (each, copy), (weights, update) in zip(pairs, results, strict=True):
-            self._add(each, weights, update)
-            copy.state = self._state(each)
+        sample = self._collector.sample
+        for (each, copy, state), (weights, update) in zip(pairs, results, strict=True):
+            if self._weights:
+                sample(each.weight, weights)
+            sample(each.update, update)
+            copy.state = state
         self._send(device)
         if alone and self._weights:
             self._reader.sample([(each.weight, each.tensor) for each in alone])
@@ -162,11 +167,6 @@ class Weights:
         )
         self._bytes += tensor.nbytes
         return copy
-
-    def _add(self, each: Watched, weights: bytes, update: bytes) -> None:
-        if self._weights:
-            self._collector.sample(each.weight, weights)
-        self._collector.sample(each.update, update)
 
     def _send(self, device: Sequence[tuple[Watched, torch.Tensor, Copy]]) -> None:
         if not device:
