@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .detail_block import DetailBlock, decode_detail, encode_detail
 from .detail_record import DetailRecord, DetailSample, ScalarRange, of_details, of_steps
-from .step import StepRecord
+from .step import Series, StepRecord
 
 __all__ = [
     "DEPTH",
@@ -45,8 +45,11 @@ class DetailLevels:
 
     def add(self, record: StepRecord) -> list[DetailRecord]:
         """The records of all levels that this step completes, the finest first."""
+        step, finest = record.step, self._tensors[0]
         for sample in record.samples:
-            self._climb(DetailSample(record.step, record.step, 1, sample))
+            merged = finest.add(DetailSample(step, step, 1, sample))
+            if merged is not None:
+                self._climb(merged, 1)
         self._steps.append(StepRecord(record.step, record.wall_time, record.scalars))
         done: list[DetailRecord] = []
         if len(self._steps) == self._factor:
@@ -70,7 +73,7 @@ class DetailLevels:
         self._rows = [[] for _ in self._rows]
         return done
 
-    def _climb(self, part: DetailSample, level: int = 0) -> None:
+    def _climb(self, part: DetailSample, level: int) -> None:
         while level < len(self._tensors):
             merged = self._tensors[level].add(part)
             if merged is None:
@@ -136,11 +139,14 @@ class _TensorLevel:
     def __init__(self, factor: int) -> None:
         self._factor = factor
         self._parts: dict[tuple[str, int], list[DetailSample]] = {}
+        # The same few objects come again and again, and are known faster than their names.
+        self._known: dict[int, tuple[Series, list[DetailSample]]] = {}
         self.ready: list[DetailSample] = []
 
     def add(self, part: DetailSample) -> DetailSample | None:
         series = part.sample.series
-        parts = self._parts.setdefault((series.name, int(series.kind)), [])
+        known = self._known.get(id(series))
+        parts = known[1] if known is not None and known[0] is series else self._parts_of(series)
         parts.append(part)
         if len(parts) < self._factor:
             return None
@@ -149,9 +155,17 @@ class _TensorLevel:
         self.ready.append(merged)
         return merged
 
+    def _parts_of(self, series: Series) -> list[DetailSample]:
+        parts = self._parts.setdefault((series.name, int(series.kind)), [])
+        if len(self._known) > 2 * len(self._parts):  # somebody makes new ones for every sample
+            self._known.clear()
+        self._known[id(series)] = series, parts
+        return parts
+
     def flush(self) -> list[DetailSample]:
         rest = [DetailSample.of(parts) for parts in self._parts.values() if len(parts) > 1]
         self._parts.clear()
+        self._known.clear()
         self.ready += rest
         return rest
 

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
 from ..stats import kernel
 from .step import Sample, StepRecord, Units
@@ -74,8 +75,7 @@ class ScalarRange:
         return self.sum / self.finite if self.finite else math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class DetailSample:
+class DetailSample(NamedTuple):
     """`merged` samples of one tensor, taken from `first_step` to `last_step`, as one."""
 
     first_step: int

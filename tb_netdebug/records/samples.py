@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,18 +165,13 @@ def decode_samples(columns: pb.SampleColumns, sketches: bytes, *, rows: int, cou
     )
 
 
-def _series_of(samples: Iterable[Sample]) -> tuple[list[Series], Integers]:
+def _series_of(samples: Sequence[Sample]) -> tuple[list[Series], Integers]:
     """The series in the order of their first sample, and which of them each sample belongs to."""
     places: dict[Series, int] = {}
     # The same few objects come again and again, and to hash one of them by value is slow.
-    known: dict[int, int] = {}
-    index = []
-    for sample in samples:
-        place = known.get(id(sample.series))
-        if place is None:
-            place = known[id(sample.series)] = places.setdefault(sample.series, len(places))
-        index.append(place)
-    return list(places), np.array(index, np.int64)
+    objects = {id(sample.series): sample.series for sample in samples}
+    known = {key: places.setdefault(series, len(places)) for key, series in objects.items()}
+    return list(places), np.array([known[id(sample.series)] for sample in samples], np.int64)
 
 
 def _get_series(columns: pb.SampleColumns) -> tuple[Series, ...]:

@@ -93,7 +93,7 @@ class Mirror:
         if every is None:
             return []
         before = self._clock() - every
-        newest = {sample.series: (record, sample) for record in records for sample in record.samples}
+        newest = newest_samples(records)
         waits = {series: self._histogram_secs.get(series, -math.inf) for series in newest}
         due = sorted((series for series, since in waits.items() if since <= before), key=waits.__getitem__)
         return [newest[series] for series in due[: self._options.histograms_per_block]]
@@ -112,6 +112,18 @@ class Mirror:
         if not wanted or self._points[name] >= self._options.first_points:
             self._past_start.add(name)
         return wanted
+
+
+def newest_samples(records: Sequence[StepRecord]) -> dict[Series, tuple[StepRecord, Sample]]:
+    """By series, in the order of their first samples."""
+    # The same few objects come again and again, and to hash one of them by value is slow.
+    last = {id(sample.series): (record, sample) for record in records for sample in record.samples}
+    newest: dict[Series, tuple[StepRecord, Sample]] = {}
+    for record, sample in last.values():
+        known = newest.get(sample.series)
+        if known is None or known[0].step < record.step:
+            newest[sample.series] = record, sample
+    return newest
 
 
 def rows_of(summary: Summary, buckets: int) -> NDArray[np.float64]:
