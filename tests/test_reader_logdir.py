@@ -11,6 +11,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from tb_netdebug.reader import places
 from tb_netdebug.reader.logdir import LogDir
 from tb_netdebug.reader.places import natural, started_at
 from tb_netdebug.records.step import Kind, StepRecord
@@ -257,3 +258,12 @@ def test_an_empty_file_of_ours(logdir: Path) -> None:
     assert ({}, []) == (run.info(), run.heat(Kind.WEIGHT, "std").names)
     path.write_bytes(framed([]))
     assert not run.refresh()
+
+
+def test_a_logdir_of_too_many_folders(logdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and what was found so far is there."""
+    monkeypatch.setattr(places, "MOST_FOLDERS", 3)
+    for name in "abcde":
+        write_blocks(logdir / name, plain(range(2)))
+    known = looked(("", logdir))
+    assert (["a", "b"], True) == (list(known.runs), "more folders" in known.complaints[0])

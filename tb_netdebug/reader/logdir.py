@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from tb_netdebug.reader import places
 from tb_netdebug.reader.block_cache import BlockCache
 from tb_netdebug.reader.block_reader import BlockReader
 from tb_netdebug.reader.followed_run import FollowedRun
@@ -36,6 +37,9 @@ class Root:
             self.runs, self.folders = find_runs(self.storage, self.path, self.prefix)
         except OSError as error:
             self.complaint = f"{self.url} cannot be read: {error.strerror or error}."
+        else:
+            if len(self.folders) >= places.MOST_FOLDERS:
+                self.complaint = f"{self.url} has more folders than NetDebug looks into: name one of them."
 
 
 class LogDir:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tb_netdebug.reader.storage import FileState, Storage, is_ours
 
@@ -12,6 +13,8 @@ SIDE_FOLDER = "/plugins/netdebug"
 _STARTED = re.compile(r"(?:tfevents|rank\d+)\.(\d{9,11})(?:\.|$)")
 _DIGITS = re.compile(r"(\d+)")
 MOST_FILES_OF_A_RUN = 4096
+# Somebody who names the root of a disk by mistake gets an answer, too.
+MOST_FOLDERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def find_runs(storage: Storage, root: str, prefix: str) -> tuple[dict[str, RunFi
     """The runs at and below `root`, and all folders; raises OSError when it cannot be read."""
     runs: dict[str, RunFiles] = {}
     folders: list[str] = []
-    for folder, files in storage.walk(root):
+    for folder, files in islice(storage.walk(root), MOST_FOLDERS):
         folders.append(folder)
         home = folder
         if folder.endswith(SIDE_FOLDER) and (folder == root or folder.startswith(f"{root.rstrip('/')}/")):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-MOST_FILES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
