@@ -1,5 +1,5 @@
 import { panned, toScene, zoomed, type Camera } from "../../lib/graph-camera";
-import { boxAt, heldTitleAt, lineAt } from "../../lib/graph-hit";
+import { boxAt, heldTitleAt, lineAt, titleHeight, titleTop } from "../../lib/graph-hit";
 import { isContainer } from "../../lib/graph-tree";
 import type { GraphState, Hovered } from "./graph-state";
 import { mapPlace, mapPoint } from "./paint-map";
@@ -121,11 +121,11 @@ export class Hand {
     const box = this.state.scene.peek().byItem.get(id);
     const camera = this.state.camera.peek();
     if (!box || !camera) return false;
-    const { x } = toScene(camera, at.x, at.y);
+    const { x, y } = toScene(camera, at.x, at.y);
     if (!box.isOpen) return x > box.x + box.width - 44;
     // A title is held in sight, and its arrow with it.
     const left = Math.max(box.x, camera.x);
-    return x >= left && x < left + 30;
+    return x < left + 30 && y < titleTop(box, camera, SIZES.title) + titleHeight(camera, SIZES.title);
   }
 
   private hover(at: Point): void {
