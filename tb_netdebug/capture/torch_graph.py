@@ -19,8 +19,12 @@ from tb_netdebug.capture.torch_parameters import clean, wrappers_of
 from tb_netdebug.capture.torch_values import tensors_in
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
 
-# Between two modules there are rarely more than a few operations; a longer way back is given up.
+# Between two modules there are rarely more than a few operations; a longer way back is given up. On a stream of
+# residuals each block gets something from every one before it: after so many operations in all, the nearest few
+# have to do, or a network of a thousand blocks would wait for half a million edges.
 MOST_OPERATIONS = 2000
+MOST_OPERATIONS_IN_ALL = 200_000
+NEAREST_OPERATIONS = 32
 # A model that was not called in so many steps is described without data flow.
 PATIENCE_STEPS = 3
 
@@ -45,6 +49,7 @@ class Flow:
 
     by_tensor: dict[int, tuple[weakref.ref[torch.Tensor], tuple[str, int]]] = field(default_factory=dict)
     by_operation: dict[Any, tuple[str, int]] = field(default_factory=dict)
+    followed: int = 0
 
     def produced(self, name: str, output: int, tensor: torch.Tensor) -> None:
         self.by_tensor[id(tensor)] = (weakref.ref(tensor), (name, output))
@@ -56,10 +61,11 @@ class Flow:
         direct = self.by_tensor.get(id(tensor))
         if direct is not None and direct[0]() is tensor:
             return [direct[1]]
-        found: list[tuple[str, int]] = []
+        found: dict[tuple[str, int], None] = {}
         waiting: deque[Any] = deque([tensor.grad_fn])
         seen: set[Any] = set()
-        while waiting and len(seen) < MOST_OPERATIONS:
+        most = MOST_OPERATIONS if self.followed < MOST_OPERATIONS_IN_ALL else NEAREST_OPERATIONS
+        while waiting and len(seen) < most:
             operation = waiting.popleft()
             if operation is None or operation in seen:
                 continue
@@ -67,9 +73,10 @@ class Flow:
             source = self.by_operation.get(operation)
             if source is None:
                 waiting.extend(following for following, _ in operation.next_functions)
-            elif source not in found:
-                found.append(source)
-        return found
+            else:
+                found[source] = None
+        self.followed += len(seen)
+        return list(found)
 
 
 class GraphTracer:

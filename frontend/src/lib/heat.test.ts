@@ -31,6 +31,11 @@ describe("columns across pixels", () => {
     expect(from[60]).toBe(to[60]);
   });
 
+  it("hold a sample where a training is looked at ever more rarely", () => {
+    const first = steps(0, 1, 2, 3, 4, 100, 125, 156, 195);
+    expect([...columnEnds(first, first)]).toEqual([1, 2, 3, 4, 5, 125, 156, 195, 196]);
+  });
+
   it("show every column, also when there are more than pixels", () => {
     const many = Float64Array.from({ length: 1000 }, (_, i) => i * 3);
     for (const width of [7, 333, 1000, 1801]) {

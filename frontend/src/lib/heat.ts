@@ -15,13 +15,17 @@ export interface StepWindow {
   readonly last: number;
 }
 
+/** Sampled ever more rarely, as a training is after its first steps, is not yet missing. */
+const GROWTH = 0.3;
+
 /** Where column i ends: at the next one, unless samples are missing in between. */
 export function columnEnds(first: Float64Array, last: Float64Array): Float64Array {
   const gaps = Array.from(first.subarray(1), (next, i) => next - (last[i] ?? 0)).sort((a, b) => a - b);
   const usual = Math.max(1, gaps[gaps.length >> 1] ?? 1);
   return Float64Array.from(last, (step, i) => {
     const next = first[i + 1] ?? Infinity;
-    return next - step <= 2 * usual ? next : step + usual;
+    const expected = Math.max(2 * usual, GROWTH * (step - (first[0] ?? 0)));
+    return next - step <= expected ? next : step + usual;
   });
 }
 
