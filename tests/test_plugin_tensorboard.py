@@ -151,6 +151,18 @@ def test_the_flags_are_tensorboards_own(runs: Path) -> None:
     assert [] == [name for name in environment.get("debug", {}).get("flags", {}) if "netdebug" in name]
 
 
+@pytest.mark.parametrize(("flag", "status"), [((), 403), (("--bind_all",), 200)], ids=["loopback", "network"])
+def test_a_foreign_name_is_refused_on_loopback_alone(runs: Path, flag: tuple[str, ...], status: int) -> None:
+    """The address to which TensorBoard listens decides; its own routes answer as they always did."""
+    headers = {"Host": "rebind.example:6006"}
+    with TensorBoard("--logdir", str(runs), *flag, host=None) as board:
+        assert status == board.get("runs", headers=headers).status
+        assert 200 == board.get("runs").status
+        assert 200 == board.get("/data/runs", headers=headers).status
+        assert 403 == board.get("runs", headers={"Origin": "http://evil.example"}).status
+        assert 405 == board.request("OPTIONS", "runs").status
+
+
 def test_nothing_of_ours_runs_before_the_first_request(runs: Path) -> None:
     """Without a look at our tab there are no threads of ours and none of our modules."""
     with TensorBoard("--logdir", str(runs), preamble=SPY) as board:
