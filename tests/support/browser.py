@@ -10,12 +10,15 @@ what was looked at go to build/pictures/ when NETDEBUG_PICTURES is set: they are
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
 import os
 import re
 import shutil
+import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +29,7 @@ import pytest
 from tests.support.tensorboard_process import TensorBoard
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Frame, Page
+    from playwright.sync_api import Browser, Frame, Locator, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -35,7 +38,7 @@ FLAGS = [
 ]  # fmt: skip
 DESK = (1280, 800)
 PHONE = (390, 844)
-WAIT_MS = 30_000
+WAIT_MS = 8_000
 PICTURES = Path(__file__).resolve().parents[2] / "build/pictures"
 OUR_PAGE = "/data/plugin/netdebug/index.html"
 # TensorBoard's own page says this of itself, in every version so far.
@@ -45,8 +48,20 @@ NOTE_DRAWINGS = """
 window.drawn = {};
 window.addEventListener("netdebug:drawn", (event) => {
   for (const { run, scalar, last } of event.detail)
-    if (scalar === "loss") window.drawn[run] = Math.max(window.drawn[run] ?? -1, last);
+    if (scalar === "loss") window.drawn[run] = last;
 });
+window.alerted = [];
+window.alert = (text) => window.alerted.push(String(text));
+"""
+
+# Two frames later a chart has followed its new size.
+IS_DRAWN = """
+([width, theme]) => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() =>
+  resolve(window.innerWidth === width && document.documentElement.dataset.theme === theme))))
+"""
+OVERFLOW = """
+() => Math.max(...[document.documentElement, document.querySelector("main"), document.querySelector("aside")]
+  .map((element) => element.scrollWidth - element.clientWidth))
 """
 
 
@@ -58,6 +73,40 @@ class Look:
     tab: Frame
     complaints: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
+
+    def chart(self, title: str) -> Locator:
+        """The chart of lines with this title."""
+        heading = self.tab.get_by_role("heading", name=title, exact=True)
+        return self.tab.locator("figure.line-chart").filter(has=heading)
+
+    def saved(self, button: Locator) -> bytes:
+        """The file that a click on the button downloads."""
+        with self.page.expect_download() as download:
+            button.click()
+        return Path(download.value.path()).read_bytes()
+
+    def table(self, chart: Locator) -> list[list[str]]:
+        """The cells that the chart's CSV button saves, the header first."""
+        text = self.saved(chart.get_by_role("button", name="CSV")).decode()
+        return list(csv.reader(io.StringIO(text)))
+
+    def curve(self, title: str, run: str, column: str = "value") -> dict[float, float]:
+        """What a chart of lines draws of one of its lines: x and value of each point."""
+        header, *rows = self.table(self.chart(title))
+        at = header.index(column)
+        return {float(row[1]): float(row[at] or "nan") for row in rows if row[0] == run}
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Until something outside of the page is so."""
+        deadline = time.monotonic() + WAIT_MS / 1000
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come to that"
+            self.page.wait_for_timeout(20)
+
+    @property
+    def alerts(self) -> list[str]:
+        """What scripts out of names would have said."""
+        return [text for frame in self.page.frames for text in frame.evaluate("() => window.alerted ?? []")]
 
     def open(self, name: str) -> None:
         """Goes to one of our pages, such as "Layers"."""
@@ -72,12 +121,20 @@ class Look:
             PICTURES.mkdir(parents=True, exist_ok=True)
             self.page.screenshot(path=PICTURES / f"{name}.png")
 
+    def survey(self, name: str) -> None:
+        """Looks at what is open now in both sizes and themes; for a page that stands alone."""
+        for width, height in (DESK, PHONE):
+            for theme in ("light", "dark"):
+                self.page.set_viewport_size({"width": width, "height": height})
+                self.page.emulate_media(color_scheme=theme)
+                self.tab.wait_for_function(IS_DRAWN, arg=[width, theme])
+                assert 0 == self.overflow
+                self.picture(f"{name}-{width}-{theme}")
+
     @property
     def overflow(self) -> int:
         """By how many pixels the page is wider than its window."""
-        width: int = self.tab.evaluate(
-            "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
+        width: int = self.tab.evaluate(OVERFLOW)
         return width
 
 
@@ -170,3 +227,22 @@ def chromium() -> Iterator[Chromium]:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield Chromium(browser)
         browser.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """A TensorBoard with a run of each kind, and where they are; nothing is written to them any more."""
+
+    board: TensorBoard
+    logdir: Path
+
+
+@pytest.fixture(scope="session")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gallery]:
+    """healthy, blown-up, ranks, scalars (without samples) and summary (not ours)."""
+    from tests.support.recordings import record_gallery
+
+    logdir = tmp_path_factory.mktemp("gallery")
+    record_gallery(logdir)
+    with TensorBoard("--logdir", str(logdir)) as board:
+        yield Gallery(board, logdir)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.tensorboard import SummaryWriter
 
 import tb_netdebug as nd
 from tb_netdebug.records.step import StepRecord
 from tb_netdebug.writer import EventWriter
 
 STEPS = 60
+PHASES = {"time/step": 0.01, "time/data": 0.002, "time/forward": 0.003, "time/backward": 0.004}
 
 
 def mlp() -> nn.Module:
@@ -26,10 +29,13 @@ def train(
     torch.manual_seed(0)
     model = model or mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    with nd.watch(model, optimizer, logdir=logdir, run=name, every=1, memory=False) as monitor:
+    with nd.watch(model, optimizer, logdir=logdir, run=name, every=1) as monitor:
         for _ in range(steps):
             inputs = torch.randn(32, 16)
-            loss = nn.functional.cross_entropy(model(inputs), inputs[:, :4].argmax(1))
+            labels = inputs[:, :4].argmax(1)
+            monitor.tensor("input/numbers", inputs)
+            monitor.tensor("label/largest", labels)
+            loss = nn.functional.cross_entropy(model(inputs), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -41,9 +47,35 @@ def diverge(logdir: Path, name: str) -> None:
     train(logdir, name, model=nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 32), nn.Linear(32, 4)), rate=1e8)
 
 
-def write_curve(folder: Path, *, steps: int = 20, first: int = 0) -> None:
+def write_curve(
+    folder: Path,
+    *,
+    steps: int = 20,
+    first: int = 0,
+    rank: int = 0,
+    scalars: Mapping[str, float] | None = None,
+) -> None:
     """A run of scalars alone, without a training: quick to make in great numbers."""
-    writer = EventWriter(folder, mirror=None)
+    writer = EventWriter(folder, rank=rank, mirror=None)
     for step in range(first, first + steps):
-        writer.put(StepRecord(step, 1.7e9 + step, {"loss": math.exp(-step / steps), "batch_size": 32.0}))
+        told = {"loss": math.exp(-step / steps), "batch_size": 32.0, **(scalars or {})}
+        writer.put(StepRecord(step, 1.7e9 + step, told))
     writer.close()
+
+
+def write_summary(folder: Path, *, steps: int = 20) -> None:
+    """A run as torch's own writer records it."""
+    with SummaryWriter(str(folder)) as writer:
+        for step in range(steps):
+            writer.add_scalar("loss", 1 / (step + 1), step)
+            writer.add_histogram("layer/weight", torch.linspace(-1, 1, 100) * (step + 1), step)
+
+
+def record_gallery(logdir: Path) -> None:
+    """A run of each kind."""
+    train(logdir, "healthy")
+    diverge(logdir, "blown-up")
+    write_curve(logdir / "scalars")
+    write_curve(logdir / "ranks", scalars=PHASES)
+    write_curve(logdir / "ranks", rank=1, scalars={**PHASES, "time/step": 0.03, "time/data": 0.02})
+    write_summary(logdir / "summary")
