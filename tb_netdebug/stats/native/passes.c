@@ -143,7 +143,6 @@ typedef struct {
 } Look;
 
 /* Values i and i + LANES make a pair: this is where vectors have them. */
-static inline int first_of_pair(int pair) { return pair / LANES * 2 * LANES + pair % LANES; }
 static inline int pair_of(int place) { return place / (2 * LANES) * LANES + place % LANES; }
 static inline int is_second(int place) { return place / LANES % 2; }
 
@@ -161,7 +160,7 @@ static inline uint32_t if_nonzero(uint32_t bits) { return 0u - (uint32_t)((bits 
 
 static inline uint32_t first_inside(const Tally *tally) { return (tally->base + 1) << 20; }
 
-static inline uint64_t is_outside(uint32_t bits, uint32_t first) {
+static inline uint32_t is_outside(uint32_t bits, uint32_t first) {
     uint32_t magnitude = bits & ~SIGN;
     return (magnitude != 0) & (magnitude - first >= SPAN);
 }
@@ -261,23 +260,25 @@ static inline __attribute__((always_inline)) void scan(Tally *tally, const float
 #else
 static void mark_outside(const float *values, uint32_t first, Look *look) {
     memset(look->outside, 0, sizeof look->outside);
-    for (int i = 0; i < BLOCK; i++)
-        look->outside[i / 64] |= is_outside(bits_at(values, i), first) << i % 64;
+    for (int i = 0; i < BLOCK; i += LANES) {
+        uint32_t mask = 0;
+        for (int j = 0; j < LANES; j++)
+            mask |= is_outside(bits_at(values, i + j), first) << j;
+        look->outside[i / 64] |= (uint64_t)mask << i % 64;
+    }
 }
 
 static void stage(Tally *tally, const float *values, Look *look) {
-    const uint32_t first = first_inside(tally);
-    uint32_t codes[BLOCK];
-    uint64_t any = 0;
+    const uint32_t base = tally->base << 20, first = first_inside(tally);
+    uint32_t codes[BLOCK], any = 0;
     for (int i = 0; i < BLOCK; i++) {
-        uint32_t bits = bits_at(values, i), staged = bits - ((tally->base << 20) & if_nonzero(bits));
+        uint32_t bits = bits_at(values, i), staged = bits - (base & if_nonzero(bits));
         any |= is_outside(bits, first);
         codes[i] = ((staged >> 20) & 0x7F) | ((staged >> 24) & 0x80);
     }
-    for (int i = 0; i < BLOCK / 2; i++) {
-        int place = first_of_pair(i);
-        tally->staged[i] = (uint16_t)(codes[place] | (codes[place + LANES] << 8));
-    }
+    for (int i = 0; i < BLOCK; i += 2 * LANES)
+        for (int j = 0; j < LANES; j++)
+            tally->staged[i / 2 + j] = (uint16_t)(codes[i + j] | (codes[i + LANES + j] << 8));
     look->any = any != 0;
     if (any)
         mark_outside(values, first, look);
