@@ -9,8 +9,8 @@ from tb_netdebug.capture.governor import MOST_STEPS_BETWEEN_NORMS
 from tb_netdebug.reader.run import Columns, read_run
 from tb_netdebug.records.step import Kind
 
-# What each step has, sampled or not: the second one comes from the hooks. Gradient norms may be rarer, as far as
-# the governor lets them be.
+# What each step has, sampled or not: the second one comes from the hooks. Gradient norms may be rarer, as far
+# as the governor lets them be.
 IN_EVERY_STEP = ("loss", "batch_size")
 
 

@@ -16,4 +16,3 @@ def load_bench() -> None:
     )
     assert spec is not None
     sys.modules.setdefault("bench", importlib.util.module_from_spec(spec))
-
