@@ -81,7 +81,7 @@ def test_search_reveals_a_module(chromium: Chromium, gallery: Gallery) -> None:
 def test_a_module_leads_to_its_tensors(chromium: Chromium, gallery: Gallery) -> None:
     """From its parameter to the layers, and from the number beside it to the histogram."""
     link = {"page": "graph", "run": "healthy", "v.graph.module": "2"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         panel = page.tab.get_by_role("complementary", name="Selected module")
         row = panel.get_by_role("row").filter(has_text="weight").last
         expect(row).to_contain_text("32×32")

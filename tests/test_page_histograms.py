@@ -44,7 +44,7 @@ def columns(page: Look) -> list[list[float]]:
 def test_bins_are_those_of_the_sketch(chromium: Chromium, gallery: Gallery) -> None:
     """The newest sample's, with exact counts from its least to its greatest value, and the tables agree."""
     newest = recorded(gallery)[-1]
-    with chromium.look(gallery.board, alone=True, **WEIGHT) as page:
+    with chromium.look(gallery.board, WEIGHT, alone=True) as page:
         lower, upper, counts = columns(page)
         assert sorted(newest.counts) == sorted(counts)
         assert newest.min >= lower[0]
@@ -58,7 +58,7 @@ def test_bins_are_those_of_the_sketch(chromium: Chromium, gallery: Gallery) -> N
 def test_another_step_has_other_bins(chromium: Chromium, gallery: Gallery) -> None:
     """Chosen by number, by the buttons beside it, and back to the newest one."""
     samples = recorded(gallery)
-    with chromium.look(gallery.board, alone=True, **WEIGHT) as page:
+    with chromium.look(gallery.board, WEIGHT, alone=True) as page:
         step = page.tab.get_by_role("group", name="Which step")
         step.get_by_role("spinbutton", name="Step").fill("7")
         page.page.keyboard.press("Enter")
@@ -75,7 +75,7 @@ def test_two_steps_are_compared(chromium: Chromium, gallery: Gallery) -> None:
     """In one picture and one table, side by side, with the distance between them."""
     samples = recorded(gallery)
     link = {**WEIGHT, "v.histograms.step": "50", "v.histograms.vs": "3"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         expect(page.tab.get_by_text("Distance of the distributions")).to_be_visible()
         a, b = columns(page)[2:]
         assert (1024, 1024) == (sum(a), sum(b))
@@ -86,7 +86,7 @@ def test_two_steps_are_compared(chromium: Chromium, gallery: Gallery) -> None:
 def test_steps_are_merged(chromium: Chromium, gallery: Gallery) -> None:
     """A range of steps is one histogram with the values of all of them."""
     link = {**WEIGHT, "v.histograms.step": "10", "v.histograms.to": "19"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         page.tab.get_by_role("img", name=re.compile("steps 10 – 19, 10 samples merged")).wait_for()
         assert 10 * 1024 == sum(columns(page)[2])
 
@@ -96,7 +96,7 @@ def test_the_axis_changes_the_picture_and_not_the_bins(
     chromium: Chromium, gallery: Gallery, axis: str
 ) -> None:
     """What is saved stays as it was recorded."""
-    with chromium.look(gallery.board, alone=True, **WEIGHT) as page:
+    with chromium.look(gallery.board, WEIGHT, alone=True) as page:
         page.tab.get_by_role("radiogroup", name=re.compile("[Vv]alues")).get_by_text(axis, exact=True).click()
         assert sorted(recorded(gallery)[-1].counts) == sorted(columns(page)[2])
         page.picture(f"histograms-{axis}")
@@ -104,7 +104,7 @@ def test_the_axis_changes_the_picture_and_not_the_bins(
 
 def test_all_tensors_are_listed(chromium: Chromium, gallery: Gallery) -> None:
     """With the search in the list, and the keys that go through it."""
-    with chromium.look(gallery.board, alone=True, **WEIGHT) as page:
+    with chromium.look(gallery.board, WEIGHT, alone=True) as page:
         names = page.tab.get_by_role("list", name="Tensors").get_by_role("button")
         expect(names).to_have_count(6)
         search = page.tab.get_by_role("searchbox", name=re.compile("^Search names of tensors"))
@@ -117,7 +117,7 @@ def test_all_tensors_are_listed(chromium: Chromium, gallery: Gallery) -> None:
 def test_values_that_are_not_finite_are_counted_beside(chromium: Chromium, gallery: Gallery) -> None:
     """When all of a tensor became NaN there is no bar, and a sentence and a number instead."""
     link = {**WEIGHT, "run": "blown-up", "v.histograms.tensor": "0.weight"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         histogram = page.tab.get_by_role("region", name="Histogram of 0.weight")
         expect(histogram.get_by_text("There is no finite value.")).to_be_visible()
         expect(histogram.get_by_role("table").filter(has_text="Statistics")).to_contain_text("100 %")
@@ -127,6 +127,6 @@ def test_values_that_are_not_finite_are_counted_beside(chromium: Chromium, galle
 def test_a_summary_writer_s_histograms_are_shown(chromium: Chromium, gallery: Gallery) -> None:
     """With the buckets that torch wrote."""
     link = {"page": "histograms", "run": "summary"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         expect(page.tab.get_by_role("region", name="Histogram of layer/weight")).to_be_visible()
         assert 100 == sum(columns(page)[2])

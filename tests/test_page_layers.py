@@ -33,7 +33,7 @@ def greatest(logdir: Path, name: str, kind: Kind = Kind.GRADIENT) -> list[float]
 
 def test_cells_hold_what_was_recorded(chromium: Chromium, gallery: Gallery) -> None:
     """Each tensor a row and each step a column, in the numbers that the map saves."""
-    with chromium.look(gallery.board, alone=True, **GREATEST) as page:
+    with chromium.look(gallery.board, GREATEST, alone=True) as page:
         header, *rows = page.table(heat_map(page))
         assert ["tensor", *map(str, range(STEPS))] == header
         assert [f"{layer}.{part}" for layer in (0, 2, 4) for part in ("weight", "bias")] == [
@@ -47,7 +47,7 @@ def test_cells_hold_what_was_recorded(chromium: Chromium, gallery: Gallery) -> N
 def test_keys_read_cells(chromium: Chromium, gallery: Gallery) -> None:
     """The cell under the cursor is said in words."""
     values = greatest(gallery.logdir, "0.bias")
-    with chromium.look(gallery.board, alone=True, **GREATEST) as page:
+    with chromium.look(gallery.board, GREATEST, alone=True) as page:
         heat_map(page).get_by_role("img").focus()
         for key in ("Home", "ArrowDown", "ArrowRight"):
             page.page.keyboard.press(key)
@@ -63,7 +63,7 @@ def number(text: str) -> float:
 
 def test_another_statistic_of_another_kind(chromium: Chromium, gallery: Gallery) -> None:
     """Choosing what is drawn changes the map, its title and the link."""
-    with chromium.look(gallery.board, alone=True, **GREATEST) as page:
+    with chromium.look(gallery.board, GREATEST, alone=True) as page:
         page.tab.get_by_role("radio", name="Activations").click()
         page.tab.get_by_label("Statistic").select_option("zeros")
         picture = heat_map(page).get_by_role("img", name=re.compile("^zeros of activations"))
@@ -77,7 +77,7 @@ def test_another_statistic_of_another_kind(chromium: Chromium, gallery: Gallery)
 
 def test_a_click_opens_a_layer_and_leads_to_its_histogram(chromium: Chromium, gallery: Gallery) -> None:
     """Quantile bands equal to the recording, and a click on a step that goes to that very histogram."""
-    with chromium.look(gallery.board, alone=True, **GREATEST) as page:
+    with chromium.look(gallery.board, GREATEST, alone=True) as page:
         heat_map(page).get_by_role("img").click(position={"x": 500, "y": 10})
         details = page.tab.get_by_role("region", name="Details of 0.weight")
         bands = details.locator("figure").filter(
@@ -95,7 +95,7 @@ def test_a_click_opens_a_layer_and_leads_to_its_histogram(chromium: Chromium, ga
 
 def test_a_step_leads_to_its_histogram(chromium: Chromium, gallery: Gallery) -> None:
     """Enter on a sample of the details opens Histograms at that tensor and step."""
-    with chromium.look(gallery.board, alone=True, **GREATEST, **{"v.layers.tensor": "2.weight"}) as page:
+    with chromium.look(gallery.board, {**GREATEST, "v.layers.tensor": "2.weight"}, alone=True) as page:
         details = page.tab.get_by_role("region", name="Details of 2.weight")
         details.get_by_role("img", name=re.compile("^Histograms of 2.weight")).focus()
         for key in ("ArrowLeft", "ArrowLeft", "Enter"):
@@ -108,7 +108,7 @@ def test_a_step_leads_to_its_histogram(chromium: Chromium, gallery: Gallery) -> 
 def test_sick_steps_can_be_told_from_healthy_ones(chromium: Chromium, gallery: Gallery) -> None:
     """Where all values were NaN, the map has no number, and a cell says how many."""
     link = {**GREATEST, "run": "blown-up"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         rows = page.table(heat_map(page))[1:]
         assert "" in rows[0]
         assert math.isfinite(float(rows[0][1]))

@@ -71,7 +71,7 @@ def test_every_scalar_has_a_chart(chromium: Chromium, gallery: Gallery) -> None:
 
 def test_runs_are_drawn_together(chromium: Chromium, gallery: Gallery) -> None:
     """Whatever is ticked in the list is in the chart, and named below it."""
-    with chromium.look(gallery.board, alone=True, run="healthy", **{"with": "healthy"}) as page:
+    with chromium.look(gallery.board, {"with": "healthy"}, alone=True, run="healthy") as page:
         page.wait_drawn("healthy", last=STEPS - 1)
         assert {"healthy"} == {row[0] for row in page.table(page.chart("Loss"))[1:]}
         page.tab.get_by_role("checkbox", name="Draw ranks").check(force=True)

@@ -77,7 +77,7 @@ def test_runs_without_times_say_how_to_get_them(chromium: Chromium, gallery: Gal
 def test_steps_are_zoomed_everywhere_at_once(chromium: Chromium, gallery: Gallery) -> None:
     """A range of steps that was chosen on one page holds on the others."""
     link = {"page": "resources", "run": "healthy", "range": "10~29"}
-    with chromium.look(gallery.board, alone=True, **link) as page:
+    with chromium.look(gallery.board, link, alone=True) as page:
         rows = page.table(stack(page, "^Where the time of a step goes"))[1:]
         assert [*range(10, 30)] == [int(row[0]) for row in rows]
         page.open("Overview")

@@ -144,12 +144,12 @@ class Chromium:
 
     @contextmanager
     def look(
-        self, board: TensorBoard, *, size: tuple[int, int] = DESK, dark: bool = False, alone: bool = False,
-        allowed: str = "$^", context: Any = None, **link: str,
+        self, board: TensorBoard, link: Mapping[str, str] | None = None, *, size: tuple[int, int] = DESK,
+        dark: bool = False, alone: bool = False, allowed: str = "$^", context: Any = None, **more: str,
     ) -> Iterator[Look]:  # fmt: skip
         """Opens TensorBoard at our tab, or with `alone` our page without TensorBoard around it.
 
-        `link` are parameters of the page's deep link (run="mlp", page="layers"); complaints of the console
+        `link` and `more` are parameters of the deep link (run="mlp", page="layers"); complaints of the console
         that match `allowed` are none. A `context` is shared with other looks: they are tabs of one browser.
         """
         own = context or self.browser.new_context(**window(size, dark=dark))
@@ -160,7 +160,7 @@ class Chromium:
         host = urllib.parse.urlsplit(board.url).netloc
         self._listen(look, host, re.compile(allowed))
         try:
-            page.goto(address(board, link, dark=dark, alone=alone))
+            page.goto(address(board, {**(link or {}), **more}, dark=dark, alone=alone))
             look.tab = page.main_frame if alone else frame_of(page)
             yield look
         finally:

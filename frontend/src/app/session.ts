@@ -22,6 +22,7 @@ export function startSession(): void {
   // After a time in the dark there may have been news that nobody told us.
   connection.subscribe((now) => now === "open" && void refreshList());
   hidden.subscribe((now) => !now && known && void refreshList());
+  state.paused.subscribe((now) => !now && known && void refreshList());
 }
 
 /** Fetches the list, once at a time; what asks meanwhile gets one more turn. */
@@ -63,14 +64,17 @@ function takeList(list: RunList): void {
   const before = new Map((state.runs.peek() ?? []).map((run) => [run.name, run.version]));
   // Another epoch is another server: its version numbers start anew and tell nothing.
   const restarted = known !== null && known.epoch !== list.epoch;
-  known = { epoch: list.epoch, version: list.version };
+  const shown = state.paused.peek() ? state.runs.peek() : null;
+  // A paused page compares with what it shows as soon as it continues.
+  if (shown === null) known = { epoch: list.epoch, version: list.version };
   batch(() => {
-    state.runs.value = list.runs;
+    state.runs.value = shown === null ? list.runs : [...shown, ...list.runs.filter((run) => !before.has(run.name))];
     state.logdir.value = list.logdir;
     state.complaints.value = list.complaints;
     state.listComplete.value = list.complete;
-    takeChoice(firstChoice(list.runs, present()));
+    if (shown === null) takeChoice(firstChoice(list.runs, present()));
   });
+  if (shown !== null) return;
   for (const run of list.runs) {
     if (restarted || (before.has(run.name) && before.get(run.name) !== run.version)) tellRunChange(run.name);
   }
@@ -103,6 +107,8 @@ function takeNews(): void {
   const there = new Map(list.map((row) => [row.name, row.version]));
   const isNew = (row: RunRow): boolean => (there.get(row.name) ?? -1) <= (row.version ?? 0);
   if ([...news.keys()].some((name) => !there.has(name))) refreshSoon();
+  // What a paused page misses, it gets with the list when it continues.
+  if (state.paused.peek()) return news.clear();
   const fresh = new Map([...news].filter(([name, row]) => there.has(name) && isNew(row)));
   news.clear();
   if (fresh.size > 0) state.runs.value = list.map((row) => fresh.get(row.name) ?? row);
