@@ -63,6 +63,21 @@ def test_a_missing_kernel_is_a_problem_that_names_the_compiler(
     assert "gcc" in found["advice"]
 
 
+def test_a_page_that_was_not_built_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The recorder works without it, so nothing else would say why the tab stays empty."""
+    monkeypatch.setattr(diagnosis, "__file__", str(tmp_path / "tb_netdebug/cli/diagnosis.py"))
+    (files, _) = diagnosis.page()
+    assert (State.PROBLEM, "not built") == (files.state, files.value)
+    assert "Node 18" in files.advice
+
+
+def test_a_tab_that_tensorboard_does_not_find_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when NetDebug lies on the path without having been installed."""
+    monkeypatch.setattr(diagnosis.metadata, "entry_points", lambda *, group: [])
+    (_, tab) = diagnosis.page()
+    assert (State.PROBLEM, "TensorBoard does not find it") == (tab.state, tab.value)
+
+
 def test_a_slow_checksum_is_a_problem(facts: Facts) -> None:
     """google-crc32c falls back to pure Python where its C part does not load."""
     found = facts(absent("google_crc32c._crc32c"))["event files/checksums"]

@@ -65,6 +65,7 @@ def examine(*, logdir: str) -> list[Fact]:
         ("machine", machine),
         ("kernel", kernel),
         ("frameworks", frameworks),
+        ("page", page),
         ("gpu", gpus),
         ("event files", lambda: event_files(Path(logdir))),
     ]
@@ -102,6 +103,7 @@ def usable_cpus() -> int:
 
 
 def kernel() -> Iterator[Fact]:
+    from tb_netdebug.reader import scanner
     from tb_netdebug.records import codec_twin
     from tb_netdebug.records.codec import codec
     from tb_netdebug.stats import kernel as chosen
@@ -116,10 +118,14 @@ def kernel() -> Iterator[Fact]:
         if value := about.get(key):
             told = ", ".join(value) if isinstance(value, list) else str(value)
             yield Fact("kernel", name, TERSE.get(told, told))
-    if codec is codec_twin:
-        yield Fact("kernel", "codec", "the slow Python twin", State.PROBLEM, towards_native())
-    else:
-        yield Fact("kernel", "codec", "C")
+    for name, is_twin in (
+        ("codec", codec is codec_twin),
+        ("reader", isinstance(scanner.native, scanner.Twin)),
+    ):
+        if is_twin:
+            yield Fact("kernel", name, "the slow Python twin", State.PROBLEM, towards_native())
+        else:
+            yield Fact("kernel", name, "C")
 
 
 def native_kernel(reason: str) -> Fact:
@@ -155,6 +161,22 @@ def tensorboard() -> Fact:
         return Fact("frameworks", "tensorboard", version)
     advice = f'pip install "tensorboard>={wanted}"'
     return Fact("frameworks", "tensorboard", version or "not installed", State.PROBLEM, advice)
+
+
+def page() -> Iterator[Fact]:
+    """What TensorBoard needs to show our tab; nothing of TensorBoard is imported."""
+    folder = Path(__file__).parents[1] / "plugin/page"
+    if (folder / "index.html").exists():
+        yield Fact("page", "files", f"{sum(1 for path in folder.rglob('*') if path.is_file())} files")
+    else:
+        advice = f"install Node 18 or newer, then {REINSTALL} --no-deps tb_netdebug (in a checkout: make dev)"
+        yield Fact("page", "files", "not built", State.PROBLEM, advice)
+    known = metadata.entry_points(group="tensorboard_plugins")
+    if any(each.value.startswith("tb_netdebug.") for each in known):
+        yield Fact("page", "tab", "TensorBoard finds it")
+    else:
+        advice = f"{REINSTALL} --no-deps tb_netdebug into the environment of TensorBoard"
+        yield Fact("page", "tab", "TensorBoard does not find it", State.PROBLEM, advice)
 
 
 def installed(module: str, distributions: tuple[str, ...]) -> str:
