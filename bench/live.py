@@ -28,12 +28,12 @@ METHOD = (
     "overview with all of the runs chosen. The page says what the chart of the loss shows before the "
     "browser paints that frame; the clock is read in the first task after it. The delay of a step is the "
     "time from the wall time that the trainer recorded at its end to the first frame that shows it; all "
-    "steps count from when the page has shown each run until training ends. It ends when the page has shown "
-    "the last step of all runs, at the latest ten seconds after them; steps that were never seen count as "
-    "seen then. The route by which TensorBoard's own pages get scalars is asked twice a second meanwhile, "
-    "and judged in the same way: it is what they could show if they asked as often. They ask every 30 "
-    "seconds, and only when auto-reload was switched on. Trainers, TensorBoard and browser share this "
-    "machine's cores and clock."
+    "steps count from when the page has shown each run until training ends. The observation ends when the "
+    "page has shown the last step of all runs, at the latest ten seconds after them; steps that were never "
+    "seen count as seen then. The route by which TensorBoard's own pages get scalars is asked twice a "
+    "second meanwhile, and judged in the same way: it is what they could show if they asked as often. They "
+    "ask every 30 seconds, and only when auto-reload was switched on. Trainers, TensorBoard and browser "
+    "share this machine's cores and clock."
 )
 LIMIT_MS = 500.0
 STEP_SECS = 0.04
