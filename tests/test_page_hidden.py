@@ -1,4 +1,4 @@
-"""Who holds the stream of news: one for all tabs, none for a page that nobody sees, another after restarts."""
+"""Who holds the stream of news: one for all tabs, none for an unseen page, another after a restart."""
 
 from __future__ import annotations
 

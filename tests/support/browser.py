@@ -38,14 +38,14 @@ FLAGS = [
 ]  # fmt: skip
 DESK = (1280, 800)
 PHONE = (390, 844)
-WAIT_MS = 8_000
+WAIT_MS = 30_000
 PICTURES = Path(__file__).resolve().parents[2] / "build/pictures"
 OUR_PAGE = "/data/plugin/netdebug/index.html"
 # TensorBoard's own page says this of itself, in every version so far.
 NOT_OURS = re.compile(r"Three\.js|google-analytics|ResizeObserver loop")
 # The page tells on its window what its charts have drawn.
 NOTE_DRAWINGS = """
-window.drawn = {};
+window.drawn = Object.create(null);
 window.addEventListener("netdebug:drawn", (event) => {
   for (const { run, scalar, last } of event.detail)
     if (scalar === "loss") window.drawn[run] = last;
@@ -149,8 +149,8 @@ class Chromium:
     ) -> Iterator[Look]:  # fmt: skip
         """Opens TensorBoard at our tab, or with `alone` our page without TensorBoard around it.
 
-        `link` and `more` are parameters of the deep link (run="mlp", page="layers"); complaints of the console
-        that match `allowed` are none. A `context` is shared with other looks: they are tabs of one browser.
+        `link` and `more` are parameters of the deep link (run="mlp", page="layers"); complaints on the
+        console that match `allowed` are none. A `context` is shared with other looks: they are tabs of one browser.
         """
         own = context or self.browser.new_context(**window(size, dark=dark))
         page = own.new_page()

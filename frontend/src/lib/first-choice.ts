@@ -26,7 +26,10 @@ export function firstChoice(runs: readonly Candidate[], present: Choice): Choice
   // Once drawn, a run stays: a picture that changes when a training ends would take away what one looks at.
   const kept = present.chosen.filter((name) => there.has(name));
   const joined = [...kept, ...picked.filter((name) => !kept.includes(name))].slice(0, Math.max(MOST, kept.length));
-  const chosen = present.byUser ? present.chosen : kept.length === 0 ? picked : live.length > 0 ? joined : kept;
+  const found = present.byUser ? present.chosen : kept.length === 0 ? picked : live.length > 0 ? joined : kept;
   const focus = present.focus !== null && (there.has(present.focus) || runs.length === 0) ? present.focus : null;
+  // A link to a run shows that run, also when others are newer.
+  const isLeftOut = !present.byUser && focus !== null && there.has(focus) && !found.includes(focus);
+  const chosen = isLeftOut ? [focus, ...found].slice(0, MOST) : found;
   return { ...present, chosen, focus: focus ?? chosen.find((name) => there.has(name)) ?? newest[0]?.name ?? null };
 }

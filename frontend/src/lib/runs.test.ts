@@ -66,6 +66,13 @@ describe("the first choice", () => {
     expect(later).toMatchObject({ chosen: ["a", "b"], focus: "a" });
   });
 
+  it("draws the run that a link leads to, also when others train", () => {
+    const runs = [run("old"), ...Array.from({ length: 7 }, (_, index) => run(`live ${index}`, { state: "live" }))];
+    const found = firstChoice(runs, { ...NOBODY, focus: "old" });
+    expect(found.focus).toBe("old");
+    expect(found.chosen).toEqual(["old", "live 0", "live 1", "live 2", "live 3", "live 4"]);
+  });
+
   it("leaves alone what was chosen by hand", () => {
     const byHand = { chosen: ["a"], focus: "a", byUser: true };
     expect(firstChoice([run("a"), run("b", { state: "live" })], byHand)).toEqual(byHand);

@@ -75,7 +75,7 @@ function Drawn({ name, runs, whole, height, markers, legend, state, error }: Dra
 function emptyWords(name: string, state: ColumnsState): string {
   const failed = state.answers?.find((answer) => answer.what === "failed");
   if (failed?.what === "failed") return failed.error;
-  return `The chosen runs have no ${titleOf(name)} in these steps.`;
+  return `The chosen runs have no ${titleOf(name).slice(0, 100)} in these steps.`;
 }
 
 /** The run in focus first. */
