@@ -21,7 +21,7 @@ enum {
     STRIP = 16384,
     MOST_STRIPS = 64, /* of one tensor */
     MOST_WORKERS = 64,
-    ONE_THREAD = 32768, /* fewer values than this are not worth waking anybody */
+    ONE_THREAD = 98304, /* for fewer values than this, waiting for a thread that is held up is the greater risk */
 };
 
 /* What the threads that share a big tensor have counted so far: values, and change. */
