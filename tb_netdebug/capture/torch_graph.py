@@ -19,9 +19,9 @@ from tb_netdebug.capture.torch_parameters import clean, wrappers_of
 from tb_netdebug.capture.torch_values import tensors_in
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
 
-# Between two modules there are rarely more than a few operations; a longer way back is given up. On a stream of
-# residuals each block gets something from every one before it: after so many operations in all, the nearest few
-# have to do, or a network of a thousand blocks would wait for half a million edges.
+# Between two modules there are rarely more than a few operations; a longer way back is given up. On a stream
+# of residuals each block gets something from every one before it: after so many operations in all, the
+# nearest few have to do, or a network of a thousand blocks would wait for half a million edges.
 MOST_OPERATIONS = 2000
 MOST_OPERATIONS_IN_ALL = 200_000
 NEAREST_OPERATIONS = 32

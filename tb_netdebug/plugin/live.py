@@ -105,10 +105,18 @@ class Seats:
     """A limited number of places, each given back once."""
 
     def __init__(self, count: int) -> None:
+        self._count = count
         self._free = threading.BoundedSemaphore(count)
 
     def take(self) -> Seat | None:
         return Seat(self._free) if self._free.acquire(blocking=False) else None
+
+    def clear(self, *, timeout: float) -> None:
+        """Waits until all have been given back, at most so many seconds, and gives none out any more."""
+        until = time.monotonic() + timeout
+        for _ in range(self._count):
+            if not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
+                return
 
 
 class Seat:

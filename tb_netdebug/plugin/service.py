@@ -22,6 +22,7 @@ NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to lo
 # How many requests compute at once: each of them slows the streams a little.
 MOST_AT_WORK = 2
 LIST_TIMEOUT_SECS = 3.0
+GOODBYE_SECS = 1.0
 
 
 class Service:
@@ -71,6 +72,8 @@ class Service:
     def close(self) -> None:
         atexit.unregister(self.close)
         self.hub.close()
+        # Python is about to stop the threads that write to the listeners: let them say goodbye first.
+        self.seats.clear(timeout=GOODBYE_SECS)
         self.workers.close()
         self._reading.close()
         self._logdir.close()

@@ -1,5 +1,7 @@
-"""Takes the pictures of the README: `python -m tests.support.take_pictures` trains the networks of the demo for a while,
-opens what they recorded in TensorBoard, and writes docs/pictures/*.png.
+"""Takes the pictures of the README: `python -m tests.support.take_pictures`.
+
+Trains the networks of the demo for a while, opens what they recorded in TensorBoard, and writes
+docs/pictures/*.png.
 """
 
 from __future__ import annotations
@@ -40,7 +42,6 @@ def main() -> None:
                 with Chromium(browser).look(board, size=SIZE, dark=dark, **link) as look:
                     look.page.wait_for_timeout(3000)  # until all has been drawn: the canvases do not say
                     look.page.screenshot(path=PICTURES / f"{name}.png")
-                print(PICTURES / f"{name}.png")
         browser.close()
 
 
