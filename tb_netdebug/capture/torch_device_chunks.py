@@ -14,7 +14,13 @@ import numpy as np
 import torch
 
 from tb_netdebug.capture.torch_device_results import Chunk, Segment
-from tb_netdebug.capture.torch_device_values import Precision, Stretch, magnitude, widest_float
+from tb_netdebug.capture.torch_device_values import (
+    Precision,
+    Stretch,
+    complex_difference,
+    magnitude,
+    widest_float,
+)
 
 ROW = 2048
 MOST_ROWS_ALONE = 64
@@ -99,7 +105,7 @@ def _staged_updates(
     if precision.magnitude:
         _lay(upper, rows, [magnitude(now, precision.staged) for now in current])
         pairs = zip(current, previous, strict=True)
-        _lay(lower, rows, [magnitude(now - then, precision.staged) for now, then in pairs])
+        _lay(lower, rows, [magnitude(complex_difference(now, then), precision.staged) for now, then in pairs])
     else:
         _lay(upper, rows, current)
         lower.zero_()  # +Inf less zero is +Inf still

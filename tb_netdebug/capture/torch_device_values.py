@@ -123,6 +123,12 @@ def magnitude(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.hypot(real, imaginary).masked_fill_(torch.isnan(plain), float("nan"))
 
 
+def complex_difference(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
+    """Part by part: torch itself multiplies by one before it subtracts, and makes NaN of infinite parts."""
+    parts = [torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (now, then)]
+    return torch.view_as_complex(parts[0] - parts[1])
+
+
 def _flat(view: torch.Tensor) -> torch.Tensor:
     if view.dim() == 1:
         return view
