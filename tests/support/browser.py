@@ -54,10 +54,11 @@ window.alerted = [];
 window.alert = (text) => window.alerted.push(String(text));
 """
 
-# Two frames later a chart has followed its new size.
+# Two frames later a chart has followed its new size; the list slides away.
 IS_DRAWN = """
 ([width, theme]) => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() =>
-  resolve(window.innerWidth === width && document.documentElement.dataset.theme === theme))))
+  resolve(window.innerWidth === width && document.documentElement.dataset.theme === theme
+    && document.getAnimations().every((each) => each.playState !== "running")))))
 """
 OVERFLOW = """
 () => Math.max(...[document.documentElement, document.querySelector("main"), document.querySelector("aside")]
@@ -150,7 +151,7 @@ class Chromium:
         """Opens TensorBoard at our tab, or with `alone` our page without TensorBoard around it.
 
         `link` and `more` are parameters of the deep link (run="mlp", page="layers"); complaints on the
-        console that match `allowed` are none. A `context` is shared with other looks: they are tabs of one browser.
+        console that match `allowed` are none. A `context` is shared with other looks: tabs of one browser.
         """
         own = context or self.browser.new_context(**window(size, dark=dark))
         page = own.new_page()
@@ -221,8 +222,9 @@ def chromium() -> Iterator[Chromium]:
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield Chromium(browser)

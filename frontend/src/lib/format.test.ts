@@ -104,4 +104,14 @@ describe("bytes and times", () => {
     [7200, "2 h"],
     [200000, "2 d"],
   ])("%s seconds ago reads %s", (value, text) => expect(formatAge(value)).toBe(text));
+
+  it("are rounded to the next unit without a power of ten", () => {
+    expect(formatSeconds(0.0009999999)).toBe("1 ms");
+    expect(formatSeconds(0.99999)).toBe("1 s");
+    expect(formatSeconds(119.7)).toBe("2 min 0 s");
+    expect(formatSeconds(7199)).toBe("2 h 0 min");
+    expect(formatBytes(999.8 * 1024)).toBe("1000 KiB");
+    expect(formatPercent(9.999)).toBe("1000 %");
+    expect(formatNumber(9999.7)).toBe("10000");
+  });
 });

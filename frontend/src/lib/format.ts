@@ -8,12 +8,17 @@ export function formatNumber(value: number | null | undefined, digits = 4): stri
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1e5 || size < 1e-3) return exponential(value, digits).replace("-", "−");
-  return (size >= 10 ** digits ? formatCount(value) : trimmed(value.toPrecision(digits))).replace("-", "−");
+  return (size >= 10 ** digits ? formatCount(value) : rounded(value, digits)).replace("-", "−");
 }
 
 function exponential(value: number, digits: number): string {
   const [mantissa = "", exponent = ""] = value.toExponential(Math.max(digits - 2, 0)).split("e");
   return `${trimmed(mantissa)}e${exponent.replace("+", "").replace("-", "−")}`;
+}
+
+/** Without the power of ten that `toPrecision` would write for 999.9 with three digits. */
+function rounded(value: number, digits: number): string {
+  return String(Number(value.toPrecision(digits)));
 }
 
 function trimmed(text: string): string {
@@ -37,7 +42,7 @@ export function formatShort(value: number): string {
     [1e3, "k"],
   ] as const) {
     // 999 999 is rounded to the next unit.
-    if (size >= unit * 0.9995) return trimmed((value / unit).toPrecision(3)).replace("-", "−") + sign;
+    if (size >= unit * 0.9995) return rounded(value / unit, 3).replace("-", "−") + sign;
   }
   return formatNumber(value, 3);
 }
@@ -47,7 +52,7 @@ export function formatBytes(value: number | null | undefined): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let [size, index] = [value, 0];
   while (Math.abs(size) >= 1024 && index < units.length - 1) [size, index] = [size / 1024, index + 1];
-  return `${trimmed(size.toPrecision(size >= 1000 ? 4 : 3))} ${units[index]}`;
+  return `${rounded(size, size >= 1000 ? 4 : 3)} ${units[index]}`;
 }
 
 /** A span of time, from nanoseconds to days. */
@@ -55,17 +60,18 @@ export function formatSeconds(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return formatNumber(value);
   const size = Math.abs(value);
   if (size === 0) return "0 s";
-  if (size < 1e-3) return `${trimmed((value * 1e6).toPrecision(3))} µs`;
-  if (size < 1) return `${trimmed((value * 1e3).toPrecision(3))} ms`;
-  if (size < 60) return `${trimmed(value.toPrecision(3))} s`;
-  if (size < 3600) return `${Math.floor(size / 60)} min ${Math.round(size % 60)} s`;
-  if (size < 86400) return `${Math.floor(size / 3600)} h ${Math.round((size % 3600) / 60)} min`;
-  return `${trimmed((size / 86400).toPrecision(3))} d`;
+  if (size < 0.9995e-3) return `${rounded(value * 1e6, 3)} µs`;
+  if (size < 0.9995) return `${rounded(value * 1e3, 3)} ms`;
+  if (size < 59.95) return `${rounded(value, 3)} s`;
+  const [seconds, minutes] = [Math.round(size), Math.round(size / 60)];
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${rounded(size / 86400, 3)} d`;
 }
 
 export function formatPercent(share: number | null | undefined): string {
   if (share === null || share === undefined || !Number.isFinite(share)) return formatNumber(share);
-  return `${trimmed((share * 100).toPrecision(share > 0 && share < 0.1 ? 2 : 3))} %`;
+  return `${rounded(share * 100, share > 0 && share < 0.1 ? 2 : 3)} %`;
 }
 
 /** Distances between ticks that read well in KiB, MiB and so on. */

@@ -15,3 +15,8 @@ it("keeps both ends of a very long name", () => {
   expect(shown.length).toBeLessThan(310);
   expect(shown).toMatch(/^start.*….*\.weight$/);
 });
+
+it("never shows nothing", () => {
+  expect(shownName("")).toBe("(no name)");
+  expect(shownName(" ")).toBe("(no name)");
+});

@@ -105,11 +105,14 @@ function lossCard(scalars: Scalars): Card {
 function gradientCard(scalars: Scalars): Card {
   const columns = scalars.get("gradient_norm");
   const value = vitals.newest(columns);
+  // The norm is that of the finite values: 0 when there is none.
+  const broken = vitals.newest(scalars.get("nonfinite_gradients")) ?? 0;
+  const largest = columns ? `largest ${formatNumber(vitals.greatest(columns), 3)}` : "not recorded";
   return {
     title: "Gradient norm",
     value: formatNumber(value),
-    ...(value !== null && !Number.isFinite(value) ? { tone: "bad" as const } : {}),
-    facts: columns ? `largest ${formatNumber(vitals.greatest(columns), 3)}` : "not recorded",
+    ...(broken > 0 || (value !== null && !Number.isFinite(value)) ? { tone: "bad" as const } : {}),
+    facts: broken > 0 ? `of the finite values; ${formatCount(broken)} are not` : largest,
     columns,
     log: true,
     ...(columns ? { chart: "gradient_norm" } : {}),
@@ -148,10 +151,12 @@ function throughputCard(scalars: Scalars): Card {
   const known = Number.isFinite(samples);
   return {
     title: known ? "Samples per second" : "Steps per second",
-    value: formatShort(known ? samples : steps),
+    value: known || Number.isFinite(steps) ? formatShort(known ? samples : steps) : "–",
     facts: known
       ? `${formatNumber(steps, 3)} steps of ${formatCount(vitals.recentMean(scalars.get("batch_size")))}`
-      : "batch size not recorded",
+      : Number.isFinite(steps)
+        ? "batch size not recorded"
+        : "not recorded",
     columns: inverse(scalars.get("time/step")),
     ...(scalars.has("time/step") ? { chart: "time/step" } : {}),
   };
