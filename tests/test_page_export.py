@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 from tb_netdebug.reader.run import read_run
 from tests.support.browser import Chromium, Gallery, Look
@@ -48,7 +48,7 @@ def test_each_page_saves_pictures(
     """Opaque ones on the ground of the theme, with something on it."""
     with chromium.look(gallery.board, alone=True, dark=dark, page=view, run="healthy") as page:
         button = page.tab.get_by_role("button", name=re.compile("^PNG")).first
-        button.wait_for()
+        page.tab.locator("main [role=img][tabindex='0']").first.wait_for()
         page.wait_until(lambda: inked(picture(page.saved(button))) > least)
         ground = picture(page.saved(button))[2, 2].mean()
         assert (ground < 60) if dark else (ground > 200)
@@ -91,6 +91,7 @@ def test_every_chart_of_a_page_saves_a_table(chromium: Chromium, gallery: Galler
         figures(page).first.wait_for()
         for button in figures(page).all():
             button.scroll_into_view_if_needed()
+            expect(button.locator("xpath=ancestor::figure")).not_to_contain_text("Loading")
             header, *rows = page.table(button.locator("xpath=.."))
             assert header
             assert all(len(row) == len(header) and any(row) for row in rows)

@@ -60,7 +60,9 @@ def test_another_step_has_other_bins(chromium: Chromium, gallery: Gallery) -> No
     samples = recorded(gallery)
     with chromium.look(gallery.board, WEIGHT, alone=True) as page:
         step = page.tab.get_by_role("group", name="Which step")
-        step.get_by_role("spinbutton", name="Step").fill("7")
+        number = step.get_by_role("spinbutton", name="Step")
+        expect(number).to_have_value(str(STEPS - 1))
+        number.fill("7")
         page.page.keyboard.press("Enter")
         page.tab.get_by_role("img", name=re.compile("^Histogram of 2.weight, step 7:")).wait_for()
         assert sorted(samples[7].counts) == sorted(columns(page)[2])
@@ -121,6 +123,10 @@ def test_values_that_are_not_finite_are_counted_beside(chromium: Chromium, galle
         histogram = page.tab.get_by_role("region", name="Histogram of 0.weight")
         expect(histogram.get_by_text("There is no finite value.")).to_be_visible()
         expect(histogram.get_by_role("table").filter(has_text="Statistics")).to_contain_text("100 %")
+        step = histogram.get_by_role("spinbutton", name="Step")
+        expect(step).to_have_value(str(STEPS - 1))
+        histogram.get_by_role("button", name="Sample before").click()
+        expect(step).to_have_value(str(STEPS - 2))
         page.survey("histograms-nan")
 
 

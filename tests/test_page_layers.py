@@ -114,5 +114,7 @@ def test_sick_steps_can_be_told_from_healthy_ones(chromium: Chromium, gallery: G
         assert math.isfinite(float(rows[0][1]))
         heat_map(page).get_by_role("img").focus()
         page.page.keyboard.press("End")
-        expect(heat_map(page).get_by_role("status")).to_contain_text("not finite: 100 % of the values")
+        expect(heat_map(page).get_by_role("status")).to_contain_text(
+            "no finite value, not finite: 100 % of the values"
+        )
         page.survey("layers-nan")

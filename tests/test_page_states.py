@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tb_netdebug.records.step import StepRecord
+from tb_netdebug.writer import EventWriter
 from tests.support.browser import Chromium, Gallery
 from tests.support.event_files import newer_block
 from tests.support.recordings import write_curve
@@ -22,7 +24,7 @@ PAGES = ("overview", "layers", "histograms", "data", "resources", "graph")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TensorBoard, Path]]:
     """A damaged run, one that a newer NetDebug wrote, one of both, and one to be deleted."""
     logdir = tmp_path_factory.mktemp("states")
-    for name in ("damaged", "doomed", "other"):
+    for name in ("doomed", "other"):
         write_curve(logdir / name, steps=200)
     damage(logdir / "damaged")
     write_curve(logdir / "newer", steps=5)
@@ -38,12 +40,17 @@ def event_file(folder: Path) -> Path:
 
 
 def damage(folder: Path) -> None:
-    """Zeroes in the middle, as a lost page of a disk leaves them."""
-    file = event_file(folder)
-    data = bytearray(file.read_bytes())
-    middle = len(data) // 2
-    data[middle : middle + 64] = bytes(64)
-    file.write_bytes(data)
+    """Records 200 steps in ten blocks, and zeroes a part of one of them as a disk that lost it would."""
+    writer = EventWriter(folder, mirror=None)
+    for step in range(200):
+        writer.put(StepRecord(step, 1.7e9 + step, {"loss": 1 / (step + 1)}))
+        if step % 20 == 19:
+            assert writer.flush()
+    size = event_file(folder).stat().st_size
+    writer.close()
+    with event_file(folder).open("r+b") as file:
+        file.seek(size // 2)
+        file.write(bytes(8))
 
 
 def test_an_empty_logdir_says_how_to_record(chromium: Chromium, logdir: Path) -> None:
@@ -60,13 +67,15 @@ def test_an_empty_logdir_says_how_to_record(chromium: Chromium, logdir: Path) ->
 def test_damage_is_told(chromium: Chromium, place: tuple[TensorBoard, Path]) -> None:
     """Where it lies and how much it is; the rest is drawn."""
     with chromium.look(place[0], {"with": "damaged"}, alone=True, run="damaged") as page:
-        gaps = page.tab.get_by_text(re.compile("damaged places? in the files"))
+        page.wait_drawn("damaged", last=199)
+        drawn = page.curve("Loss", "damaged")
+        assert 100 <= len(drawn) < 200
+        assert all(value == pytest.approx(1 / (step + 1)) for step, value in drawn.items())
+        gaps = page.tab.get_by_text(re.compile("[Dd]amaged places? in the files"))
         expect(gaps).to_be_visible()
         gaps.click()
         expect(page.tab.locator("main")).to_contain_text("at byte")
         page.survey("states-damaged")
-        page.open("Resources")
-        expect(page.tab.get_by_text(re.compile("could not be read|time and no memory")).first).to_be_visible()
 
 
 def test_a_newer_version_is_told_in_a_sentence(chromium: Chromium, place: tuple[TensorBoard, Path]) -> None:
@@ -119,7 +128,7 @@ def test_choosing_nothing_draws_the_run_in_focus(chromium: Chromium, gallery: Ga
     with chromium.look(gallery.board, alone=True, run="healthy") as page:
         page.tab.get_by_role("button", name="None", exact=True).click()
         expect(page.tab.get_by_role("heading", name="0 of 5 drawn")).to_be_visible()
-        assert {"healthy"} == {row[0] for row in page.table(page.chart("Loss"))[1:]}
+        page.wait_until(lambda: {"healthy"} == {row[0] for row in page.table(page.chart("Loss"))[1:]})
         page.tab.get_by_role("searchbox", name=re.compile("^Search runs")).fill("no such run")
         expect(page.tab.get_by_text("No run has such a name.")).to_be_visible()
         page.tab.get_by_role("searchbox", name=re.compile("^Search runs")).fill("/(a/")

@@ -16,6 +16,7 @@ from tb_netdebug.writer import EventWriter
 
 STEPS = 60
 PHASES = {"time/step": 0.01, "time/data": 0.002, "time/forward": 0.003, "time/backward": 0.004}
+MEMORY = {"memory/rss": 3.0 * 2**30}
 
 
 def mlp() -> nn.Module:
@@ -76,6 +77,6 @@ def record_gallery(logdir: Path) -> None:
     train(logdir, "healthy")
     diverge(logdir, "blown-up")
     write_curve(logdir / "scalars")
-    write_curve(logdir / "ranks", scalars=PHASES)
+    write_curve(logdir / "ranks", scalars={**PHASES, **MEMORY})
     write_curve(logdir / "ranks", rank=1, scalars={**PHASES, "time/step": 0.03, "time/data": 0.02})
     write_summary(logdir / "summary")

@@ -1,13 +1,11 @@
 import type { JSX } from "preact";
-
-/** Nobody reads more of a name than this; the rest only costs layout. */
-const LONGEST = 300;
+import { shownName } from "../lib/tensor-name";
 
 /** A run's name of which the end survives when there is little room: folders give way first. */
 export function RunName({ name }: { readonly name: string }): JSX.Element {
   if (name.trim() === "" || name === ".")
     return <span class="run-name faint">{name === "." ? "(the logdir itself)" : "(no name)"}</span>;
-  const short = name.length > LONGEST ? `${name.slice(0, LONGEST)}…` : name;
+  const short = shownName(name);
   const slash = short.lastIndexOf("/") + 1;
   // Own directions, so that a right-to-left name does not turn its surroundings around.
   // A date at the end says less than the folder before it.

@@ -1,5 +1,6 @@
 /** Pictures and tables as files. */
 
+import { shownName } from "../lib/tensor-name";
 import { paletteOf, type Palette } from "./palette";
 
 export type CsvRow = readonly (string | number | null)[];
@@ -47,7 +48,7 @@ function legendRows(context: CanvasRenderingContext2D, { legend }: Caption, widt
   let left = Infinity;
   context.font = `12px ${font}`;
   for (const { label: whole, colour, dash = [] } of legend) {
-    const label = whole.slice(0, LONGEST_LABEL);
+    const label = shownName(whole).slice(0, LONGEST_LABEL);
     const size = context.measureText(label).width + 42;
     if (left + size > width - MARGIN) {
       rows.push([]);
@@ -68,7 +69,7 @@ function drawCaption(
   context.textBaseline = "middle";
   context.font = `600 13px ${palette.font}`;
   context.fillStyle = palette.text;
-  context.fillText(title.slice(0, 2 * LONGEST_LABEL), MARGIN, MARGIN + LINE / 2);
+  context.fillText(shownName(title).slice(0, 2 * LONGEST_LABEL), MARGIN, MARGIN + LINE / 2);
   context.font = `12px ${palette.font}`;
   context.lineWidth = 2.5;
   rows.forEach((row, index) => {

@@ -5,6 +5,7 @@ import { theme } from "../app/state";
 import { formatCount, formatNumber, formatShort } from "../lib/format";
 import { extentX, extentY } from "../lib/extent";
 import { nearestIndex } from "../lib/nearest";
+import { shownName } from "../lib/tensor-name";
 import { onSize } from "./canvas";
 import { ChartEmpty, ChartTools } from "./chart-frame";
 import { registerCursor, rememberCursor } from "./cursor";
@@ -106,7 +107,7 @@ type HeadProps = Pointing & {
 
 function Head(props: HeadProps): JSX.Element {
   const { title, yLabel, zoom, onZoom, chart, exportName, hides, whole, setWhole } = props;
-  const short = title.slice(0, 200);
+  const short = shownName(title).slice(0, 200);
   const drawn = props.series.filter((series) => series.x.length > 0);
   const png = (): void => {
     if (chart.current) exportPng(chart.current.plot.ctx.canvas, exportName, { title, legend: drawn });

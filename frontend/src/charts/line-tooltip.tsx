@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { nearestIndex } from "../lib/nearest";
+import { shownName } from "../lib/tensor-name";
 import type { LineSeries } from "./line-series";
 
 export interface TooltipRow {
@@ -52,7 +53,7 @@ export function Tooltip({ rows, title, left, width }: TooltipProps): JSX.Element
       {rows.slice(0, MOST_ROWS).map((row) => (
         <div key={row.label} class="tooltip-row">
           <span class={`swatch ${row.dash ? "dashed" : ""}`} style={{ color: row.colour }} />
-          <bdi class="tooltip-label">{row.label.slice(0, 120)}</bdi>
+          <bdi class="tooltip-label">{shownName(row.label).slice(0, 120)}</bdi>
           <span class="tooltip-value">{row.text}</span>
         </div>
       ))}
@@ -73,7 +74,7 @@ export function Legend({ series, x, format }: LegendProps): JSX.Element {
       {drawn.slice(0, MOST_LEGEND).map((each) => (
         <li key={each.label} class="legend-entry">
           <span class={`swatch ${each.dash?.length ? "dashed" : ""}`} style={{ color: each.colour }} />
-          <bdi class="tooltip-label">{each.label.slice(0, 120)}</bdi>
+          <bdi class="tooltip-label">{shownName(each.label).slice(0, 120)}</bdi>
           <span class="faint">{found ? (found.get(each.label) ?? "–") : newest(each)}</span>
         </li>
       ))}

@@ -1,4 +1,4 @@
-/** Names of tensors as they are shown. They come from files that anybody may have written. */
+/** Names of tensors, scalars and runs as they are shown. They come from files that anybody may have written. */
 
 /** Nobody reads more of a name than this; the rest only costs layout. */
 const LONGEST = 300;

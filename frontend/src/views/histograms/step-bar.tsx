@@ -134,12 +134,17 @@ function Slider({ label, samples, step, onStep }: SliderProps): JSX.Element {
 }
 
 function StepInput({ step, onStep }: { readonly step: number; readonly onStep: (step: number) => void }): JSX.Element {
+  // What is being typed survives that newer steps come.
+  const typed = useSignal<string | null>(null);
   return (
     <input
       type="number"
       class="step-input"
-      value={step}
+      value={typed.value ?? step}
+      onInput={(event) => (typed.value = event.currentTarget.value)}
+      onBlur={() => (typed.value = null)}
       onChange={(event) => {
+        typed.value = null;
         const wanted = event.currentTarget.valueAsNumber;
         if (Number.isFinite(wanted)) onStep(Math.round(wanted));
       }}

@@ -37,8 +37,8 @@ const SAMPLES = 1000;
 export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistogramProps): JSX.Element {
   const common = { run: run.name, kind, rank: rank.value, ...queryRange() };
   const overTime = useColumns(() => [
-    // The pattern finds other names, too, but few.
-    { what: "heat", statistic: "rms", pattern: name, columns: SAMPLES, ...common },
+    // The pattern finds other names, too, but few. Of NaN alone there is no size, but this share.
+    { what: "heat", statistic: "nonfinite", pattern: name, columns: SAMPLES, ...common },
     { what: "histograms", name, columns: RIDGES, ...common },
   ]);
   const shown = useColumns(() => histogramQueries(run, kind, name, choices));

@@ -65,6 +65,7 @@ function ownerText(table: HeatTable, row: Row, column: number, value: number): s
 
 /** For a screen reader. */
 export function cellSentence(facts: CellFacts, statistic: TensorStatistic): string {
-  const value = facts.value === null ? "no sample" : `${statistic.label} ${facts.value}`;
+  const missing = facts.bad ? "no finite value" : "no sample";
+  const value = facts.value === null ? missing : `${statistic.label} ${facts.value}`;
   return `${facts.name}, step ${facts.steps}, ${value}${facts.bad ? `, not finite: ${facts.bad}` : ""}`;
 }

@@ -50,7 +50,8 @@ function CellFactsList({
   readonly statistic: TensorStatistic;
 }): JSX.Element {
   const rows: (readonly [string, string, ("bad" | "muted")?])[] = [];
-  if (facts.value === null) rows.push(["no sample at step", facts.steps === "NaN" ? "" : facts.steps, "muted"]);
+  if (facts.value === null && facts.bad) rows.push(["step", facts.steps]);
+  else if (facts.value === null) rows.push(["no sample at step", facts.steps === "NaN" ? "" : facts.steps, "muted"]);
   else rows.push([statistic.label, facts.value], ["step", facts.steps]);
   if (facts.change) rows.push(["against its median", facts.change]);
   if (facts.bad) rows.push(["not finite", facts.bad, "bad"]);

@@ -30,7 +30,7 @@ export function Gaps({ details }: { readonly details: RunDetails }): JSX.Element
     <details class="card gaps">
       <summary class="warning">
         {complaint ??
-          `${formatCount(details.gaps ?? gaps.length)} damaged places in the files, ${formatBytes(lost)} could not be read`}
+          `${placesText(details.gaps ?? gaps.length)} in the files, ${formatBytes(lost)} could not be read`}
       </summary>
       <ul>
         {gaps.map((gap) => (
@@ -41,4 +41,8 @@ export function Gaps({ details }: { readonly details: RunDetails }): JSX.Element
       </ul>
     </details>
   );
+}
+
+function placesText(count: number): string {
+  return count === 1 ? "One damaged place" : `${formatCount(count)} damaged places`;
 }
