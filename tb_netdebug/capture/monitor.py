@@ -54,6 +54,7 @@ class Monitor:
         self._trouble = Trouble()
         self._memory = MemorySampler() if settings.memory else None
         self._console = ConsoleLine() if settings.console and rank == 0 else None
+        self._norm_always = self._console is not None
         self._series: dict[str, Series] = {}
         self._in_flight: deque[StepRecord] = deque()
         self._step_began = now()
@@ -166,7 +167,6 @@ class Monitor:
 
     def _start(self) -> None:
         self._collector.sampling = self._governor.first()
-        self._norm_always = self._console is not None
         if self._memory is not None:
             self._memory.start()
         self._describe()

@@ -191,6 +191,8 @@ class OptimizerHooks:
         known = self._known.get(id(optimizer))
         if known is None or known.reference() is not optimizer:
             known = self._known[id(optimizer)] = Known(optimizer)
+            # A program may make an optimizer for every step; what is known of one goes with it.
+            weakref.finalize(optimizer, forget, self._known, id(optimizer), known).atexit = False
         if known.changes != self._parameters.changes or known.held != held:
             known.watched = self._parameters.of(optimizer)
             known.changes, known.held = self._parameters.changes, held
@@ -206,6 +208,12 @@ class Known:
         self.reference = weakref.ref(optimizer)
         self.changes = self.held = -1
         self.watched: list[Watched] = []
+
+
+def forget(all_known: dict[int, Known], number: int, known: Known) -> None:
+    """Unless another optimizer has got the same number meanwhile."""
+    if all_known.get(number) is known:
+        del all_known[number]
 
 
 def gradients_of(watched: Sequence[Watched]) -> list[tuple[Series, torch.Tensor]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from tb_netdebug.reader.file_index import FileIndex
 from tb_netdebug.reader.storage import FileState, Storage
 
 
-class FollowedFiles:
+class FollowedFiles(ABC):
     """Safe from any thread: `refresh` changes it under a lock, and what others hold stays as it is.
 
     Whoever derives from it does in `_take` what is to be done with a file's news, in `_drop` what with a file
@@ -75,11 +76,11 @@ class FollowedFiles:
             self._files[file.path] = anew = FileIndex(self._storage, file.path)
             self._take(anew, state)
 
-    def _take(self, file: FileIndex, state: FileState) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _take(self, file: FileIndex, state: FileState) -> None: ...
 
-    def _drop(self, file: FileIndex) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _drop(self, file: FileIndex) -> None: ...
 
-    def _settle(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _settle(self) -> None: ...

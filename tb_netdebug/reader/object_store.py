@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 
 from tb_netdebug.reader.storage import FileState, Reading, is_event_file
 
