@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "tb_netdebug/records/codec.c"
-SCRIPT = ROOT / "tests/support/asan_codec.py"
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
-FLAGS = ["-std=c11", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}"]
-TIMEOUT_SECS = 600
+from tests.support.sanitizer import ended_of
 
 
 def test_no_access_outside(tmp_path: Path) -> None:
     """Whatever bytes come in, nothing outside of them is touched, and nothing is done that C leaves open."""
-    extension = tmp_path / "_codec.so"
-    subprocess.run(
-        ["gcc", *SANITIZE, *FLAGS, str(SOURCE), "-o", str(extension)], check=True, timeout=TIMEOUT_SECS
-    )
-    runtime = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip()
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": runtime,
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",
-        "PYTHONPATH": "" if sys.flags.isolated else str(ROOT),
-    }
-    ended = subprocess.run(
-        [sys.executable, str(SCRIPT), str(extension)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECS,
-        check=False,
-    )
+    ended = ended_of("records/codec.c", "asan_codec.py", tmp_path / "_codec.so")
     assert (0, "") == (ended.returncode, ended.stderr)
     assert ended.stdout.startswith("done ")
