@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if NEED_BROWSER.intersection(names):
             browser.need_browser()  # before many minutes of other measurements are lost
         torch.set_num_threads(asked.threads)
+        machine.keep_freed_memory()
         results = run(names, progress, is_quick=asked.quick, rounds=asked.rounds)
     except browser.NoBrowserError as error:
         progress.say(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from importlib import metadata
@@ -61,3 +62,20 @@ def load() -> str:
 def in_use() -> str:
     told = kernel.description()
     return f"{told['kernel']}, {told['instruction_set']}"
+
+
+# glibc's own numbers for mallopt(), and what we ask for.
+MOST_KEPT = -1, 1 << 30
+FROM_THE_SYSTEM = -3, 32 << 20
+
+
+def keep_freed_memory() -> None:
+    """Has glibc keep what is freed, for everybody in this process.
+
+    By itself it gives gradients back to the system at the end of some steps and not of others, according to
+    what else lies at the end of its heap: the unwatched MLP took 2.7 or 4.1 ms a step by that alone.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for which, size in (MOST_KEPT, FROM_THE_SYSTEM):
+            mallopt(which, size)

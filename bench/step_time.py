@@ -26,7 +26,9 @@ METHOD = (
     "see what only some of the steps cost. Over the rounds, the first is the mean of the middle half, the "
     "second the median. The headline is the larger of the two for NetDebug, and the smaller one for the "
     "peer that it is compared with. The second row without monitoring shows how far the measurement can "
-    "be trusted. What NetDebug recorded is read back: every step has to be there."
+    "be trusted. What NetDebug recorded is read back: every step has to be there. glibc keeps the memory "
+    "that is freed, for all contenders alike: giving it back and asking for it again is what makes the same "
+    "unwatched step take half as long again in one process as in the next."
 )
 AUTO_PERCENT = 2.0
 EVERYTHING_PERCENT = {"mlp": 15.0, "cnn": 10.0, "transformer": 8.0}

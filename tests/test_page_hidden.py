@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -97,10 +98,15 @@ def test_a_page_without_a_server_says_so(chromium: Chromium, logdir: Path, run: 
         board = stack.enter_context(TensorBoard("--logdir", str(logdir)))
         page = stack.enter_context(chromium.look(board, alone=True, run="run", allowed=AWAY))
         page.page.route("**/runs", lambda route: route.abort())
+        page.page.clock.install()
         page.page.reload()
         notice = page.tab.get_by_role("alert")
         expect(notice).to_contain_text("TensorBoard does not answer")
         page.picture("server-never")
+        # Its clock stands still: only the button can be what asks again.
+        page.page.clock.pause_at(time.time() + 1)
         page.page.unroute("**/runs")
-        notice.get_by_role("button", name="Try now").dispatch_event("click")
+        with page.page.expect_request("**/runs"):
+            notice.get_by_role("button", name="Try now").dispatch_event("click")
+        page.page.clock.resume()
         page.wait_drawn("run", last=19)
