@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tb_netdebug.capture.clock import StepClock, now
-from tb_netdebug.records.step import Sample, Series, StepRecord, Units
+from tb_netdebug.records.step import Fact, Sample, Series, StepRecord, Units
 from tb_netdebug.stats import kernel
+
+
+# Most mistakes show in the first steps, before anything is averaged away.
+STEPS_ALL_PROBED = 32
 
 
 @dataclass(slots=True)
@@ -29,6 +33,7 @@ class Collector:
     # by id of the series, which its owner keeps: hashing names would cost more than all the rest here
     samples: dict[int, Sample] = field(default_factory=dict)
     later: dict[str, Any] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
 
     def sample(self, series: Series, summary: bytes, units: Units | None = None) -> None:
         """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample.
@@ -45,16 +50,26 @@ class Collector:
     def add(self, name: str, value: float) -> None:
         self.scalars[name] = self.scalars.get(name, 0.0) + value
 
+    def fact(self, kind: str, **data: Any) -> None:
+        """Something that is no number; plain values only."""
+        self.facts.append(Fact(kind, data))
+
+    @property
+    def probing(self) -> bool:
+        """Whether the probes of loss and batch measure in this step."""
+        return self.sampling or self.step < STEPS_ALL_PROBED
+
     def charge(self, since: float) -> None:
         """Our own code ran since this moment."""
         self.spent_secs += now() - since
 
     def finish(self, wall_time: float) -> StepRecord:
         """The finished step; the collector is then ready for the next one."""
-        record = StepRecord(self.step, wall_time, self.scalars, list(self.samples.values()))
+        record = StepRecord(self.step, wall_time, self.scalars, list(self.samples.values()), self.facts)
         self.step += 1
         self.scalars = {}
         self.samples = {}
+        self.facts = []
         return record
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 import weakref
 from collections import deque
@@ -18,10 +19,12 @@ from tb_netdebug.capture.console import ConsoleLine
 from tb_netdebug.capture.flight_recorder import FlightRecorder
 from tb_netdebug.capture.governor import STEPS_AROUND_TROUBLE, Governor
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.judge import Judge
 from tb_netdebug.capture.memory import MemorySampler
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.trouble import Trouble
-from tb_netdebug.records.run_info import encode_run_info
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.records.run_info import decode_run_info, encode_run_info
 from tb_netdebug.records.step import Kind, Series, StepRecord
 from tb_netdebug.writer.event_writer import EventWriter
 
@@ -44,7 +47,10 @@ class Monitor:
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
         self._collector = Collector()
-        self._writer = EventWriter(run_dir, rank=rank, strict=settings.strict)
+        self._judge = Judge(settings.checks, settings.on_finding, run_dir)
+        self._writer = EventWriter(
+            run_dir, rank=rank, strict=settings.strict, judge=self._judge if rank == 0 else None
+        )
         self._governor = Governor(period=settings.period, overhead=settings.overhead)
         self._flight = FlightRecorder(
             settings.flight_recorder,
@@ -83,6 +89,7 @@ class Monitor:
         self._govern(started)
         if self._settings.strict:
             self._guard.raise_pending()
+        self._judge.act()
 
     def log(self, **scalars: Any) -> None:
         """Numbers that belong to the batch that is going on."""
@@ -116,9 +123,10 @@ class Monitor:
         self._collector.charge(started)
 
     @property
-    def findings(self) -> list[Any]:
-        """What is wrong so far. The checks that find it are not in this version yet: the list is empty."""
-        return []
+    def findings(self) -> list[Finding]:
+        """What is wrong so far, causes before their consequences, the worst first; a quarter of a second
+        old, and complete after `close`."""
+        return list(self._judge.findings)
 
     @property
     def overhead(self) -> float:
@@ -151,6 +159,8 @@ class Monitor:
         self._writer.close()
         if self._settings.strict:
             self._guard.raise_pending()
+        if sys.exc_info()[0] is None:
+            self._judge.act()
 
     def __enter__(self) -> Monitor:
         return self
@@ -190,6 +200,7 @@ class Monitor:
                 collector.scalars.update(self._adapter.memory())
         if collector.sampling:
             self._note_sampling()
+        self._describe_graph()
         record = collector.finish(time.time())
         if is_late or self._in_flight:
             self._in_flight.append(record)
@@ -198,8 +209,12 @@ class Monitor:
             self._put(record)
         if record.step == 0 or record.step == 3:
             self._describe()
+
+    def _describe_graph(self) -> None:
+        """Before the first step is put: whoever judges it knows its layers then."""
         graph = self._adapter.graph()
         if graph is not None:
+            self._judge.describe(graph=graph)
             self._writer.graph(graph)
 
     def _note_sampling(self) -> None:
@@ -271,7 +286,9 @@ class Monitor:
         description = {**self._adapter.describe(), "settings": self._settings, "pid": self._pid}
         if self._memory is not None:
             description["memory"] = self._memory.describe()
-        self._writer.run_info(encode_run_info(description))
+        encoded = encode_run_info(description)
+        self._judge.describe(info=decode_run_info(encoded))
+        self._writer.run_info(encoded)
 
 
 def close_at_exit(monitor: Monitor) -> None:

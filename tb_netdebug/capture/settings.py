@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -73,6 +73,7 @@ class Settings:
     flight_recorder: int = 64
     capsules: bool = True
     strict: bool = False
+    checks: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         self._check_types()

@@ -23,6 +23,8 @@ from tb_netdebug.capture.torch_memory import torch_allocator
 from tb_netdebug.capture.torch_optimizers import OptimizerHooks, copies_limit
 from tb_netdebug.capture.torch_parameters import WRAPPERS, Parameters, Watched, clean
 from tb_netdebug.capture.torch_phases import PhaseHooks
+from tb_netdebug.capture.torch_probe import ProbeContext
+from tb_netdebug.capture.torch_probes import Probes
 from tb_netdebug.capture.torch_reader import (
     NO_OPTIMIZER,
     SKIPPED,
@@ -75,6 +77,9 @@ class TorchAdapter:
         self._graph = GraphTracer(self._models, guard)
         self._phases = PhaseHooks(models, collector, guard, batches=settings.batches)
         self._activations = ActivationHooks(models, collector, self._reader, guard, settings.wants)
+        self._probes = Probes(
+            ProbeContext(models, self._parameters, self._optimizers, collector, self._reader, guard, settings)
+        )
         self._generation = -1
         self._follow_growth()
         self._explain_compiled()
@@ -95,6 +100,7 @@ class TorchAdapter:
         for name, value in scalars.items():
             self._put_scalar(f"scalar/{name}", value)
         self._optimizers.put_rates()
+        self._probes.end_step()
         if self._parameters.is_stale or self._generation != self._parameters.changes:
             self._follow_growth()
         return self._arrivals.end_step(self._collector.step)
@@ -147,7 +153,14 @@ class TorchAdapter:
         return self._graph.take()
 
     def close(self) -> None:
-        for part in (self._optimizers, self._phases, self._activations, self._graph, self._parameters):
+        for part in (
+            self._probes,
+            self._optimizers,
+            self._phases,
+            self._activations,
+            self._graph,
+            self._parameters,
+        ):
             part.close()
 
     # ---- parts -------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ def watch(
     flight_recorder: int = 64,
     capsules: bool = True,
     strict: bool = False,
+    checks: Mapping[str, Any] | None = None,
 ) -> Monitor:
     """Record the training of a model; call `step` of what is returned at the end of each batch.
 
@@ -49,7 +50,9 @@ def watch(
     often as `overhead` allows (0.02: 2 % of the step time), `every=n` in every n-th step. `include` and
     `exclude` are regular expressions over names of layers and parameters. `console` prints a line a batch.
 
-    `num_classes`, `on_finding` and `capsules` are for the checks, which are not in this version yet.
+    What the checks find is told as `on_finding` says: "print" it, "raise" an error from `step`, "ignore" it,
+    or a callable that is given each Finding. `checks` switches single ones off (`{"dead-units": False}`) or
+    sets their thresholds (`{"dead-units": {"share": 0.8}}`).
 
     The training never fails or changes because of it: what goes wrong in the recording is said once and
     counted; `strict=True` raises instead.
@@ -76,6 +79,7 @@ def watch(
         flight_recorder=flight_recorder,
         capsules=capsules,
         strict=strict,
+        checks=checks,
     )
     return Monitor(
         adapter_for(model, optimizer),

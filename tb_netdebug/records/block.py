@@ -23,8 +23,9 @@ from .columns import (
 )
 from .envelope import check_version, compressed, decompressed, parsed
 from .errors import DamagedBlock, UnsupportedVersion, require
+from .facts import get_facts, put_facts
 from .samples import MOST_ROWS, SampleTable, decode_samples, encode_samples
-from .step import StepRecord
+from .step import Fact, StepRecord
 
 __all__ = [
     "VERSION",
@@ -59,6 +60,7 @@ class StepBlock:
     wall_times: Doubles
     scalars: dict[str, ScalarColumn]
     samples: SampleTable
+    facts: list[tuple[int, Fact]]  # with the rows that they belong to
 
     def records(self) -> list[StepRecord]:
         """Exactly the records that were encoded."""
@@ -71,6 +73,8 @@ class StepBlock:
         rows = self.samples.row_index[self.samples.order].tolist()
         for row, sample in zip(rows, self.samples.samples(), strict=True):
             records[row].samples.append(sample)
+        for row, fact in self.facts:
+            records[row].facts.append(fact)
         return records
 
 
@@ -83,6 +87,7 @@ def encode_block(records: Sequence[StepRecord], *, rank: int = 0) -> bytes:
         wall_times=put_deltas(np.array([record.wall_time for record in records], np.float64)),
         scalars=_put_scalars([record.scalars for record in records]),
         samples=samples,
+        facts=put_facts([record.facts for record in records]),
     )
     block = pb.StepBlock(
         version=VERSION,
@@ -110,6 +115,7 @@ def decode_block(payload: bytes) -> StepBlock:
         wall_times=get_deltas(columns.wall_times, block.steps).view(np.float64),
         scalars=_get_scalars(columns.scalars, block.steps),
         samples=decode_samples(columns.samples, block.sketches, rows=block.steps, count=block.samples),
+        facts=get_facts(columns.facts, rows=block.steps),
     )
 
 

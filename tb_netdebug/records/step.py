@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 
 class Kind(IntEnum):
@@ -41,6 +42,17 @@ class Sample:
     units: Units | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something about the training that is no number, told when it is first seen and when it changes.
+
+    `kind` says what it is, such as "loss-call"; `data` are plain values as in JSON.
+    """
+
+    kind: str
+    data: dict[str, Any]
+
+
 @dataclass(slots=True)
 class StepRecord:
     """One batch. A scalar that was not measured is absent; NaN means that it was NaN."""
@@ -49,3 +61,4 @@ class StepRecord:
     wall_time: float
     scalars: dict[str, float] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)

@@ -16,7 +16,7 @@ from tb_netdebug.writer.blame import UserLine
 from tb_netdebug.writer.mirror import MirrorOptions
 from tb_netdebug.writer.packing import Packer
 from tb_netdebug.writer.run_log import RunLog
-from tb_netdebug.writer.worker import Worker
+from tb_netdebug.writer.worker import Judge, Worker
 
 _DEFAULT_MIRROR = MirrorOptions()
 _HOW_TO_SILENCE = "(To silence this: warnings.simplefilter('ignore', tb_netdebug.writer.WriterWarning).)"
@@ -62,12 +62,18 @@ class EventWriter:
         flush_secs: float = 0.2,
         mirror: MirrorOptions | None = _DEFAULT_MIRROR,
         strict: bool = False,
+        judge: Judge | None = None,
     ) -> None:
         self._backlog = Backlog(queue_bytes)
         self._packer = Packer(rank=rank, mirror=mirror if rank == 0 else None)
         self._log = RunLog(Path(run_dir).absolute(), rank=rank)  # whatever folder the program changes to
         self._worker = Worker(
-            self._backlog, self._packer, self._log, flush_secs=flush_secs, report=self._on_failure
+            self._backlog,
+            self._packer,
+            self._log,
+            flush_secs=flush_secs,
+            report=self._on_failure,
+            judge=judge,
         )
         self._strict = strict
         self._user_line = UserLine.current()

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
-from tb_netdebug.writer.backlog import Backlog, Batch
+from tb_netdebug.records.step import StepRecord
+from tb_netdebug.writer.backlog import Backlog, Batch, Extra, Payload
 from tb_netdebug.writer.packing import Packed, Packer
 from tb_netdebug.writer.run_log import RunLog
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_RETRY_SECS = 0.25
 _LAST_RETRY_SECS = 5.0
+
+
+class Judge(Protocol):
+    """Looks at all records before they are written, in their order. What it returns is stored as the run's
+    findings; it is called on the writer's thread and may raise what it likes."""
+
+    def judge(self, records: Sequence[StepRecord]) -> bytes | None: ...
+
+    def finish(self) -> bytes | None:
+        """After the last one."""
 
 
 class _Call(Enum):
@@ -46,6 +58,7 @@ class Worker:
         *,
         flush_secs: float,
         report: Callable[[Exception], None],
+        judge: Judge | None = None,
     ) -> None:
         self.cost_secs = 0.0
         self.failures = 0
@@ -57,6 +70,7 @@ class Worker:
         self._log = log
         self._flush_secs = flush_secs
         self._report = report
+        self._judge = judge
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._mail: SimpleQueue[_Call | _Order] = SimpleQueue()
@@ -160,12 +174,29 @@ class Worker:
     def _write_block(self) -> None:
         if self._packed is None:
             self._batch = self._backlog.take(_BLOCK_BYTES)
+            self._batch.items.extend(self._judged(self._batch))
             self._packed = self._pack(self._batch)
         self._log.write(self._packed.values)
         self.written_steps += self._packed.steps
         self.written_samples += self._packed.samples
         self._backlog.release(self._batch.size)
         self._packed, self._batch = None, Batch([], 0)
+
+    def _judged(self, batch: Batch | None) -> list[StepRecord | Extra]:
+        """The findings after this batch, or after the last one, when there is something new to say."""
+        if self._judge is None:
+            return []
+        try:
+            if batch is None:
+                found = self._judge.finish()
+            else:
+                found = self._judge.judge([item for item in batch.items if isinstance(item, StepRecord)])
+        except Exception as error:  # what the checks get wrong must not cost the records
+            self._judge = None
+            self.failures += 1
+            self._report(error)
+            return []
+        return [] if found is None else [Extra(Payload("findings", found, time.time(), keep=False), 0)]
 
     def _pack(self, batch: Batch) -> Packed:
         packed = self._packer.pack(batch.items, dropped=self._backlog.dropped, log=self._log)
@@ -198,6 +229,7 @@ class Worker:
         """Write what only the end of the run completes; give up what the disk does not take."""
         try:
             if self.error is None:
+                self._log.write(self._pack(Batch(self._judged(None), 0)).values)
                 self._log.write(self._packer.rest(dropped=self._backlog.dropped))
         except Exception as error:
             self._fail(error)

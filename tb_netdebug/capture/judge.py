@@ -1,0 +1,104 @@
+"""Judges a training while it runs: feeds the checks on the writer's thread, and tells what they find."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tb_netdebug.checks.engine import Engine
+from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.words import paragraph
+from tb_netdebug.records.findings import encode_findings
+from tb_netdebug.records.graph import decode_graph
+from tb_netdebug.records.step import StepRecord
+
+# What has only gone on since is written this often; what is new, at once.
+SECS_BETWEEN = 10.0
+
+
+class FindingError(RuntimeError):
+    """With `on_finding="raise"`: the training is sick. `finding` says how."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(paragraph(finding))
+        self.finding = finding
+
+
+class Judge:
+    """`judge` and `finish` are called on the writer's thread, everything else on the training's.
+
+    What is printed is printed at once; a callable is called, and an error raised, by `act`.
+    """
+
+    def __init__(
+        self, checks: Mapping[str, Any] | None, on_finding: str | Callable[[Any], object], run_dir: Path
+    ) -> None:
+        self._engine = Engine(checks)
+        self._checks = dict(checks or {})
+        self._on_finding = on_finding
+        self._run_dir = run_dir
+        self._graph: bytes | None = None
+        self._waiting: deque[Finding] = deque()
+        self._written_secs = 0.0
+        self._written_steps = 0
+        self._has_told_where = False
+        self.findings: tuple[Finding, ...] = ()
+
+    def describe(self, *, graph: bytes | None = None, info: dict[str, Any] | None = None) -> None:
+        if graph is not None:
+            self._graph = graph
+        if info is not None:
+            self._engine.describe(info=info)
+
+    def judge(self, records: Sequence[StepRecord]) -> bytes | None:
+        """The findings as they are to be stored, when there is something new to say."""
+        if self._graph is not None:
+            graph, self._graph = self._graph, None
+            self._engine.describe(graph=decode_graph(graph))
+        news = self._engine.feed(records)
+        is_due = time.monotonic() - self._written_secs >= SECS_BETWEEN
+        return self._tell(news) if news or (is_due and self.findings) else None
+
+    def finish(self) -> bytes | None:
+        news = self._engine.finish()
+        if news or self._written_steps != self._engine.history.steps or self._written_secs == 0.0:
+            return self._tell(news)
+        return None
+
+    def act(self) -> None:
+        """Does what the user wants done about findings. Raises FindingError if that is wanted."""
+        while self._waiting:
+            finding = self._waiting.popleft()
+            if callable(self._on_finding):
+                self._on_finding(finding)
+            elif finding.severity is Severity.ERROR:
+                self._waiting.clear()
+                raise FindingError(finding)
+
+    def _tell(self, news: Sequence[Finding]) -> bytes:
+        self.findings = tuple(self._engine.findings)
+        self._written_secs = time.monotonic()
+        self._written_steps = self._engine.history.steps
+        if callable(self._on_finding) or self._on_finding == "raise":
+            self._waiting.extend(news)
+        elif self._on_finding == "print":
+            self._print([each for each in news if each.severity > Severity.INFO and each.cause is None])
+        return encode_findings(
+            [each.as_dict() for each in self.findings], steps=self._written_steps, checks=self._checks
+        )
+
+    def _print(self, news: Sequence[Finding]) -> None:
+        if not news:
+            return
+        lines = [f"NetDebug: {paragraph(each)}" for each in news]
+        if not self._has_told_where:
+            self._has_told_where = True
+            lines.append(f"  More: tensorboard --logdir {self._run_dir.parent}   (the NetDebug tab)")
+        with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
+            sys.stderr.write("\n".join([*lines, ""]))
+            sys.stderr.flush()

@@ -1,0 +1,90 @@
+"""Which finding explains which: one cause with its consequences reads better than ten symptoms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .finding import Finding
+
+# What a cause leads to. A consequence begins at the cause's step or after it; `EARLY_STEPS` because a symptom
+# that is seen at once may be told before a cause that takes a few steps to be sure of.
+EARLY_STEPS = 50
+BLOWN_UP = (
+    "nonfinite-loss", "nonfinite-gradient", "nonfinite-weight", "nonfinite-activation", "loss-scale-overflow",
+)  # fmt: skip
+EXPLAINS: Mapping[str, tuple[str, ...]] = {
+    "nonfinite-input": (*BLOWN_UP, "not-learning", "loss-at-chance"),
+    "input-scale": (
+        "exploding-gradients", "diverging-loss", "loss-spike", "loss-oscillating", "saturated-units",
+        "dead-units", "dead-layer", "activation-scale", "not-learning", "update-ratio-high",
+    ),
+    "learning-rate-high": (
+        "update-ratio-high", "exploding-gradients", "diverging-loss", "loss-spike", "loss-oscillating",
+        "weight-growth", "dead-units", "dead-layer", "saturated-units", "not-learning", "loss-at-chance",
+        "constant-output", "activation-scale", *BLOWN_UP,
+    ),
+    "learning-rate-zero": (
+        "unchanged-weights", "update-ratio-low", "not-learning", "loss-at-chance", "loss-plateau",
+        "frozen-weights",
+    ),
+    "not-optimized": (
+        "unchanged-weights", "frozen-weights", "update-ratio-low", "not-learning", "loss-at-chance",
+        "grad-not-cleared", "loss-plateau",
+    ),
+    "no-gradient": (
+        "unchanged-weights", "frozen-weights", "not-learning", "loss-at-chance", "zero-gradients",
+    ),
+    "zero-gradients": ("unchanged-weights", "not-learning", "loss-at-chance", "loss-plateau"),
+    "grad-not-cleared": (
+        "exploding-gradients", "diverging-loss", "update-ratio-high", "loss-oscillating", "loss-spike",
+    ),
+    "vanishing-gradients": (
+        "update-ratio-low", "not-learning", "loss-at-chance", "unchanged-weights", "loss-plateau",
+    ),
+    "saturated-units": ("vanishing-gradients", "update-ratio-low", "not-learning", "loss-at-chance"),
+    "dead-layer": ("dead-units", "zero-gradients", "not-learning", "loss-at-chance", "constant-output"),
+    "init-constant": ("not-learning", "loss-at-chance", "zero-gradients", "constant-output", "dead-units"),
+    "init-scale": (
+        "activation-scale", "saturated-units", "vanishing-gradients", "exploding-gradients",
+        "loss-at-chance-start", "diverging-loss", "update-ratio-low", "dead-units",
+    ),
+    "loss-input-softmaxed": ("loss-at-chance", "not-learning", "loss-plateau", "vanishing-gradients"),
+    "loss-input-logits": ("loss-negative", "diverging-loss", "nonfinite-loss", "not-learning"),
+    "loss-input-shape": ("not-learning", "loss-plateau"),
+    "labels-single-class": ("not-learning", "constant-output"),
+    "input-constant": ("not-learning", "loss-at-chance", "constant-output", "dead-units"),
+    "input-repeated-batch": ("overfitting",),
+    "labels-sorted": ("loss-oscillating", "loss-spike"),
+    "eval-mode-training": ("overfitting",),
+    "exploding-gradients": ("loss-spike", "diverging-loss", "update-ratio-high", *BLOWN_UP),
+    "diverging-loss": BLOWN_UP,
+    "nonfinite-activation": ("nonfinite-loss", "nonfinite-gradient", "nonfinite-weight"),
+    "nonfinite-loss": ("nonfinite-gradient", "nonfinite-weight"),
+    "nonfinite-gradient": ("nonfinite-weight", "nonfinite-loss"),
+}  # fmt: skip
+
+
+def explain(found: Mapping[str, Finding]) -> None:
+    """Fills `cause` and `consequences`: each finding hangs below the first cause in the table above that
+    was seen in time and is not itself a consequence of it."""
+    for finding in found.values():
+        finding.cause, finding.consequences = None, []
+    for slug, effects in EXPLAINS.items():
+        cause = found.get(slug)
+        if cause is None:
+            continue
+        for effect in effects:
+            finding = found.get(effect)
+            if finding is None or finding.cause is not None or _root(cause, found) is finding:
+                continue
+            if finding.first_step >= cause.first_step - EARLY_STEPS:
+                finding.cause = slug
+                cause.consequences.append(effect)
+    for finding in found.values():
+        finding.consequences.sort(key=lambda effect: found[effect].first_step)
+
+
+def _root(finding: Finding, found: Mapping[str, Finding]) -> Finding:
+    while finding.cause is not None:
+        finding = found[finding.cause]
+    return finding

@@ -1,0 +1,189 @@
+"""Runs the rules over the records of one run, and keeps what they found."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..records.graph import Graph
+from ..records.step import Kind, StepRecord
+from .causes import explain
+from .finding import MOST_PLACES, Finding, Sign
+from .history import History
+from .layers import Layers
+from .rule import NEEDS, Rule, When, with_limits
+from .rules import ALL
+
+# Rules over scalars are asked this often: a question costs as much for one step as for several.
+STEPS_BETWEEN = 16
+EVALUATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev"})
+
+
+class Engine:
+    """The same records in the same order give the same findings, however they are divided among calls.
+
+    `checks` switches rules off (`{"dead-units": False}`) or sets their thresholds
+    (`{"dead-units": {"share": 0.8}}`). Raises ValueError for a check or threshold that does not exist.
+    """
+
+    def __init__(self, checks: Mapping[str, Any] | None = None, *, rules: Sequence[type[Rule]] = ALL) -> None:
+        self.history = History()
+        self.broken: dict[str, str] = {}
+        self._rules = chosen(rules, checks or {})
+        self._by_time = {when: [rule for rule in self._rules if rule.when is when] for when in When}
+        self._found: dict[str, Finding] = {}
+        self._news: dict[str, Finding] = {}
+        self._has: set[str] = set()
+
+    def describe(self, *, graph: Graph | None = None, info: dict[str, Any] | None = None) -> None:
+        """What is known of the run beside its steps."""
+        if graph is not None:
+            self.history.layers = Layers.of(graph)
+        if info is not None:
+            self.history.info = info
+
+    def feed(self, records: Iterable[StepRecord], *, rank: int = 0) -> list[Finding]:
+        """Findings that are new, or worse than before."""
+        if rank:
+            for record in records:
+                self.history.take_rank(rank, record)
+            return []
+        for record in records:
+            self._take(record)
+        return self._told()
+
+    def finish(self) -> list[Finding]:
+        """There are no more records for now: everything is looked at once more."""
+        if self.history.steps:
+            self._ask(self._rules)
+            self.history.recent.clear()
+        return self._told()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Causes before their consequences, the worst first. Copies: they do not change any more."""
+        found = [
+            replace(each, where=list(each.where), consequences=list(each.consequences))
+            for each in self._found.values()
+        ]
+        return sorted(
+            found, key=lambda each: (each.cause is not None, -each.severity, each.first_step, each.rule)
+        )
+
+    @property
+    def not_judged(self) -> dict[str, str]:
+        """Rules that could say nothing, each with what it would need."""
+        self._note_needs()
+        missing = {rule.slug: [need for need in rule.needs if need not in self._has] for rule in self._rules}
+        return {
+            slug: "; ".join(NEEDS[need] for need in needs)
+            for slug, needs in missing.items()
+            if needs and slug not in self._found
+        }
+
+    # ---- one record
+
+    def _take(self, record: StepRecord) -> None:
+        history = self.history
+        history.take(record)
+        is_due = len(history.recent) >= STEPS_BETWEEN or is_alarming(record)
+        if record.samples:
+            self._ask(self._by_time[When.SAMPLES])
+        if record.facts or is_due:
+            self._ask(self._by_time[When.FACTS])
+        if is_due:
+            self._ask(self._by_time[When.STEPS])
+            history.recent.clear()
+
+    def _ask(self, rules: Iterable[Rule]) -> None:
+        for rule in rules:
+            if rule.slug in self.broken:
+                continue
+            try:
+                signs = rule.update(self.history)
+                for sign in () if signs is None else (signs,) if isinstance(signs, Sign) else signs:
+                    self._note(rule.slug, sign)
+            except Exception as error:  # a mistake in one rule must not cost the others
+                self.broken[rule.slug] = f"{type(error).__name__}: {error}"
+
+    def _note(self, slug: str, sign: Sign) -> None:
+        step = self.history.step
+        in_order = self.history.layers.in_order
+        known = self._found.get(slug)
+        if known is None:
+            self._found[slug] = self._news[slug] = Finding(
+                rule=slug,
+                severity=sign.severity,
+                first_step=step if sign.since is None else sign.since,
+                last_step=step,
+                where=in_order(sign.where)[:MOST_PLACES],
+                message=sign.message,
+                advice=sign.advice,
+                evidence=dict(sign.evidence),
+                sureness=sign.sureness,
+            )
+            return
+        known.last_step = max(known.last_step, step)
+        if len(known.where) < MOST_PLACES and not set(sign.where).issubset(known.where):
+            known.where = in_order((*known.where, *sign.where))[:MOST_PLACES]
+        if sign.severity > known.severity:
+            known.severity, known.message, known.advice = sign.severity, sign.message, sign.advice
+            known.evidence, known.sureness = dict(sign.evidence), sign.sureness
+            self._news[slug] = known
+
+    def _told(self) -> list[Finding]:
+        news, self._news = self._news, {}
+        if news:
+            explain(self._found)
+        return [each for each in self.findings if each.rule in news]
+
+    def _note_needs(self) -> None:
+        history = self.history
+        has = {
+            "loss": history.curve("loss") is not None,
+            "gradient-norm": history.curve("gradient_norm") is not None,
+            "weights": history.weights.looks,
+            "gradients": history.gradients.looks,
+            "updates": history.updates.looks,
+            "activations": history.activations.looks,
+            "loss-call": "loss-call" in history.known_facts,
+            "labels": any(curve.name.endswith("/target_min") for curve in history.curves("probe/loss/")),
+            "inputs": any(name.startswith("input/") for name in history.of_kind(Kind.TENSOR).names),
+            "evaluation-loss": any(is_evaluation(curve.name) for curve in history.curves()),
+            "optimizer": "optimizer" in history.known_facts,
+            "modes": history.curve("probe/eval_modules") is not None,
+            "memory": any(history.curves("memory/")),
+            "time": history.curve("time/step") is not None,
+            "learning-rate": any(history.curves("lr/")),
+            "loss-scale": history.curve("probe/loss_scale") is not None,
+            "ranks": bool(history.ranks),
+        }
+        self._has = {name for name, is_there in has.items() if is_there}
+
+
+def is_alarming(record: StepRecord) -> bool:
+    """Not to be left until the next sixteenth step."""
+    loss = record.scalars.get("loss", 0.0)
+    return not math.isfinite(loss) or record.scalars.get("nonfinite_gradients", 0.0) > 0
+
+
+def is_evaluation(name: str) -> bool:
+    """A loss on other data than those trained on, by the names that people give it."""
+    words = set(re.split(r"[^a-z0-9]+|_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+    return "loss" in words and not words.isdisjoint(EVALUATION)
+
+
+def chosen(rules: Sequence[type[Rule]], checks: Mapping[str, Any]) -> list[Rule]:
+    """Raises ValueError for a check or threshold that does not exist."""
+    made = {rule.slug: rule() for rule in rules}
+    for slug, wish in checks.items():
+        if slug not in made:
+            raise ValueError(f"there is no check {slug!r}; `netdebug check --list` shows all")
+        if isinstance(wish, Mapping):
+            with_limits(made[slug], wish)
+        elif not isinstance(wish, bool):
+            raise ValueError(f"checks={{{slug!r}: {wish!r}}}: True, False, or thresholds by name")
+    return [rule for slug, rule in made.items() if checks.get(slug) is not False]

@@ -1,0 +1,167 @@
+"""What the rules look at: the steps that were just recorded, and what is remembered of those before.
+
+Everything is bounded: so many steps of each scalar, so many looks at each tensor, so many facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..records.step import Kind, StepRecord
+from .curve import Curve
+from .layers import Layers
+from .tensors import Tensors
+
+MOST_SCALARS = 4096
+MOST_FACTS_KEPT = 256
+MOST_RANKS = 4096
+
+Integers = NDArray[np.int64]
+
+
+class Rank:
+    """Another process of the same training: its scalars, and the sums of its weights in its last sample."""
+
+    def __init__(self) -> None:
+        self.step = -1
+        self.curves: dict[str, Curve] = {}
+        self.weights = Tensors()
+
+    def take(self, record: StepRecord) -> None:
+        self.step = record.step
+        for name, value in record.scalars.items():
+            curve = self.curves.get(name)
+            if curve is None:
+                if len(self.curves) >= MOST_SCALARS:
+                    continue
+                curve = self.curves[name] = Curve(name)
+            curve.add(record.step, value)
+        weights = [sample for sample in record.samples if sample.series.kind is Kind.WEIGHT]
+        if weights:
+            self.weights.take(record.step, weights)
+
+
+class History:
+    """`take` a record; then it is the present, and every rule may look.
+
+    `recent` are the records since the rules were last asked, the present one at the end: at most 16 of them.
+    `facts` are those of the present record by kind; `known_facts` the latest of each kind and id.
+    """
+
+    def __init__(self) -> None:
+        self.layers = Layers()
+        self.info: dict[str, Any] = {}
+        self.step = -1
+        self.steps = 0
+        self.scalars: dict[str, float] = {}
+        self.recent: list[StepRecord] = []
+        self.facts: dict[str, list[dict[str, Any]]] = {}
+        self.known_facts: dict[str, dict[Any, dict[str, Any]]] = {}
+        self.ranks: dict[int, Rank] = {}
+        self._curves: dict[str, Curve] = {}
+        self._tensors = {kind: Tensors() for kind in Kind}
+        self._sampled: set[Kind] = set()
+        self._pairs: dict[tuple[Kind, Kind], tuple[int, int, Integers, Integers]] = {}
+
+    def take(self, record: StepRecord) -> None:
+        self.step = record.step
+        self.steps += 1
+        self.scalars = record.scalars
+        self.recent.append(record)
+        curves, step = self._curves, record.step
+        for name, value in record.scalars.items():
+            curve = curves.get(name)
+            if curve is None:
+                if len(curves) >= MOST_SCALARS:
+                    continue
+                curve = curves[name] = Curve(name)
+            curve.add(step, value)
+        if record.samples or self._sampled:
+            self._take_samples(record)
+        self.facts = {}
+        for fact in record.facts:
+            self._note(fact.kind, fact.data)
+
+    def take_rank(self, rank: int, record: StepRecord) -> None:
+        """A record of another process."""
+        known = self.ranks.get(rank)
+        if known is None:
+            if len(self.ranks) >= MOST_RANKS:
+                return
+            known = self.ranks[rank] = Rank()
+        known.take(record)
+
+    # ---- scalars
+
+    def value(self, name: str) -> float | None:
+        """A scalar of this step; None when it was not measured."""
+        return self.scalars.get(name)
+
+    def curve(self, name: str) -> Curve | None:
+        return self._curves.get(name)
+
+    def curves(self, prefix: str = "") -> Iterator[Curve]:
+        return (curve for name, curve in self._curves.items() if name.startswith(prefix))
+
+    # ---- tensors
+
+    @property
+    def weights(self) -> Tensors:
+        return self._tensors[Kind.WEIGHT]
+
+    @property
+    def gradients(self) -> Tensors:
+        return self._tensors[Kind.GRADIENT]
+
+    @property
+    def updates(self) -> Tensors:
+        return self._tensors[Kind.UPDATE]
+
+    @property
+    def activations(self) -> Tensors:
+        return self._tensors[Kind.ACTIVATION]
+
+    @property
+    def tensors(self) -> Tensors:
+        """What probes and users have handed in: `input/0`, `label/0`, `monitor.tensor(name, …)`."""
+        return self._tensors[Kind.TENSOR]
+
+    def of_kind(self, kind: Kind) -> Tensors:
+        return self._tensors[kind]
+
+    def paired(self, first: Kind, second: Kind) -> tuple[Integers, Integers]:
+        """The places of all names that both kinds have, in the order of the first."""
+        one, other = self._tensors[first], self._tensors[second]
+        known = self._pairs.get((first, second))
+        if known is None or known[:2] != (len(one.names), len(other.names)):
+            both = [(place, other.place[name]) for name, place in one.place.items() if name in other.place]
+            places = np.array(both, np.int64).reshape(-1, 2).T
+            known = self._pairs[first, second] = len(one.names), len(other.names), places[0], places[1]
+        return known[2], known[3]
+
+    # ---- facts
+
+    def fact(self, kind: str, key: Any = 0) -> dict[str, Any] | None:
+        """The latest of a kind (and `id`, of those that have one)."""
+        return self.known_facts.get(kind, {}).get(key)
+
+    def _note(self, kind: str, data: dict[str, Any]) -> None:
+        self.facts.setdefault(kind, []).append(data)
+        known = self.known_facts.setdefault(kind, {})
+        key = data.get("id", 0)
+        if isinstance(key, int | str) and (key in known or len(known) < MOST_FACTS_KEPT):
+            known[key] = data
+
+    def _take_samples(self, record: StepRecord) -> None:
+        by_kind: dict[Kind, list[Any]] = {}
+        for sample in record.samples:
+            by_kind.setdefault(sample.series.kind, []).append(sample)
+        for kind in self._sampled - by_kind.keys():
+            self._tensors[kind].rest()
+        for kind, samples in by_kind.items():
+            self._tensors[kind].take(record.step, samples)
+        self._sampled = set(by_kind)
