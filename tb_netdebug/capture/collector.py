@@ -9,7 +9,6 @@ from tb_netdebug.capture.clock import StepClock, now
 from tb_netdebug.records.step import Fact, Sample, Series, StepRecord, Units
 from tb_netdebug.stats import kernel
 
-
 # Most mistakes show in the first steps, before anything is averaged away.
 STEPS_ALL_PROBED = 32
 

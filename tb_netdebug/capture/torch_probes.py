@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-
 from tb_netdebug.capture.torch_batches import BatchProbe
 from tb_netdebug.capture.torch_coverage import CoverageProbe
 from tb_netdebug.capture.torch_losses import LossProbe
