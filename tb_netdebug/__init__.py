@@ -10,12 +10,14 @@ from tb_netdebug.version import __version__
 if TYPE_CHECKING:
     from tb_netdebug.capture.monitor import Monitor
     from tb_netdebug.capture.watch import watch
+    from tb_netdebug.judging.logdir import check
 
-__all__ = ["Monitor", "__version__", "watch"]
+__all__ = ["Monitor", "__version__", "check", "watch"]
 
 # Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
 _PLACES = {
     "Monitor": "tb_netdebug.capture.monitor",
+    "check": "tb_netdebug.judging.logdir",
     "watch": "tb_netdebug.capture.watch",
 }
 

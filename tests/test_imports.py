@@ -20,6 +20,7 @@ FORBIDDEN = {
     "checks": FRAMEWORKS | STARTING_THINGS,
     "writer": FRAMEWORKS,
     "reader": FRAMEWORKS,
+    "judging": FRAMEWORKS | STARTING_THINGS,
     "plugin": FRAMEWORKS - {"tensorboard"},
 }
 # What a stage may know of the package, besides its own folder and the version.
@@ -29,7 +30,8 @@ EARLIER_STAGES = {
     "checks": {"stats", "records"},
     "writer": {"stats", "records"},
     "reader": {"stats", "records", "writer"},
-    "plugin": {"stats", "records", "reader"},
+    "judging": {"stats", "records", "writer", "reader", "checks"},
+    "plugin": {"stats", "records", "reader", "checks", "judging"},
 }
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
 OURS_AT_START = {

@@ -1,0 +1,1 @@
+"""Judges what was recorded: event files into findings."""
