@@ -112,9 +112,15 @@ class FollowedRun:
             "gap_list": [
                 {"file": self._relative(file.path), **asdict(gap)} for file, gap in gaps[:_MOST_GAPS]
             ],
-            "verdict": None,
-            "findings": [],
+            **self._judged(),
         }
+
+    def _judged(self) -> dict[str, Any]:
+        """A verdict of None: nobody has judged the run."""
+        stored = self._content.findings() if isinstance(self._content, Recording) else None
+        if stored is None:
+            return {"verdict": None, "findings": []}
+        return {"verdict": stored.verdict, "findings": stored.findings}
 
     def _relative(self, path: str) -> str:
         return clean(path[len(self._files.path) :].lstrip("/"))

@@ -19,6 +19,7 @@ from tb_netdebug.reader.timeline import Flags, Integers, Piece, Track, newest
 from tb_netdebug.records.block import VERSION
 from tb_netdebug.records.detail_block import DETAIL_VERSION
 from tb_netdebug.records.errors import DamagedBlock, UnsupportedVersion
+from tb_netdebug.records.findings import StoredFindings, decode_findings
 from tb_netdebug.records.graph import Graph, decode_graph
 from tb_netdebug.records.run_info import decode_run_info
 
@@ -117,6 +118,10 @@ class Recording(FollowedFiles):
 
     def info(self) -> dict[str, Any]:
         return self._payload("run", decode_run_info, {})
+
+    def findings(self) -> StoredFindings | None:
+        """What the trainer itself has found so far; None of a run that was not judged while it trained."""
+        return self._payload("findings", decode_findings, None)
 
     def _payload(self, name: str, decode: Callable[[bytes], Decoded], missing: Decoded) -> Decoded:
         """The newest payload of a name; what cannot be understood is left to an older one."""

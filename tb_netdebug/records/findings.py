@@ -23,6 +23,12 @@ class StoredFindings:
     steps: int
     checks: dict[str, Any]
 
+    @property
+    def verdict(self) -> str:
+        """ "sick", "suspect" or "healthy", as `checks.finding.verdict` says."""
+        severities = {found["severity"] for found in self.findings}
+        return "sick" if "error" in severities else "suspect" if "warning" in severities else "healthy"
+
 
 def encode_findings(findings: Sequence[dict[str, Any]], *, steps: int, checks: dict[str, Any]) -> bytes:
     stored = {"version": FINDINGS_VERSION, "steps": steps, "checks": checks, "findings": list(findings)}
