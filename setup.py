@@ -127,6 +127,7 @@ setup(
         "psutil>=5.9",
         "rich>=13",
         "tensorboard>=2.15",
+        "tomli>=1.1; python_version < '3.11'",
         "zstandard>=0.21",
     ],
     entry_points={

@@ -12,6 +12,7 @@ from tb_netdebug.version import __version__
 
 # One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
 COMMANDS = {
+    "check": "judge recorded trainings, for people and for CI",
     "doctor": "say what of NetDebug works on this machine",
     "export": "write what was recorded as CSV files",
     "watch": "show a training live in this terminal",

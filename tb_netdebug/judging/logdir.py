@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.judging.recorded import judged
+from tb_netdebug.configuration import checks_of
+from tb_netdebug.judging import foreign, recorded
 from tb_netdebug.judging.report import Report, RunReport
-from tb_netdebug.reader.run import list_runs
+from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.reader.logdir import LogDir, RunPlace
+from tb_netdebug.records.errors import UnsupportedVersion
 
 
-def check(logdir: Path | str, *, checks: Mapping[str, Any] | None = None) -> Report:
+class CheckError(ValueError):
+    """A logdir that cannot be judged; the sentence says why, and what to do."""
+
+
+def check(
+    logdir: Path | str,
+    *,
+    checks: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] = lambda run: None,
+) -> Report:
     """Judges all runs below a folder anew, whatever was said while they trained.
 
-    `checks` switches checks off or sets their thresholds, as for `nd.watch`. Raises OSError for what cannot
-    be read, and ValueError for checks that do not exist.
+    `checks` switches checks off or sets their thresholds, as for `nd.watch`; without it, a `netdebug.toml`
+    in the current folder does. `tell` is given the name of each run before it is judged. Raises CheckError
+    when there is nothing to judge, and ValueError for checks that do not exist.
     """
+    checks = checks_of(checks, Path())
+    path = Path(logdir)
+    if not path.is_dir():
+        raise CheckError(f"there is no folder {path}. Give the logdir of a training, such as `runs`.")
+    places = LogDir([("", str(path.absolute()))])
+    places.refresh()
+    if places.complaints:
+        raise CheckError(places.complaints[0])
+    if not places.runs:
+        raise CheckError(
+            f"{path} holds no run: there is no event file in it or below. Give the folder that the training "
+            "wrote to, or record one first with `netdebug run SCRIPT`."
+        )
     runs = []
-    for name, path in list_runs(Path(logdir)).items():
-        engine, complaints = judged(path, checks)
-        steps = engine.history.steps
-        runs.append(RunReport(name, steps, engine.findings, engine.not_judged, complaints))
+    for name, place in places.runs.items():
+        tell(name)
+        runs.append(report_of(name, place, places, checks))
     return Report(str(logdir), runs)
+
+
+def report_of(name: str, place: RunPlace, places: LogDir, checks: Mapping[str, Any]) -> RunReport:
+    """Of one run; what could not be read is among its complaints."""
+    try:
+        if place.kind == "netdebug":
+            engine, complaints = recorded.judged(Path(place.path), checks)
+        else:
+            run = places.open(name)
+            run.refresh()
+            engine, complaints = foreign.judged(run, checks), [foreign.RECORDED_BY_OTHERS]
+    except (OSError, ReaderError, UnsupportedVersion) as error:
+        return RunReport(name, 0, [], {}, [str(error)], is_readable=False)
+    steps = engine.history.steps
+    return RunReport(
+        name, steps, engine.findings, engine.not_judged, complaints, is_readable=steps > 0 or not complaints
+    )

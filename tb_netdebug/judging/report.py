@@ -21,11 +21,13 @@ class RunReport:
     not_judged: dict[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     """What of the run could not be read."""
+    is_readable: bool = True
+    """False when nothing of it could."""
 
     @property
     def verdict(self) -> str:
-        """ "sick", "suspect" or "healthy"."""
-        return verdict(self.findings)
+        """ "sick", "suspect" or "healthy"; "unreadable" when nothing is known of it."""
+        return verdict(self.findings) if self.is_readable else "unreadable"
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -47,8 +49,8 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """No run has an error or a warning."""
-        return self.worst < Severity.WARNING
+        """All runs were read, and none has an error or a warning."""
+        return all(run.verdict == "healthy" for run in self.runs)
 
     @property
     def worst(self) -> Severity:

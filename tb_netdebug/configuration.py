@@ -1,0 +1,63 @@
+"""`netdebug.toml`: what a project wants of the checks, in a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "netdebug.toml"
+MOST_BYTES = 1 << 20
+
+
+class ConfigurationError(ValueError):
+    """The file says something that cannot be meant."""
+
+
+def read_checks(path: Path) -> dict[str, Any]:
+    """The table `[checks]` of a file:
+
+        [checks]
+        loss-spike = false          # switched off
+        [checks.dead-units]
+        share = 0.8                 # a threshold
+
+    Raises OSError, and ConfigurationError with a sentence.
+    """
+    data = path.read_bytes()
+    if len(data) > MOST_BYTES:
+        raise ConfigurationError(f"{path} is too big for a file of settings")
+    try:
+        settings = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is not readable: {error}") from None
+    unknown = sorted(settings.keys() - {"checks"})
+    if unknown:
+        raise ConfigurationError(f"{path}: there is no setting {unknown[0]!r}; [checks] is the only table")
+    checks = settings.get("checks", {})
+    if not isinstance(checks, dict):
+        raise ConfigurationError(f"{path}: checks is a table: [checks], then a line for each check")
+    return checks
+
+
+def checks_of(given: Mapping[str, Any] | None, folder: Path) -> dict[str, Any]:
+    """What was given, before what the file in this folder says, if there is one."""
+    path = folder / FILE
+    return joined(read_checks(path) if path.is_file() else {}, given or {})
+
+
+def joined(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Thresholds of the same check are put together; whoever comes last wins."""
+    both = dict(first)
+    for slug, wish in then.items():
+        before = both.get(slug)
+        if isinstance(before, Mapping) and isinstance(wish, Mapping):
+            wish = {**before, **wish}
+        both[slug] = wish
+    return both

@@ -1,0 +1,121 @@
+"""A run that somebody else recorded for TensorBoard, judged by what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tb_netdebug.checks.engine import Engine, is_evaluation
+from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.reader.followed_run import FollowedRun
+from tb_netdebug.reader.views import BandView, ScalarColumns
+from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
+from tb_netdebug.stats.packed import HEADER
+
+RECORDED_BY_OTHERS = (
+    "this run was recorded by another writer, so only its curves and histograms are judged; with "
+    "`netdebug run SCRIPT` or nd.watch(model, optimizer) the network itself is looked at"
+)
+MOST_TAGS = 1000
+MOST_POINTS = 10_000  # the most that the reader gives
+LOOKS = 64
+
+
+def word(pattern: str) -> re.Pattern[str]:
+    """Matches a whole word of a tag."""
+    return re.compile(rf"(?<![a-z])({pattern})(?![a-z])", re.IGNORECASE)
+
+
+# How others call what we know under another name.
+KINDS: Sequence[tuple[Kind, re.Pattern[str]]] = (
+    (Kind.GRADIENT, word("grads?|gradients?")),
+    (Kind.ACTIVATION, word("activations?|outputs?")),
+    (Kind.WEIGHT, word("weights?|kernels?|bias|biases|params?|parameters?")),
+)
+SCALARS: Sequence[tuple[str, re.Pattern[str]]] = (
+    ("gradient_norm", word("(total_?)?grad(ient)?s?[_ -]?norm")),
+    ("lr/0", word("lr|learning[_ -]?rate")),
+    ("loss", word("(train(ing)?[_ -]?)?loss")),
+)
+
+
+def judged(run: FollowedRun, checks: Mapping[str, Any] | None = None) -> Engine:
+    """The engine after all that the run holds."""
+    engine = Engine(checks)
+    engine.feed(records_of(run))
+    engine.finish()
+    return engine
+
+
+def records_of(run: FollowedRun) -> Iterator[StepRecord]:
+    """Its scalars under our names, and its histograms as samples, by rising steps."""
+    details = run.details()
+    records: dict[int, StepRecord] = {}
+    names = list(details["scalars"])[:MOST_TAGS]
+    ours = names_of(names)
+    for name, columns in run.scalars(names, points=MOST_POINTS).scalars.items():
+        for step, time, value in points_of(columns):
+            record = records.setdefault(step, StepRecord(step, time))
+            record.scalars[ours[name]] = value
+    for listed in list(details["series"])[:MOST_TAGS]:
+        known = Series(Kind[listed["kind"].upper()], listed["name"])
+        series = Series(kind_of(known.name), known.name)
+        try:
+            view = run.bands(known, columns=LOOKS)
+        except ReaderError:
+            continue
+        for step, summary in looks_of(view):
+            record = records.setdefault(step, StepRecord(step, 0.0))
+            record.samples.append(Sample(series, summary))
+    return iter(sorted(records.values(), key=lambda record: record.step))
+
+
+def names_of(tags: Sequence[str]) -> dict[str, str]:
+    """For each tag the name of the scalar: one of ours for the first that means it, else the user's own."""
+    found = {tag: f"scalar/{tag}" for tag in tags}
+    taken: dict[str, str] = {}
+    for tag in sorted(tags, key=len):  # "loss" before "loss/regularisation"
+        if is_evaluation(tag):
+            continue
+        for name, pattern in SCALARS:
+            if name not in taken and pattern.search(tag):
+                taken[name] = tag
+                found[tag] = name
+                break
+    return found
+
+
+def kind_of(name: str) -> Kind:
+    """What a histogram shows, by its tag."""
+    return next((kind for kind, pattern in KINDS if pattern.search(name)), Kind.TENSOR)
+
+
+def points_of(columns: ScalarColumns) -> Iterator[tuple[int, float, float]]:
+    values = np.where(columns.bad > 0, columns.end, columns.mean)
+    for step, time, value in zip(columns.last, columns.time, values, strict=True):
+        yield int(step), float(time), float(value)
+
+
+def looks_of(view: BandView) -> Iterator[tuple[int, bytes]]:
+    """Packed summaries without bins: the others' bins are not ours."""
+    told = view.statistics
+    for place, step in enumerate(view.last):
+        number = {name: float(values[place]) for name, values in told.items()}
+        count = number["count"]
+        if not count > 0:
+            continue
+        finite = count - number["nan"] - number["pos_inf"] - number["neg_inf"]
+        whole = (count, number["nan"], number["pos_inf"], number["neg_inf"], number["zeros"] * count, 0.0)
+        yield (
+            int(step),
+            HEADER.pack(
+                *(int(each) if each == each else 0 for each in whole),
+                number["min"],
+                number["max"],
+                number["mean"] * finite,
+                number["rms"] ** 2 * finite,
+            ),
+        )
