@@ -12,6 +12,7 @@ from tb_netdebug.capture.adapter import MakeAdapter
 from tb_netdebug.capture.monitor import Monitor
 from tb_netdebug.capture.run_folder import rank, run_folder
 from tb_netdebug.capture.settings import Settings
+from tb_netdebug.configuration import checks_of
 
 
 def watch(
@@ -52,7 +53,8 @@ def watch(
 
     What the checks find is told as `on_finding` says: "print" it, "raise" an error from `step`, "ignore" it,
     or a callable that is given each Finding. `checks` switches single ones off (`{"dead-units": False}`) or
-    sets their thresholds (`{"dead-units": {"share": 0.8}}`).
+    sets their thresholds (`{"dead-units": {"share": 0.8}}`); what it leaves open, a `netdebug.toml` in the
+    current folder may say.
 
     The training never fails or changes because of it: what goes wrong in the recording is said once and
     counted; `strict=True` raises instead.
@@ -79,7 +81,7 @@ def watch(
         flight_recorder=flight_recorder,
         capsules=capsules,
         strict=strict,
-        checks=checks,
+        checks=checks_of(checks, Path()),
     )
     return Monitor(
         adapter_for(model, optimizer),
