@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: help test demo bench dev lint page format size constraints clean compiler node FORCE
+.PHONY: help test demo bench zoo dev lint page format size constraints clean compiler node FORCE
 
 RUN := .venv/bin/python
 BUILD := .venv-build/bin/python
@@ -48,6 +48,9 @@ demo: node .venv/demo $(if $(SMOKE),.venv/test) .venv/netdebug ## networks that 
 bench: compiler node .venv/bench .venv/netdebug ## what NetDebug promises, measured on this machine (half an hour)
 	@tools/get_chromium $(LOGS)
 	@$(RUN) bench $(BENCH_ARGS)
+
+zoo: compiler .venv/test .venv/netdebug ## how well the checks tell sick trainings from healthy ones (about 10 min)
+	@$(RUN) zoo $(ZOO_ARGS)
 
 dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
 	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)

@@ -1,0 +1,117 @@
+"""The command: `make zoo`, or `python -m zoo --help`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+import tb_netdebug as nd
+from zoo import report
+from zoo.program import Program, all_programs
+from zoo.progress import Progress
+from zoo.run import Outcome
+from zoo.tally import Tally
+from zoo.workers import outcomes
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/zoo.md"
+INTERRUPTED = 130
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """0 when every sick program was found by a right rule and no healthy one was called sick, else 1."""
+    options = parser().parse_args(words)
+    signal.signal(signal.SIGTERM, interrupt)
+    programs = chosen(all_programs(), options)
+    if not programs:
+        print("No program of the zoo is called so. `python -m zoo --list` shows all.", file=sys.stderr)
+        return 2
+    if options.list:
+        say(program.name for program in programs)
+        return 0
+    torch.set_num_threads(1)
+    try:
+        tally = Tally.of(programs, ran(programs, options.seeds))
+    except KeyboardInterrupt:
+        print("Stopped. Nothing was kept.", file=sys.stderr)
+        return INTERRUPTED
+    show(tally, options)
+    if is_whole(options):
+        PAGE.write_text(report.page(tally, seeds=options.seeds, made_on=made_on()), encoding="utf-8")
+        print("\nWritten to docs/zoo.md.")
+    return int(bool(tally.failed or tally.misses or tally.alarms))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m zoo", description=__doc__)
+    which = made.add_mutually_exclusive_group()
+    which.add_argument("--tuning", action="store_true", help="only the two thirds that rules may be tuned on")
+    which.add_argument("--held-out", action="store_true", help="only the third held out: rates, no names")
+    made.add_argument("--only", metavar="NAME", action="append", help="programs whose name contains this")
+    made.add_argument("--slug", metavar="SLUG", action="append", help="sick programs with this fault")
+    made.add_argument("--seeds", type=int, default=3, help="runs of each program (default: %(default)s)")
+    made.add_argument("--verbose", action="store_true", help="what was said in each run")
+    made.add_argument("--list", action="store_true", help="names, and nothing is run")
+    return made
+
+
+def chosen(programs: Sequence[Program], options: argparse.Namespace) -> list[Program]:
+    """With --tuning, a name that is held out stays unknown."""
+    kept = [
+        program
+        for program in programs
+        if not (options.tuning and program.is_held_out) and not (options.held_out and not program.is_held_out)
+    ]
+    if options.only:
+        kept = [program for program in kept if any(word in program.name for word in options.only)]
+    if options.slug:
+        kept = [program for program in kept if program.slug in options.slug]
+    return kept
+
+
+def ran(programs: Sequence[Program], seeds: int) -> list[Outcome]:
+    jobs = [(program, seed) for seed in range(seeds) for program in programs]
+    progress = Progress(len(jobs))
+    received = []
+    for outcome in outcomes(jobs):
+        received.append(outcome)
+        progress.advance()
+    progress.end()
+    return received
+
+
+def show(tally: Tally, options: argparse.Namespace) -> None:
+    """Names of the held-out third stand in docs/zoo.md alone, and where they were asked for by name."""
+    tuning, held_out = tally.part(held_out=False), tally.part(held_out=True)
+    named = tally if options.only else tuning
+    if options.verbose:
+        say(report.everything(named))
+    say(report.details(named))
+    for title, part in (("Tuned on", tuning), ("Held out", held_out)):
+        if part.cases:
+            print()
+            say(report.summary(title, part))
+
+
+def say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def is_whole(options: argparse.Namespace) -> bool:
+    return not (options.tuning or options.held_out or options.only or options.slug)
+
+
+def made_on() -> str:
+    day = datetime.now(timezone.utc).date().isoformat()
+    return f"Made on {day} by NetDebug {nd.__version__} with torch {torch.__version__}, on a CPU."
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

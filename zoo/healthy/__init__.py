@@ -1,0 +1,1 @@
+"""Trainings that learn what they should, many of them odd to look at."""

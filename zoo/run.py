@@ -1,0 +1,109 @@
+"""One program, run and judged, in a process of its own."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tb_netdebug.checks.engine import Engine
+from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.judging.recorded import describe, ranked
+from tb_netdebug.reader.run import run_files
+from zoo.program import Program, Zoo
+
+
+@dataclass(frozen=True)
+class Said:
+    """A finding: the step at which its fault began as it says, and the step at which it was first said."""
+
+    slug: str
+    severity: str
+    first_step: int
+    said_step: int
+    message: str
+    where: tuple[str, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What came out of one program with one seed. `error` is how it failed, if it did."""
+
+    name: str
+    seed: int
+    said: list[Said] = field(default_factory=list)
+    infos: list[str] = field(default_factory=list)
+    steps: int = 0
+    secs: float = 0.0
+    error: str = ""
+    broken: dict[str, str] = field(default_factory=dict)
+    otherwise: list[str] = field(default_factory=list)
+    """Rules that spoke during the training and not from the files, or the other way round."""
+
+
+def run(program: Program, seed: int, folder: Path) -> Outcome:
+    """Never raises: what goes wrong is part of the outcome."""
+    outcome = Outcome(program.name, seed)
+    began = time.monotonic()
+    zoo = Zoo(seed, folder)
+    sow(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program.body(zoo)
+        for monitor in zoo.monitors:
+            monitor.close()
+            judge(monitor.run_dir, monitor.findings, outcome)
+    except Exception:
+        outcome.error = traceback.format_exc(limit=-4)
+    outcome.secs = time.monotonic() - began
+    return outcome
+
+
+def sow(seed: int) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # programs are written as people write them
+    random.seed(seed)
+
+
+def judge(path: Path, online: Iterable[Finding], outcome: Outcome) -> None:
+    """Once more from the files, record by record: that tells in which step a thing was said."""
+    engine = Engine()
+    files = run_files(path)
+    describe(engine, files, [])
+    said: dict[str, int] = {}
+    for rank, record in ranked(files, []):
+        note(engine.feed((record,), rank=rank), engine, said)
+    note(engine.finish(), engine, said)
+    for finding in engine.findings:
+        if finding.rule in said:
+            outcome.said.append(
+                Said(
+                    finding.rule,
+                    finding.severity.text,
+                    finding.first_step,
+                    said[finding.rule],
+                    finding.message,
+                    tuple(finding.where[:5]),
+                )
+            )
+        else:
+            outcome.infos.append(finding.rule)
+    outcome.steps += engine.history.steps
+    outcome.broken.update(engine.broken)
+    told = {finding.rule for finding in online if finding.severity > Severity.INFO}
+    outcome.otherwise += sorted(told ^ said.keys())
+
+
+def note(news: Iterable[Finding], engine: Engine, said: dict[str, int]) -> None:
+    for finding in news:
+        if finding.severity > Severity.INFO:
+            said.setdefault(finding.rule, engine.history.step)

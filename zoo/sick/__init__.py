@@ -1,0 +1,1 @@
+"""Trainings in which something is wrong; the decorator says what."""

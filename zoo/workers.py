@@ -1,0 +1,87 @@
+"""Runs programs side by side, each in a fresh fork of this process, in which torch is loaded already."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+from zoo.program import Program
+from zoo.run import Outcome, run
+
+WORKERS = 2
+TIMEOUT_SECS = 60.0
+
+Job = tuple[Program, int]
+
+
+def outcomes(jobs: Sequence[Job], *, workers: int = WORKERS, secs: float = TIMEOUT_SECS) -> Iterator[Outcome]:
+    """In the order in which they end. A program that hangs or dies has an outcome that says so."""
+    waiting = list(reversed(jobs))
+    running: dict[Connection, Child] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                child = Child(*waiting.pop(), secs)
+                running[child.answer] = child
+            until = min(child.deadline for child in running.values())
+            wait(list(running), timeout=max(until - time.monotonic(), 0.0))
+            for child in [each for each in running.values() if each.is_done]:
+                del running[child.answer]
+                yield child.end()
+    finally:
+        for child in running.values():
+            child.end()
+
+
+class Child:
+    """One program in a process of its own."""
+
+    def __init__(self, program: Program, seed: int, secs: float) -> None:
+        self.deadline = time.monotonic() + secs
+        self._blank = Outcome(program.name, seed, secs=secs, error=f"not done after {secs:.0f} s")
+        self._folder = tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True)
+        self.answer, asked = multiprocessing.Pipe(duplex=False)
+        self._process = ForkProcess(target=work, args=(program, seed, Path(self._folder.name), asked))
+        self._process.start()
+        asked.close()
+
+    @property
+    def is_done(self) -> bool:
+        return self.answer.poll() or time.monotonic() >= self.deadline
+
+    def end(self) -> Outcome:
+        outcome = self._received()
+        self._process.kill()
+        self._process.join()
+        self.answer.close()
+        self._folder.cleanup()
+        return outcome
+
+    def _received(self) -> Outcome:
+        if not self.answer.poll():
+            return self._blank
+        try:
+            received = self.answer.recv()
+        except EOFError:
+            self._process.join()
+            self._blank.error = f"its process died with exit code {self._process.exitcode}"
+            return self._blank
+        assert isinstance(received, Outcome)
+        return received
+
+
+def work(program: Program, seed: int, folder: Path, answer: Connection) -> None:
+    """In the child. What a program or its libraries print is of no interest."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+    answer.send(run(program, seed, folder))
+    answer.close()
