@@ -5,20 +5,26 @@ import type { MadeRun } from "./runs";
 type Json = Readonly<Record<string, unknown>>;
 
 export function findingsOf(run: MadeRun): Json[] {
+  return made(run).map((finding) => ({ sureness: 0.95, cause: null, consequences: [], ...finding }));
+}
+
+function made(run: MadeRun): Json[] {
   if (run.illness === "nan") {
     return [
       {
         rule: "diverging-loss",
+        consequences: ["nonfinite-gradient"],
         severity: "warning",
         first_step: 11840,
         last_step: 12909,
         where: [],
         message: "The loss has doubled four times in 1000 steps.",
-        evidence: { lowest: 0.9489, now: 4.93 },
+        evidence: { lowest: 0.9489, now: { value: 4.93, limit: 1.9 } },
         advice: "Lower the learning rate, or warm it up over more steps.",
       },
       {
         rule: "nonfinite-gradient",
+        cause: "diverging-loss",
         severity: "error",
         first_step: 12910,
         last_step: 13199,

@@ -45,6 +45,9 @@ export interface Gap {
   readonly complaint: string;
 }
 
+/** What was seen, and the threshold that it is held against, where there is one. */
+export type Evidence = string | number | { readonly value: string | number; readonly limit: string | number };
+
 export interface Finding {
   readonly rule: string;
   readonly severity: Severity;
@@ -52,8 +55,14 @@ export interface Finding {
   readonly last_step: number;
   readonly where: readonly string[];
   readonly message: string;
-  readonly evidence: Readonly<Record<string, string | number | boolean | null>>;
+  readonly evidence: Readonly<Record<string, Evidence>>;
   readonly advice: string;
+  /** From 0 to 1: how often the check is right when it says this. */
+  readonly sureness: number;
+  /** The rule of the finding that explains this one. */
+  readonly cause: string | null;
+  /** The rules of those that this one explains, in the order in which they began. */
+  readonly consequences: readonly string[];
 }
 
 export interface RunDetails extends RunRow {

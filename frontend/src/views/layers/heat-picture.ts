@@ -3,6 +3,7 @@
 import type { Palette } from "../../charts/palette";
 import type { GroupRule, HeatColours, PixelColumns } from "../../lib/heat";
 import { columnEnds, paintRow, pixelColumns, rowWords, type StepWindow } from "../../lib/heat";
+import type { FindingMark } from "../../lib/finding-marks";
 import { AXIS_HEIGHT, elided, heatLayout, rowsInSight, stepToX, type HeatLayout } from "../../lib/heat-layout";
 import type { HeatScale } from "../../lib/heat-scale";
 import type { Row } from "../../lib/row-tree";
@@ -24,6 +25,8 @@ export interface HeatScene {
   readonly rule: GroupRule;
   readonly window: StepWindow;
   readonly selected: string | null;
+  /** What the checks have found, by the names of tensors. */
+  readonly marks: ReadonlyMap<string, FindingMark>;
   /** Colours of rows that were drawn before, by their keys. */
   readonly words: Map<string, Uint32Array>;
 }
@@ -48,7 +51,11 @@ export function drawHeat(
   const { from, to } = rowsInSight(layout, scroll);
   for (let i = from; i < to; i++) {
     const row = scene.rows[i];
-    if (row) drawLabel(context, layout, row, i * layout.rowHeight - scroll, row.name === scene.selected, palette);
+    if (!row) continue;
+    const top = i * layout.rowHeight - scroll;
+    drawLabel(context, layout, row, top, row.name === scene.selected, palette);
+    const mark = markOf(scene, row);
+    if (mark) drawMark(context, layout, scene.window, mark, top, palette);
   }
   context.clearRect(0, layout.height, layout.width, AXIS_HEIGHT + 4);
   drawStepAxis(context, cellFrame(layout), scene.window, palette);
@@ -102,6 +109,38 @@ function wordsOf(scene: HeatScene, row: Row): Uint32Array {
   const values = rowValues(table.drawn, table, row, rule);
   const bad = table.bad && rowValues(table.bad, table, row, "farthest");
   return rowWords(values, bad, scene.scale, scene.colours);
+}
+
+/** Of a closed group the first of its tensors that has one. */
+export function markOf({ marks, table }: HeatScene, row: Row): FindingMark | undefined {
+  if (marks.size === 0 || row.open) return undefined;
+  for (let i = row.from; i < row.to; i++) {
+    const mark = marks.get(table.names[i] ?? "");
+    if (mark) return mark;
+  }
+  return undefined;
+}
+
+/** A dot beside the name, and a line where it began. */
+function drawMark(
+  context: CanvasRenderingContext2D,
+  layout: HeatLayout,
+  window: StepWindow,
+  mark: FindingMark,
+  top: number,
+  palette: Palette,
+): void {
+  const bottom = Math.min(top + layout.rowHeight, layout.height);
+  const middle = top + layout.rowHeight / 2;
+  context.fillStyle = mark.severity === "error" ? palette.bad : palette.warning;
+  if (middle < layout.height) {
+    context.beginPath();
+    context.arc(5, middle, Math.min(3, layout.rowHeight / 3), 0, 2 * Math.PI);
+    context.fill();
+  }
+  const x = stepToX(layout, window, mark.step);
+  if (x < layout.labels || x > layout.width || bottom <= top) return;
+  context.fillRect(x - 1, top, 2, bottom - top);
 }
 
 const INDENT = 11;

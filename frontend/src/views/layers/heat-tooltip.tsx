@@ -1,11 +1,13 @@
 import { useComputed, type Signal } from "@preact/signals";
 import type { JSX } from "preact";
+import type { FindingMark } from "../../lib/finding-marks";
+import { formatCount } from "../../lib/format";
 import type { Row } from "../../lib/row-tree";
 import { shownName } from "../../lib/tensor-name";
 import type { TensorStatistic } from "../../lib/tensor-statistics";
 import { cellFacts, drawnColumn, type CellFacts } from "./heat-cell";
 import type { HeatCursor } from "./heat-keys";
-import { layoutFor, type HeatScene } from "./heat-picture";
+import { layoutFor, markOf, type HeatScene } from "./heat-picture";
 import { Facts, Tooltip } from "./tooltip";
 
 export interface HeatTooltipProps {
@@ -29,7 +31,17 @@ export function HeatTooltip(props: HeatTooltipProps): JSX.Element | null {
         <bdi>{shownName(row.name)}</bdi>
       </strong>
       {facts ? <CellFactsList facts={facts} statistic={props.statistic} /> : <RowHint row={row} />}
+      <Found mark={markOf(props.scene, row)} />
     </Tooltip>
+  );
+}
+
+function Found({ mark }: { readonly mark: FindingMark | undefined }): JSX.Element | null {
+  if (!mark) return null;
+  return (
+    <p class={mark.severity === "error" ? "bad" : "warning"}>
+      {mark.rules.join(", ")} since step {formatCount(mark.step)}
+    </p>
   );
 }
 

@@ -4,6 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { rank, setParam, theme } from "../../app/state";
 import type { ViewProps } from "../../app/view";
 import { divergingRamp, sequentialRamp } from "../../lib/colourmap";
+import { findingMarks } from "../../lib/finding-marks";
 import { heatColours } from "../../lib/heat";
 import { heatScale, type HeatScaleKind } from "../../lib/heat-scale";
 import { GROUPED_FROM, rowTree, visibleRows } from "../../lib/row-tree";
@@ -84,6 +85,11 @@ function Layers({ run, details }: LayersProps): JSX.Element {
     toggled.value = new Set();
     openDepth.value = open ? Infinity : 0;
   };
+  const findings = details?.findings;
+  const marks = useMemo(
+    () => findingMarks(findings ?? [], scene?.table.names ?? []),
+    [findings, scene?.table.names.join("\n")],
+  );
   const words = useMemo(() => new Map<string, Uint32Array>(), [scene, theme.value]);
   const selected = choices.tensor;
   const select = (name: string): void => setParam("layers.tensor", name === selected ? null : name);
@@ -96,8 +102,8 @@ function Layers({ run, details }: LayersProps): JSX.Element {
     () =>
       scene &&
       rows &&
-      window && { ...scene, rows, names: namesWidth(rows), window, selected, words, rule: groupRule(statistic.name) },
-    [scene, toggled.value, openDepth.value, window?.first, window?.last, selected, words],
+      window && { ...scene, rows, names: namesWidth(rows), window, selected, words, marks, rule: groupRule(statistic.name) },
+    [scene, toggled.value, openDepth.value, window?.first, window?.last, selected, words, marks],
   );
   const hasRows = heat !== null && heat.names.length > 0 && heat.first.length > 0;
   return (

@@ -1,8 +1,8 @@
 import type { JSX } from "preact";
 import { Icon, type IconName } from "../../app/icons";
 import { page, range, setParam } from "../../app/state";
-import { formatCount, formatNumber } from "../../lib/format";
-import type { Finding, RunDetails, Severity } from "../../wire/types";
+import { formatCount, formatNumber, formatPercent } from "../../lib/format";
+import type { Evidence, Finding, RunDetails, Severity } from "../../wire/types";
 
 const SEVERITIES: Readonly<Record<Severity, readonly [icon: IconName, word: string, tone: string]>> = {
   error: ["error", "Error", "bad"],
@@ -19,20 +19,43 @@ const MOST_PLACES = 4;
 
 /** The answer that the page opens with. */
 export function Findings({ details }: { readonly details: RunDetails }): JSX.Element {
-  const findings = [...details.findings].sort(
-    (a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity) || a.first_step - b.first_step,
-  );
+  const { roots, notes } = arranged(details.findings);
   return (
     <section class="findings" aria-label="Verdict">
       <Verdict details={details} />
-      {findings.length > 0 && (
-        <ul class="finding-list">
-          {findings.map((finding) => (
-            <FindingRow key={`${finding.rule} ${finding.first_step} ${finding.where.join()}`} finding={finding} />
-          ))}
-        </ul>
+      <FindingList findings={roots} all={details.findings} />
+      {notes.length > 0 && (
+        <details class="finding-notes">
+          <summary>{notes.length === 1 ? "1 note" : `${notes.length} notes`}: worth knowing, no fault</summary>
+          <FindingList findings={notes} all={details.findings} />
+        </details>
       )}
     </section>
+  );
+}
+
+/** Causes, the worst first; what they explain is told below them. Notes are for who wants to know. */
+function arranged(findings: readonly Finding[]): { roots: Finding[]; notes: Finding[] } {
+  const roots = findings
+    .filter((finding) => !findings.some((each) => each.rule === finding.cause))
+    .sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity) || a.first_step - b.first_step);
+  const isNote = (finding: Finding): boolean => finding.severity === "info";
+  return { roots: roots.filter((finding) => !isNote(finding)), notes: roots.filter(isNote) };
+}
+
+interface ListProps {
+  readonly findings: readonly Finding[];
+  readonly all: readonly Finding[];
+}
+
+function FindingList({ findings, all }: ListProps): JSX.Element | null {
+  if (findings.length === 0) return null;
+  return (
+    <ul class="finding-list">
+      {findings.map((finding) => (
+        <FindingRow key={finding.rule} finding={finding} all={all} />
+      ))}
+    </ul>
   );
 }
 
@@ -52,9 +75,10 @@ function Verdict({ details }: { readonly details: RunDetails }): JSX.Element {
   );
 }
 
-function FindingRow({ finding }: { readonly finding: Finding }): JSX.Element {
+function FindingRow({ finding, all }: { readonly finding: Finding; readonly all: readonly Finding[] }): JSX.Element {
   const [icon, word, tone] = SEVERITIES[finding.severity];
   const evidence = Object.entries(finding.evidence);
+  const explained = all.filter((each) => each.cause === finding.rule);
   return (
     <li class={`card finding finding-${finding.severity}`}>
       <span class={`finding-severity ${tone}`}>
@@ -67,7 +91,11 @@ function FindingRow({ finding }: { readonly finding: Finding }): JSX.Element {
           <Places where={finding.where} />
           <code class="faint">{finding.rule}</code>
         </p>
-        {finding.advice && <p class="finding-advice">{finding.advice}</p>}
+        {finding.advice && (
+          <p class="finding-advice">
+            <strong>Try:</strong> {finding.advice}
+          </p>
+        )}
         {evidence.length > 0 && (
           <details>
             <summary>Evidence</summary>
@@ -75,15 +103,37 @@ function FindingRow({ finding }: { readonly finding: Finding }): JSX.Element {
               {evidence.map(([name, value]) => (
                 <div key={name}>
                   <dt>{name.replace(/_/g, " ")}</dt>
-                  <dd>{typeof value === "number" ? formatNumber(value) : String(value)}</dd>
+                  <dd>{evidenceText(value)}</dd>
                 </div>
               ))}
+              <div>
+                <dt>how sure</dt>
+                <dd>{formatPercent(finding.sureness)}</dd>
+              </div>
             </dl>
+          </details>
+        )}
+        {explained.length > 0 && (
+          <details class="finding-explains">
+            <summary>
+              Explains {explained.length === 1 ? "another finding" : `${explained.length} others`}:{" "}
+              {explained.map((each) => each.rule).join(", ")}
+            </summary>
+            <FindingList findings={explained} all={all} />
           </details>
         )}
       </div>
     </li>
   );
+}
+
+function evidenceText(evidence: Evidence): string {
+  if (typeof evidence !== "object") return plain(evidence);
+  return `${plain(evidence.value)} (threshold ${plain(evidence.limit)})`;
+}
+
+function plain(value: string | number): string {
+  return typeof value === "number" ? formatNumber(value) : value;
 }
 
 /** Leads to the steps, with some before them. */
