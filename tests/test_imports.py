@@ -30,7 +30,7 @@ EARLIER_STAGES = {
     "checks": {"stats", "records"},
     "writer": {"stats", "records"},
     "reader": {"stats", "records", "writer"},
-    "judging": {"stats", "records", "writer", "reader", "checks"},
+    "judging": {"stats", "records", "writer", "reader", "checks", "configuration"},
     "plugin": {"stats", "records", "reader", "checks", "judging"},
 }
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.

@@ -10,6 +10,7 @@ from tb_netdebug.plugin.live import Hub, Seats
 from tb_netdebug.plugin.page import StaticFile, load
 from tb_netdebug.plugin.reading import Reading
 from tb_netdebug.plugin.roots import Root, described
+from tb_netdebug.plugin.verdicts import Verdicts
 from tb_netdebug.plugin.workers import Workers
 from tb_netdebug.reader.logdir import LogDir
 
@@ -32,6 +33,7 @@ class Service:
         self.hub = Hub()
         self.seats = Seats(MOST_STREAMS)
         self.workers = Workers(MOST_AT_WORK)
+        self._verdicts = Verdicts(self.workers)
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
         self._reading = Reading(self._logdir, self.hub)
@@ -67,7 +69,7 @@ class Service:
             run = self.run(name)
         except KeyError:
             return None
-        return run.details()
+        return self._verdicts.added(run, run.details())
 
     def close(self) -> None:
         atexit.unregister(self.close)

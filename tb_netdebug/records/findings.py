@@ -47,9 +47,9 @@ def decode_findings(payload: bytes) -> StoredFindings:
         if not all(map(is_finding, findings)) or not isinstance(stored["checks"], dict):
             raise DamagedBlock("the findings are no findings")
         return StoredFindings(findings, int(stored["steps"]), stored["checks"])
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedBlock("the findings are not readable") from error
-    except json.JSONDecodeError:
+    except (DamagedBlock, UnsupportedVersion):
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise DamagedBlock("the findings are not readable") from None
 
 
