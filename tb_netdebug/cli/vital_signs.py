@@ -55,6 +55,9 @@ class VitalSigns:
     overhead: float | None = None
     gaps: int = 0
     ranks: int = 1
+    verdict: str | None = None
+    found: Sequence[tuple[str, str]] = ()
+    """Of each finding that is more than a note, its severity, and rule, step and message in a sentence."""
 
 
 def vital_signs(run: FollowedRun) -> VitalSigns:
@@ -78,6 +81,12 @@ def vital_signs(run: FollowedRun) -> VitalSigns:
         overhead=newest(run, ["monitor/overhead"]).get("monitor/overhead"),
         gaps=details["gaps"] or 0,
         ranks=len(details["ranks"] or [0]),
+        verdict=details["verdict"],
+        found=[
+            (found["severity"], f"{found['rule']} since step {found['first_step']}: {found['message']}")
+            for found in details["findings"]
+            if found["severity"] != "info" and not found.get("cause")
+        ],
     )
 
 

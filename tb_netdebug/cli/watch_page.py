@@ -30,6 +30,8 @@ from tb_netdebug.cli.watch_cells import (
 LEAST_WIDTH = 20
 NARROW, NARROWER = 64, 48
 MOST_NAME_CELLS = 48
+MOST_FINDINGS = 3
+MOST_LINES_OF_FINDING = 3
 WHOLE_MODEL = "(the model)"
 STATE_STYLES = {"live": "bold green", "ended": "blue", "idle": "yellow"}
 KEYS = "q quits   tab or arrows: another run"
@@ -142,6 +144,7 @@ class Page:
         yield from self._heading(signs, now)
         if signs.complaint:
             yield from self._wrapped(signs.complaint, "red")
+        yield from self._findings(signs)
         for name, course in signs.courses.items():
             yield self._course(name, course)
         yield from self._step_time(signs)
@@ -156,6 +159,18 @@ class Page:
             yield self._row("gaps", str(signs.gaps), Text(f"{places} of the files cannot be read", "yellow"))
         if signs.ranks > 1:
             yield self._row("ranks", str(signs.ranks), Text("shown is rank 0", "dim"))
+
+    def _findings(self, signs: VitalSigns) -> Iterator[Text]:
+        """What the trainer's checks have found; on a screen a few lines of it."""
+        if signs.verdict == "healthy":
+            yield Text("no sign of trouble", "green")
+        most = len(signs.found) if self._height is None else MOST_FINDINGS
+        for severity, sentence in signs.found[:most]:
+            style = ALARM if severity == "error" else "yellow"
+            lines = list(self._wrapped(f"{severity.upper()} {sentence}", style))
+            yield from lines if self._height is None else lines[:MOST_LINES_OF_FINDING]
+        if len(signs.found) > most:
+            yield Text(f"and {len(signs.found) - most} more", "dim")
 
     def _heading(self, signs: VitalSigns, now: float) -> Iterator[Text]:
         parts = [signs.state]
