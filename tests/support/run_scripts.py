@@ -43,13 +43,7 @@ def start(script: list[str], folder: Path) -> int:
     folder.mkdir(parents=True)
     process = os.fork()
     if process == 0:
-        code = 1
-        try:
-            code = run(script, folder)
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+        sys.exit(run(script, folder))
     return process
 
 
