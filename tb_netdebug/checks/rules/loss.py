@@ -1,7 +1,112 @@
-"""Rules."""
+"""Rules over the loss. Heights, rises and late stages have modules of their own; the rest is here."""
 
 from __future__ import annotations
 
-from ..rule import Rule
+from dataclasses import dataclass
+from typing import Any
 
-RULES: tuple[type[Rule], ...] = ()
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .loss_course import NEVER_NEGATIVE, course
+from .loss_late import LossPlateau, Overfitting
+from .loss_level import LossAtChance, LossAtChanceStart, NotLearning
+from .loss_rise import DivergingLoss, LossOscillating, LossSpike
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeLimits:
+    below: float = 1e-3  # rounding makes zeros negative, this much it does not
+    turned: int = 4  # steps in which the loss was minus what the loss function returned
+
+
+class LossNegative(Rule):
+    """A loss below zero, of a function that has no such values."""
+
+    slug = "loss-negative"
+    when = When.FACTS
+    needs = ("loss",)
+    limits = NegativeLimits()
+
+    def update(self, history: History) -> Sign | None:
+        calls = history.known_facts.get("loss-call", {})
+        for key, call in calls.items():
+            if call.get("function") in NEVER_NEGATIVE:
+                for record in history.recent:
+                    value = record.scalars.get(f"probe/loss/{key}/value")
+                    if value is not None and value < -self.limits.below:
+                        return self._impossible(call, key, value, record.scalars, record.step)
+        lowest = min((record.scalars.get("loss", 0.0) for record in history.recent), default=0.0)
+        if lowest >= -self.limits.below:
+            return None
+        seen = course(history)
+        if seen.is_of_calls and seen.factor < 0 and not seen.is_contest and len(calls) == 1:
+            return self._turned(next(iter(calls.values())), lowest, seen.first_step)
+        return None if calls and seen.is_of_calls else self._unknown(lowest)
+
+    def _impossible(
+        self, call: dict[str, Any], key: Any, value: float, scalars: dict[str, float], step: int
+    ) -> Sign:
+        function = call["function"]
+        evidence = {"loss": Evidence(value, -self.limits.below)}
+        for side, name in (("input", "what goes in"), ("target", "targets")):
+            for end in ("min", "max"):
+                number = scalars.get(f"probe/loss/{key}/{side}_{end}")
+                if number is not None:
+                    evidence[f"{end} of {name}"] = Evidence(number)
+        wants = {
+            "nll_loss": "It wants logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before "
+            "it, or use `torch.nn.functional.cross_entropy(scores, labels)`, which takes raw scores.",
+            "kl_div": "Its first argument is logarithms of probabilities (`log_softmax`), its second "
+            "probabilities that sum up to 1.",
+            "cross_entropy": "Its targets are class numbers or probabilities from 0 to 1.",
+        }
+        advice = wants.get(
+            function, "Its targets lie between 0 and 1: scale them, or use a loss for any numbers (mse_loss)."
+        )
+        return Sign(
+            Severity.ERROR,
+            f"{function} returned {value:.4g} at step {step}; with what it is made for, it is never below 0. "
+            "Minimising it further teaches the network nothing.",
+            advice,
+            evidence,
+            where=(str(call["site"]),) if call.get("site") else (),
+            since=step,
+            sureness=0.98,
+        )
+
+    def _turned(self, call: dict[str, Any], lowest: float, since: int) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"The loss is minus what {call['function']} returned ({lowest:.4g}; below 0 is too low): each "
+            "step makes the answers worse.",
+            "Take away the minus sign before the loss. If it is there on purpose (to attack a network), this "
+            'is no fault: checks={"loss-negative": False}.',
+            {"loss": Evidence(lowest, -self.limits.below)},
+            since=since,
+            sureness=0.9,
+        )
+
+    def _unknown(self, lowest: float) -> Sign:
+        return Sign(
+            Severity.INFO,
+            f"The loss is negative ({lowest:.4g}; below 0). Likelihoods of numbers, rewards and games have "
+            "such losses, errors and distances have not.",
+            "If your loss is an error or a distance, look for a wrong sign, or for a logarithm that is "
+            "missing before it.",
+            {"loss": Evidence(lowest, -self.limits.below)},
+            sureness=0.5,
+        )
+
+
+RULES: tuple[type[Rule], ...] = (
+    LossAtChanceStart,
+    LossAtChance,
+    NotLearning,
+    DivergingLoss,
+    LossSpike,
+    LossOscillating,
+    LossNegative,
+    Overfitting,
+    LossPlateau,
+)

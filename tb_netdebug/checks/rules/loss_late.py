@@ -1,0 +1,191 @@
+"""What the loss does later on: a loss on other data that rises again, and a loss that falls no further."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ..curve import Curve
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .loss_course import Course, course
+from .loss_shape import Doubles, is_falling, noise
+from .stillness import LEAST_UPDATE, update_ratio
+
+
+@lru_cache(maxsize=8192)
+def is_of_evaluation(name: str) -> bool:
+    from ..engine import is_evaluation  # the engine imports the rules, so not at the top
+
+    return is_evaluation(name)
+
+
+@dataclass(frozen=True, slots=True)
+class OverfittingLimits:
+    rise: float = 0.10  # above the lowest evaluation; published: 10 %
+    gap: float = 0.10  # above the loss on the training data
+    evaluations: int = 3  # in a row above the lowest one
+    groups: int = 12  # evaluations in each step are noise: so many means are judged
+    error_rise: float = 1.0  # twice the lowest: what was learned of other data is gone
+
+
+class Overfitting(Rule):
+    """The loss on other data rises again while that on the training data goes on falling."""
+
+    slug = "overfitting"
+    when = When.STEPS
+    needs = ("loss", "evaluation-loss")
+    limits = OverfittingLimits()
+
+    def update(self, history: History) -> Sign | None:
+        curves = [curve for curve in history.curves() if curve.count > 3 and is_of_evaluation(curve.name)]
+        if not curves:
+            return None
+        seen = course(history)
+        if seen.may_rise:
+            return None
+        signs = [self._judge(curve, seen) for curve in curves]
+        return max((each for each in signs if each), key=lambda each: each.severity, default=None)
+
+    def _judge(self, curve: Curve, seen: Course) -> Sign | None:
+        limits = self.limits
+        steps, values = self._grouped(curve)
+        if len(values) <= limits.evaluations:
+            return None
+        place = int(values.argmin())
+        best, later = float(values[place]), values[place + 1 :]
+        if best <= 0 or len(later) < limits.evaluations:
+            return None
+        last = later[-limits.evaluations :]
+        doubt = 3.0 * noise(values[: place + 1]) if place > 3 else 0.0
+        level = float(last.min())
+        if level < best * (1.0 + limits.rise) or level < best + doubt or last[-1] < np.median(later) * 0.98:
+            return None
+        then, now = self._training(seen, steps[place]), self._training(seen, steps[-1])
+        if then is None or now is None or now >= then or level < now * (1.0 + limits.gap):
+            return None
+        return self._sign(curve.name, best, level, int(steps[place]), (then, now))
+
+    def _grouped(self, curve: Curve) -> tuple[Doubles, Doubles]:
+        steps, values = np.array(curve.steps, float), np.array(curve.values, float)
+        is_finite = np.isfinite(values)
+        steps, values = steps[is_finite], values[is_finite]
+        if len(values) <= 2 * self.limits.groups:
+            return steps, values
+        return tuple(
+            np.array([part.mean() for part in np.array_split(each, self.limits.groups)])
+            for each in (steps, values)
+        )  # type: ignore[return-value]
+
+    @staticmethod
+    def _training(seen: Course, step: float) -> float | None:
+        """The mean of some training losses around a step."""
+        place = int(np.searchsorted(seen.steps, step, side="right"))
+        near = seen.values[max(place - 8, 0) : place + 1]
+        return float(near.mean()) if len(near) else None
+
+    def _sign(self, name: str, best: float, level: float, since: int, training: tuple[float, float]) -> Sign:
+        rise = level / best - 1.0
+        shown = name.removeprefix("scalar/")
+        return Sign(
+            Severity.ERROR if rise >= self.limits.error_rise else Severity.WARNING,
+            f"{shown} was lowest at step {since} ({best:.4g}) and has risen by {rise:.0%} since (more than "
+            f"{self.limits.rise:.0%} is too much), while the loss on the training data fell from "
+            f"{training[0]:.4g} to {training[1]:.4g}: the network learns its examples by heart.",
+            f"Keep the weights of step {since} (early stopping). To get further: more or augmented data, "
+            "`weight_decay=1e-2`, `nn.Dropout(0.2)`, or a smaller network.",
+            {
+                f"rise of {shown}": Evidence(rise, self.limits.rise),
+                f"lowest {shown}": Evidence(best),
+                "training loss then": Evidence(training[0]),
+                "training loss now": Evidence(training[1]),
+            },
+            where=(name,),
+            since=since,
+            sureness=0.9,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlateauLimits:
+    window: int = 50  # steps that are flat, or a half of all, whichever is more
+    flat: float = 0.01  # a fall by less within the window
+    fallen: float = 0.05  # share of the start that it fell before: else it has not learned at all
+    level: float = 0.25  # share of the start above which it is worth a word
+    rate_cut: float = 100.0  # times that the learning rate is lower than it was
+    before_cut: float = 0.03  # fall in the steps before that: it was cut while it still helped
+
+
+class LossPlateau(Rule):
+    """The loss fell, and falls no further although there seems to be some way to go."""
+
+    slug = "loss-plateau"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = PlateauLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = course(history), self.limits
+        if len(seen.values) < 2 * limits.window or seen.may_rise or not seen.start > 0:
+            return None
+        recent = seen.values[-max(limits.window, min(history.steps, len(seen.values)) // 2) :]
+        level = float(recent.mean())
+        if not limits.level * seen.start < level < (1.0 - limits.fallen) * seen.start:
+            return None
+        if is_falling(recent, share=limits.flat):
+            return None
+        begun = int(seen.steps[-len(recent)])
+        why, advice = self._reason(history, seen, begun)
+        return self._sign(seen, level, len(recent), begun, why, advice)
+
+    def _reason(self, history: History, seen: Course, begun: int) -> tuple[str, str]:
+        """The learning rate, when it is certain; else empty."""
+        for curve in history.curves("lr/"):
+            cut = self._cut(curve)
+            if cut is not None and cut <= begun + 8 and self._fell_until(seen, cut):
+                return (
+                    f" The learning rate is {curve.last:.1g}, less than 1 / {self.limits.rate_cut:g} of what "
+                    f"it was ({curve.highest:.1g}), and at step {cut} the loss was still falling.",
+                    "Let the learning rate fall later or less: give the scheduler the number of steps that "
+                    "you train for, and see whether `scheduler.step()` is called once a batch or once an "
+                    "epoch, as its settings mean it.",
+                )
+        ratio = update_ratio(history)
+        if ratio is not None and ratio < LEAST_UPDATE:
+            return (
+                f" No tensor of weights changes by more than {ratio:.1g} of its size in a step.",
+                "Raise the learning rate, or see which layers get gradients.",
+            )
+        return "", ""
+
+    def _cut(self, curve: Curve) -> int | None:
+        if not curve.last < curve.highest / self.limits.rate_cut:
+            return None
+        values = np.array(curve.values)
+        below = np.flatnonzero(values >= curve.highest / 10.0)
+        return int(curve.steps[min(below[-1] + 1, len(values) - 1)]) if len(below) else None
+
+    def _fell_until(self, seen: Course, cut: int) -> bool:
+        place = int(np.searchsorted(seen.steps, cut))
+        before = seen.values[max(place - 24, 0) : place]
+        return len(before) >= 8 and is_falling(before, share=self.limits.before_cut, errors=99.0)
+
+    def _sign(self, seen: Course, level: float, count: int, begun: int, why: str, advice: str) -> Sign:
+        limits = self.limits
+        return Sign(
+            Severity.WARNING if why else Severity.INFO,
+            f"For {count} steps the loss has stayed at {level:.4g}, {level / seen.start:.0%} of the "
+            f"{seen.start:.4g} that it began with (a fall by less than {limits.flat:.0%} is none).{why}",
+            advice
+            or "It may be as low as it gets. To find out, raise the learning rate for a while, or train a "
+            "larger network: if both change nothing, the rest is noise in the data.",
+            {
+                "loss": Evidence(level, limits.level * seen.start),
+                "steps without a fall": Evidence(float(count), float(limits.window)),
+            },
+            since=begun,
+            sureness=0.85 if why else 0.5,
+        )

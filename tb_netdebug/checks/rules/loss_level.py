@@ -1,0 +1,257 @@
+"""The height of the loss: at the start, where guessing is, and where it does not leave its start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .loss_course import Course, course, still_warming_up
+from .loss_shape import Doubles, error_of_mean, is_falling, variation
+from .stillness import standstill
+
+
+@dataclass(frozen=True, slots=True)
+class StartLimits:
+    ratio: float = 2.0  # published: 1.5; ordinary initialisations stay below 1.3, tied embeddings do not
+    excess: float = 3.0  # nats above guessing; a factor alone is little where there are two classes
+    steep_ratio: float = 3.0  # or as many times guessing …
+    steep_excess: float = 2.0  # … and so many nats
+    wide: float = 30.0  # outputs so many times wider than the targets are large
+    first_steps: int = 2  # what comes later is no start
+
+
+class LossAtChanceStart(Rule):
+    """Before it has learned anything a network is worse than guessing: its outputs are far too large."""
+
+    slug = "loss-at-chance-start"
+    when = When.FACTS
+    needs = ("loss-call",)
+    limits = StartLimits()
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    def update(self, history: History) -> Iterable[Sign] | None:
+        if self._is_over:
+            return None
+        self._is_over = history.step > self.limits.first_steps
+        signs = []
+        for record in history.recent:
+            if record.step > self.limits.first_steps:
+                break
+            for key, call in history.known_facts.get("loss-call", {}).items():
+                values = {
+                    name: record.scalars.get(f"probe/loss/{key}/{name}")
+                    for name in ("value", "baseline", "uniform", "input_std", "target_std", "target_mean")
+                }
+                if call.get("reduction") == "mean":
+                    signs += self._classes(values) or self._numbers(values)
+        return signs
+
+    def _classes(self, seen: dict[str, float | None]) -> list[Sign]:
+        value, guess, limits = seen["value"], seen["uniform"], self.limits
+        if value is None or guess is None or guess <= 0:
+            return []
+        excess, ratio = value - guess, value / guess
+        is_far = (ratio >= limits.ratio and excess >= limits.excess) or (
+            ratio >= limits.steep_ratio and excess >= limits.steep_excess
+        )
+        if not is_far:
+            return []
+        return [
+            Sign(
+                Severity.WARNING,
+                f"The first loss is {value:.3g}, {ratio:.2g} times the {guess:.3g} that guessing among all "
+                f"classes would get (more than {limits.ratio:g} times is too much): the untrained network is "
+                "already very sure of answers that are wrong.",
+                "Make the first scores small: a smaller initialisation of the last layer, such as "
+                "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
+                "layer before the output. If the network was trained before, on other classes, this is no "
+                "fault: give it a new last layer.",
+                {
+                    "first loss": Evidence(value, limits.ratio * guess),
+                    "loss of guessing": Evidence(guess),
+                },
+                sureness=0.8,
+            )
+        ]
+
+    def _numbers(self, seen: dict[str, float | None]) -> list[Sign]:
+        """Targets far from zero are no fault of the network's: only its outputs' own width counts."""
+        value, guess = seen["value"], seen["baseline"]
+        width, spread, middle = seen["input_std"], seen["target_std"], seen["target_mean"]
+        if None in (value, guess, width, spread, middle) or seen["uniform"] is not None:
+            return []
+        assert width is not None and spread is not None and middle is not None
+        size = spread + abs(middle)
+        if size <= 0 or width < self.limits.wide * size or value is None or guess is None or value <= guess:
+            return []
+        return [
+            Sign(
+                Severity.WARNING,
+                f"The outputs of the untrained network spread {width / size:.3g} times as wide as the targets "
+                f"are large (more than {self.limits.wide:g} times is too much): the first loss is "
+                f"{value:.3g}, a constant answer would get {guess:.3g}.",
+                "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
+                "0 and spread 1.",
+                {
+                    "spread of the outputs": Evidence(width, self.limits.wide * size),
+                    "size of the targets": Evidence(size),
+                },
+                sureness=0.85,
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceLimits:
+    ignored: int = 12  # steps that anything may take at first
+    window: int = 40  # steps that are looked at, or a half of all, whichever is more
+    below: float = 0.03  # a loss that much below guessing has learned something
+    fall: float = 0.005  # so has one that still falls by this share within the window
+    patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
+    error_steps: int = 400  # by then no plateau of a training that works was seen
+
+
+class LossAtChance(Rule):
+    """The loss stays where the best constant answer is: nothing of the inputs is used."""
+
+    slug = "loss-at-chance"
+    when = When.STEPS
+    needs = ("loss", "loss-call")
+    limits = ChanceLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = course(history), self.limits
+        if seen.chance is None or seen.chance <= 0 or seen.is_contest or not seen.steps.size:
+            return None
+        values = seen.after(seen.first_step + limits.ignored)
+        values = values[-max(limits.window, len(values) // 2) :]
+        if len(values) < limits.window or not self._is_at_chance(seen, values):
+            return None
+        lasted = history.step - seen.first_step + 1
+        stands, why = standstill(history)
+        if still_warming_up(history) and lasted < limits.error_steps:
+            return None
+        if lasted < limits.patience and not stands:
+            return None
+        return self._sign(history, seen, values, lasted, why)
+
+    def _is_at_chance(self, seen: Course, values: Doubles) -> bool:
+        chance, limits = seen.chance or 0.0, self.limits
+        if seen.best < (1.0 - 3.0 * limits.below) * chance:
+            return False  # it had learned something: whatever this is, it is something else
+        mean = float(values.mean())
+        return mean >= (1.0 - limits.below) * chance and not is_falling(values, share=limits.fall)
+
+    def _sign(self, history: History, seen: Course, values: Doubles, lasted: int, why: str) -> Sign | None:
+        chance = seen.chance or 0.0
+        accuracy, top = _means(history, "accuracy"), _means(history, "top_share")
+        if accuracy is not None and top is not None and accuracy > top + 0.1:
+            return None
+        evidence = {
+            "loss": Evidence(float(values.mean()), (1.0 - self.limits.below) * chance),
+            "loss of the best constant answer": Evidence(chance),
+        }
+        if accuracy is not None and top is not None:
+            evidence["share of right answers"] = Evidence(accuracy)
+            evidence["share of the most frequent class"] = Evidence(top)
+        is_error = lasted >= self.limits.error_steps
+        return Sign(
+            Severity.ERROR if is_error else Severity.WARNING,
+            f"After {lasted} steps the loss is {values.mean():.4g}; an answer that ignores the inputs and is "
+            f"always the same would get {chance:.4g} (less than {self.limits.below:.0%} below that counts as "
+            f"guessing). The network has learned nothing of how targets depend on inputs{why}.",
+            "First see whether it can learn 16 examples by heart: train on one batch only; the loss must go "
+            "to about 0. If it does not, look at the learning rate (try 10 times more and 10 times less) and "
+            "at the path from inputs to loss. If it does, check that inputs and labels belong together: print "
+            "a few pairs as they enter the loss.",
+            evidence,
+            since=seen.first_step,
+            sureness=0.9 if is_error or why else 0.75,
+        )
+
+
+def _means(history: History, what: str) -> float | None:
+    """Over the last measured steps of the loss calls."""
+    found = [
+        curve.tail(8).mean()
+        for curve in history.curves("probe/loss/")
+        if curve.name.endswith(f"/{what}") and curve.count
+    ]
+    return float(np.mean(found)) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class LearningLimits:
+    steps: int = 64  # before that nearly everything may stand still
+    window: int = 24  # steps at the end that are held against the first
+    fall: float = 0.02  # less than this share below the start is no progress
+    learned: float = 0.1  # a loss this share below guessing was learned before, as in fine-tuning
+    patience: int = 128  # steps, where it is not known what guessing would get
+    variation: float = 0.4  # a loss that varies more than that from batch to batch is not judged by its mean
+    error_steps: int = 400
+
+
+class NotLearning(Rule):
+    """The loss is as high as at the start."""
+
+    slug = "not-learning"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = LearningLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = course(history), self.limits
+        lasted = history.step - seen.first_step + 1
+        if lasted < limits.steps or len(seen.values) < limits.window + 8 or seen.start <= 0:
+            return None
+        recent = seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :]
+        if not self._stands(seen, recent) or still_warming_up(history):
+            return None
+        stands, why = standstill(history)
+        severity = self._severity(seen, recent, lasted, stands)
+        return severity and self._sign(seen, recent, lasted, severity, why)
+
+    def _stands(self, seen: Course, recent: Doubles) -> bool:
+        limits, mean = self.limits, float(recent.mean())
+        if seen.chance is not None and mean < (1.0 - limits.learned) * seen.chance:
+            return False
+        doubt = 2.0 * float(np.hypot(error_of_mean(recent), error_of_mean(np.array(seen.first))))
+        is_lower = mean < seen.start * (1.0 - limits.fall) and mean < seen.start - doubt
+        was_lower = seen.best < seen.start * (1.0 - 4 * limits.fall) - doubt
+        return not is_lower and not was_lower and not is_falling(recent, share=limits.fall / 2)
+
+    def _severity(self, seen: Course, recent: Doubles, lasted: int, stands: bool) -> Severity | None:
+        limits = self.limits
+        if seen.may_rise:
+            return Severity.INFO if lasted >= limits.patience else None
+        if seen.chance is None and variation(recent) > limits.variation:
+            return Severity.INFO if lasted >= limits.patience else None
+        if lasted >= limits.error_steps and (seen.chance is not None or stands):
+            return Severity.ERROR
+        return Severity.WARNING if stands or lasted >= limits.patience else None
+
+    def _sign(self, seen: Course, recent: Doubles, lasted: int, severity: Severity, why: str) -> Sign:
+        mean = float(recent.mean())
+        return Sign(
+            severity,
+            f"After {lasted} steps the loss is {mean:.4g}; it began at {seen.start:.4g} and has not fallen by "
+            f"more than {self.limits.fall:.0%}{why}.",
+            "Check in this order: does `optimizer` hold the parameters of this very model; is "
+            "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
+            "learning rate far too small or too large (try 10 times more and 10 times less); can the network "
+            "learn one single batch by heart?"
+            + (" Losses of games and policies need not fall: look at the reward." if seen.may_rise else ""),
+            {
+                "loss": Evidence(mean, seen.start * (1.0 - self.limits.fall)),
+                "loss at the start": Evidence(seen.start),
+            },
+            since=seen.first_step,
+            sureness=0.85 if seen.chance is not None or why else 0.7,
+        )

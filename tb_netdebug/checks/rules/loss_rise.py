@@ -1,0 +1,259 @@
+"""A loss that goes up: for good, for a moment, or up and down."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .loss_course import Course, course
+from .loss_shape import Doubles, is_falling, period, variation
+
+LOWER_RATE = (
+    "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
+    "gradients: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before `optimizer.step()`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingLimits:
+    factor: float = (
+        3.0  # times the start; large rates that work overshoot for some steps, not for all of these
+    )
+    window: int = 16  # steps in a row
+    error_factor: float = 30.0
+    blown_up: float = 1e3  # times the start: nothing comes back from there within a few steps
+    lost: float = 0.3  # a loss that was down to this share of its start …
+    returned: float = 0.85  # … and is back at this share of it, has lost what it had learned …
+    lost_window: int = 32  # … when it stays there for so many steps
+    unknown_factor: float = 100.0  # times the start, for losses that may rise (policies, games)
+
+
+class DivergingLoss(Rule):
+    """The loss climbs above its start and stays there, or climbs until it is no number any more."""
+
+    slug = "diverging-loss"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = DivergingLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = course(history), self.limits
+        curve = history.curve("loss")
+        if curve is None or len(seen.values) < 4 or not seen.start > 0:
+            return None
+        start = max(seen.start if len(seen.first) >= 8 else seen.first[0], 0.0)
+        if seen.chance is not None:
+            start = max(start, seen.chance)  # fine-tuning begins low: above guessing is another matter
+        factor = limits.unknown_factor if seen.may_rise else limits.factor
+        if not math.isfinite(curve.last) and curve.nonfinite:
+            return self._ended(seen, start, factor)
+        recent = seen.values[-limits.window :]
+        level = float(np.median(recent))
+        if len(recent) == limits.window and level > factor * start and not _calms_down(recent):
+            is_error = level > max(limits.error_factor, factor) * start
+            return self._sign(seen, level, start, factor, Severity.ERROR if is_error else Severity.WARNING)
+        if float(seen.values[-3:].min()) > max(limits.blown_up, factor) * start:
+            return self._sign(seen, float(seen.values[-1]), start, factor, Severity.ERROR)
+        return self._lost(seen)
+
+    def _ended(self, seen: Course, start: float, factor: float) -> Sign | None:
+        last = seen.values[-3:]
+        if last[-1] < 10.0 * factor * start or not (np.diff(last) > 0).all():
+            return None
+        return self._sign(seen, float(last[-1]), start, factor, Severity.ERROR, end=" and then was no number")
+
+    def _sign(
+        self, seen: Course, level: float, start: float, factor: float, severity: Severity, end: str = ""
+    ) -> Sign:
+        above = np.flatnonzero(seen.values <= start * factor)
+        since = seen.steps[min(above[-1] + 1, len(seen.steps) - 1)] if len(above) else seen.steps[0]
+        return Sign(
+            severity,
+            f"The loss has climbed to {level:.4g}{end}, {level / start:.3g} times the {start:.4g} of an "
+            f"untrained network (more than {factor:g} times is too much): the training runs away.",
+            LOWER_RATE,
+            {"loss": Evidence(level, factor * start), "loss at the start": Evidence(start)},
+            since=int(since),
+            sureness=0.95,
+        )
+
+    def _lost(self, seen: Course) -> Sign | None:
+        limits = self.limits
+        recent = seen.values[-limits.lost_window :]
+        if seen.may_rise or seen.best > limits.lost * seen.start or len(recent) < limits.lost_window:
+            return None
+        level, low = float(recent.mean()), float(np.quantile(recent, 0.1))
+        if low < limits.returned * seen.start or is_falling(recent, share=0.02):
+            return None
+        return Sign(
+            Severity.WARNING,
+            f"The loss was down to {seen.best:.4g} and is back at {level:.4g}, where it began "
+            f"({seen.start:.4g}), for {len(recent)} steps: what was learned is lost.",
+            LOWER_RATE,
+            {
+                "loss": Evidence(level, limits.returned * seen.start),
+                "lowest loss": Evidence(seen.best, limits.lost * seen.start),
+            },
+            since=int(seen.steps[-len(recent)]),
+            sureness=0.85,
+        )
+
+
+def _calms_down(recent: Doubles) -> bool:
+    """The overshoot of a learning rate that works: each quarter lower than the one before it."""
+    first, second = np.median(recent[: len(recent) // 2]), np.median(recent[len(recent) // 2 :])
+    return bool(second < 0.9 * first)
+
+
+@dataclass(frozen=True, slots=True)
+class SpikeLimits:
+    before: int = 24  # steps that must be known
+    above_highest: float = 3.0  # times the highest of the last 100 losses, or more where they vary much
+    above_start: float = 1.5  # and worse than the untrained network: jumps near zero are harmless
+    warn_above_start: float = 3.0  # the size from which one is enough
+    repeated: int = 2  # as many, and smaller ones count as well
+    recovery: int = 12  # steps in which it must come down again; else it diverges
+
+
+class LossSpike(Rule):
+    """Single steps with a loss far above all before them, after which it is as before."""
+
+    slug = "loss-spike"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = SpikeLimits()
+
+    def __init__(self) -> None:
+        self._calm: deque[float] = deque(maxlen=100)
+        self._open: tuple[int, float, float] | None = None
+        self._spikes = 0
+        self._highest = 0.0
+        self._since = -1
+
+    def update(self, history: History) -> Sign | None:
+        seen = course(history)
+        if not seen.start > 0 or seen.may_rise:
+            return None
+        before = self._spikes
+        for record in history.recent:
+            loss = record.scalars.get("loss")
+            if loss is not None and math.isfinite(loss):
+                self._follow(record.step, loss, seen.start)
+        return self._sign(seen) if self._spikes > before else None
+
+    def _follow(self, step: int, loss: float, start: float) -> None:
+        if self._open is not None:
+            began, height, threshold = self._open
+            if loss < threshold:
+                self._open = None
+                self._spikes += 1
+                self._highest = max(self._highest, height)
+                self._since = began if self._since < 0 else self._since
+            elif step - began > self.limits.recovery:
+                self._open = None
+                self._calm.clear()
+            else:
+                self._open = began, max(height, loss), threshold
+            return
+        if len(self._calm) >= self.limits.before:
+            highest, middle = max(self._calm), float(np.median(self._calm)) if loss > max(self._calm) else 0.0
+            if loss > self.limits.above_start * start and middle > 0:
+                factor = max(self.limits.above_highest, highest / middle)
+                if loss > factor * highest:
+                    self._open = step, loss, max(highest, loss / factor)
+                    return
+        self._calm.append(loss)
+
+    def _sign(self, seen: Course) -> Sign:
+        limits, ratio = self.limits, self._highest / seen.start
+        is_bad = ratio >= limits.warn_above_start or self._spikes >= limits.repeated
+        times = "Once" if self._spikes == 1 else f"{self._spikes} times"
+        return Sign(
+            Severity.WARNING if is_bad else Severity.INFO,
+            f"{times} the loss jumped far above all before and came down again, up to {self._highest:.4g}: "
+            f"{ratio:.3g} times that of the untrained network (more than {limits.above_start:g} times, and "
+            f"{limits.above_highest:g} times the highest of the steps before, is a spike).",
+            "Look at the batch of that step: wrong values, an outlier, a wrong unit or label. If the batches "
+            "are fine, clip gradients: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
+            "`optimizer.step()`, or lower the learning rate.",
+            {
+                "highest loss": Evidence(self._highest, limits.above_start * seen.start),
+                "spikes": Evidence(float(self._spikes), float(limits.repeated)),
+            },
+            since=self._since,
+            sureness=0.85,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OscillatingLimits:
+    window: int = 48  # steps that are looked at
+    ignored: int = 8  # the first ones
+    amplitude: float = 0.25  # standard deviation beside the mean
+    repeats: float = 0.5  # correlation after one period, and opposed after half of it
+    level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
+    erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
+    above_chance: float = 1.3  # … that are so many times what guessing would get
+
+
+class LossOscillating(Rule):
+    """The loss swings up and down and gets nowhere."""
+
+    slug = "loss-oscillating"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = OscillatingLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = course(history), self.limits
+        recent = seen.values[-limits.window :]
+        if len(recent) < limits.window or seen.may_rise or not seen.start > 0:
+            return None
+        if recent[0] == seen.values[0] and history.step - seen.first_step < limits.window + limits.ignored:
+            return None
+        mean, swing = float(recent.mean()), variation(recent)
+        if mean < limits.level * seen.start or swing < min(limits.amplitude, limits.erratic):
+            return None
+        if is_falling(recent, share=0.15) and is_falling(seen.values, share=0.15):
+            return None
+        turns = period(recent, least=limits.repeats) if swing >= limits.amplitude else None
+        if turns is None and not self._is_erratic(seen, mean, swing):
+            return None
+        return self._sign(history, seen, recent, turns)
+
+    def _is_erratic(self, seen: Course, mean: float, swing: float) -> bool:
+        limits = self.limits
+        return (
+            seen.chance is not None and mean > limits.above_chance * seen.chance and swing >= limits.erratic
+        )
+
+    def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None) -> Sign:
+        low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
+        batches = history.curve("probe/loader_batches")
+        is_epoch = turns is not None and batches is not None and turns == round(batches.last)
+        how = f"every {turns} steps" if turns else "without a pattern"
+        guess = "" if seen.chance is None else f"; a constant answer would get {seen.chance:.4g}"
+        return Sign(
+            Severity.INFO if is_epoch else Severity.WARNING,
+            f"For {len(recent)} steps the loss has gone up and down between {low:.4g} and {high:.4g}, {how}, "
+            f"and does not fall (it began at {seen.start:.4g}{guess}; a spread of more than "
+            f"{self.limits.amplitude:.0%} of the mean is too much).",
+            "That is one pass over the data: some batches are harder than others. Use `shuffle=True`."
+            if is_epoch
+            else "Lower the learning rate (10 times to begin with) or the momentum: steps go past the lowest "
+            "point and back. If the rate is fine, see whether batches come in an order, such as one class "
+            "after the other: use `shuffle=True`.",
+            {
+                "spread of the loss beside its mean": Evidence(variation(recent), self.limits.amplitude),
+                "steps from high to high": Evidence(float(turns) if turns else "irregular"),
+                "mean loss": Evidence(float(recent.mean()), self.limits.level * seen.start),
+            },
+            since=int(seen.steps[-len(recent)]),
+            sureness=0.8,
+        )

@@ -1,0 +1,65 @@
+"""How a stretch of a loss curve looks: its level, its noise, whether it falls."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+
+# The median distance of two normal values with standard deviation 1, the other way round.
+MEDIAN_STEP_TO_STD = 1.0 / 0.954
+
+
+def noise(values: Doubles) -> float:
+    """The standard deviation from step to step, whatever the trend and whatever single values do."""
+    if len(values) < 2:
+        return 0.0
+    return float(np.median(np.abs(np.diff(values)))) * MEDIAN_STEP_TO_STD
+
+
+def error_of_mean(values: Doubles) -> float:
+    return float(values.std()) / math.sqrt(len(values)) if len(values) else math.inf
+
+
+def is_falling(values: Doubles, *, share: float, errors: float = 3.0) -> bool:
+    """Whether its second half lies below its first, by a share of it or by more than chance explains."""
+    half = len(values) // 2
+    first, second = values[:half], values[half:]
+    drop = float(first.mean() - second.mean())
+    doubt = errors * math.hypot(noise(first), noise(second)) / math.sqrt(max(half, 1))
+    return drop > share * abs(float(first.mean())) or drop > max(doubt, 1e-4 * abs(float(first.mean())))
+
+
+def variation(values: Doubles) -> float:
+    """The standard deviation as a share of the mean."""
+    mean = abs(float(values.mean()))
+    return float(values.std()) / mean if mean > 0 else math.inf
+
+
+def period(values: Doubles, *, least: float) -> int | None:
+    """The period of an oscillation that repeats itself: as much alike one period later as `least` (a
+    correlation), as much opposed half a period later. None when there is none."""
+    centred = values - np.linspace(*ends(values), len(values))
+    centred -= centred.mean()
+    power = float(centred @ centred)
+    if power <= 0:
+        return None
+    longest = len(values) // 3
+    full = np.correlate(centred, centred, "full")[len(values) - 1 :]
+    # Fewer products at longer lags: each is weighed by their number.
+    alike = full[: longest + 1] / power * len(values) / (len(values) - np.arange(longest + 1))
+    for lag in range(2, longest + 1):
+        opposed = min(alike[lag // 2], alike[(lag + 1) // 2])
+        if alike[lag] >= least and opposed <= -least:
+            return lag
+    return None
+
+
+def ends(values: Doubles) -> tuple[float, float]:
+    """Of the straight line through the means of its halves."""
+    half = len(values) // 2
+    first, second = float(values[:half].mean()), float(values[half:].mean())
+    return first - (second - first) / 2, second + (second - first) / 2

@@ -1,0 +1,47 @@
+"""Whether a network moves at all: what tells a loss that stands still for good from a plateau."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...records.step import Kind
+from ..history import History
+
+# Steps of Adam change a weight of size 0.05 by 1e-3 / 0.05 = 2 %; where the whole network moves by less than
+# a millionth of its size, ten thousand steps change it by a hundredth.
+LEAST_UPDATE = 1e-6
+# Of the gradient at the start; a training that works may lose two orders of magnitude in a plateau.
+LEAST_GRADIENT = 1e-4
+
+
+def standstill(history: History) -> tuple[bool, str]:
+    """Whether, and why as the end of a sentence; empty when there is no sign of it."""
+    rates = [curve.last for curve in history.curves("lr/")]
+    if rates and max(rates) == 0.0:
+        return True, "; the learning rate is 0"
+    ratio = update_ratio(history)
+    if ratio is not None and ratio < LEAST_UPDATE:
+        return True, f"; a step changes the weights by {ratio:.1g} of their size only"
+    norm = history.curve("gradient_norm")
+    if norm is not None and norm.count >= 8:
+        recent = norm.tail(8)
+        if len(recent) and norm.highest > 0 and recent.max() < LEAST_GRADIENT * norm.highest:
+            return True, f"; the gradients have shrunk to {recent.max() / norm.highest:.1g} of what they were"
+        if norm.highest == 0:
+            return True, "; all gradients are 0"
+    return False, ""
+
+
+def update_ratio(history: History) -> float | None:
+    """The size of the last updates beside that of the weights, over all of them together."""
+    updates, weights = history.paired(Kind.UPDATE, Kind.WEIGHT)
+    if not len(updates):
+        return None
+    changed, size = history.updates.past("rms", 1), history.weights.past("rms", 1)
+    if not len(changed) or not len(size):
+        return None
+    changed, size = changed[-1][updates], size[-1][weights]
+    is_known = np.isfinite(changed) & np.isfinite(size) & (size > 0)
+    if not is_known.any():
+        return None
+    return float(np.max(changed[is_known] / size[is_known]))
