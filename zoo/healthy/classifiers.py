@@ -267,10 +267,11 @@ def noisy_labels_in_fours(zoo: Zoo) -> None:
 def sparse_relus(zoo: Zoo) -> None:
     """Negative biases keep three quarters of all ReLU outputs at zero, as in many nets that work."""
     inputs, labels = blobs(1000, features=24, classes=6)
-    model = nn.Sequential(nn.Linear(24, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 6))
-    for layer in (model[0], model[2]):
+    first, second = nn.Linear(24, 200), nn.Linear(200, 200)
+    for layer in (first, second):
         nn.init.kaiming_normal_(layer.weight)
         nn.init.constant_(layer.bias, -0.7)
+    model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Linear(200, 6))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     monitor = zoo.watch(model, optimizer)
     for x, y in batches(inputs / 2, labels, size=64, steps=150):
@@ -297,7 +298,9 @@ class Block(nn.Module):
 def thirty_residual_blocks(zoo: Zoo) -> None:
     """Sixty layers deep, residual, with norms."""
     inputs, labels = blobs(600, features=16, classes=5)
-    model = nn.Sequential(nn.Linear(16, 24), *(Block(24) for _ in range(30)), nn.LayerNorm(24), nn.Linear(24, 5))
+    model = nn.Sequential(
+        nn.Linear(16, 24), *(Block(24) for _ in range(30)), nn.LayerNorm(24), nn.Linear(24, 5)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     monitor = zoo.watch(model, optimizer)
     for x, y in batches(inputs, labels, size=32, steps=80):
@@ -363,7 +366,11 @@ def segmentation_by_pixel(zoo: Zoo) -> None:
     pictures, _ = shapes(320)
     masks = (functional.avg_pool2d(pictures, 3, stride=1, padding=1) > 0.45).long().squeeze(1)
     model = nn.Sequential(
-        nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 2, 1)
+        nn.Conv2d(1, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(12, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(12, 2, 1),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     monitor = zoo.watch(model, optimizer)

@@ -278,13 +278,19 @@ class LSTMFrames(nn.Module):
 
 @healthy
 def seq2seq_reverses(zoo: Zoo) -> None:
-    """Encoder and decoder with teacher forcing reverse short words; the embedding's gradient is mostly zero."""
+    """Encoder and decoder with teacher forcing reverse short words; embedding gradients are mostly zero."""
     words, length = 40, 5
     encoder_words, decoder_words = nn.Embedding(words, 24), nn.Embedding(words, 24)
     encoder, decoder = nn.GRU(24, 48, batch_first=True), nn.GRU(24, 48, batch_first=True)
     head = nn.Linear(48, words)
     model = nn.ModuleDict(
-        {"source": encoder_words, "target": decoder_words, "encoder": encoder, "decoder": decoder, "head": head}
+        {
+            "source": encoder_words,
+            "target": decoder_words,
+            "encoder": encoder,
+            "decoder": decoder,
+            "head": head,
+        }
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     monitor = zoo.watch(model, optimizer)
