@@ -52,6 +52,7 @@ class OptimizerHooks:
         self._moved: list[Watched] = []  # by the one that is stepping
         self._squares: dict[int, tuple[float, int] | None] = {}
         self.stepped = False
+        self.steps = 0  # of optimizers that move a watched parameter, since watching began
         self._is_owed = False
         self._hooks = list(self._install(optimizers))
 
@@ -162,6 +163,7 @@ class OptimizerHooks:
         if not self._moved:
             return
         self.stepped = True
+        self.steps += 1
         if self._gradients and not with_closure:
             self.look_at_gradients(id(optimizer), self._moved)
         if self._weights is not None and self._is_sampling:
