@@ -317,8 +317,7 @@ def focal_loss_on_rare_points(zoo: Zoo) -> None:
     masks = (torch.rand(300, 1, 12, 12) < 0.03).float()
     pictures = pictures + 1.5 * functional.max_pool2d(masks, 3, stride=1, padding=1)
     last = nn.Conv2d(12, 1, 3, padding=1)
-    with torch.no_grad():
-        last.bias -= 3.5
+    nn.init.constant_(last.get_parameter("bias"), -3.5)
     model = nn.Sequential(nn.Conv2d(1, 12, 5, padding=2), nn.ReLU(), last)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     monitor = zoo.watch(model, optimizer)

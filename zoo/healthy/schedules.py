@@ -133,7 +133,7 @@ def learning_rate_finder(zoo: Zoo) -> None:
     model = perceptron(64, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs.flatten(1), labels, size=64, steps=110):
+    for x, y in batches(inputs.flatten(1), labels, size=64, steps=100):
         loss = functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
