@@ -1,7 +1,125 @@
-"""Rules."""
+"""Rules over what layers put out. Scale and constant outputs have modules of their own."""
 
 from __future__ import annotations
 
-from ..rule import Rule
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-RULES: tuple[type[Rule], ...] = ()
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .activation_layers import activation_layers, active_in
+from .activation_output import ConstantOutput
+from .activation_saturation import SaturatedUnits
+from .activation_scale import ActivationScale
+from .activation_starved import starved
+
+
+@dataclass(frozen=True, slots=True)
+class DeadUnitsLimits:
+    looks: int = 12  # samples in a row without a single value above 0; published: 1 to 3, or the last only
+    share: float = (
+        0.5  # of a layer's units; published: the same. Healthy nets lose some, and do not miss them
+    )
+    values: float = 32.0  # times that a unit of average activity would have been active meanwhile
+    least_units: int = 4  # in a layer of fewer units one dead unit is a large share
+    ignored: int = 4  # the first steps: the first of all updates may throw many units back
+
+
+class DeadUnits(Rule):
+    """Units of a rectifier that are 0 for every input of many samples: no gradient comes through them."""
+
+    slug = "dead-units"
+    when = When.SAMPLES
+    needs = ("activations",)
+    limits = DeadUnitsLimits()
+
+    def update(self, history: History) -> Iterable[Sign] | None:
+        seen, limits = history.activations, self.limits
+        if seen.now is None or seen.looks < limits.looks or history.step < limits.ignored + limits.looks:
+            return None
+        # With so many dead units, at least as large a share of all values is 0: that is quickly seen.
+        zeros = seen.past("zero_share", limits.looks)
+        places = np.flatnonzero(
+            (np.nanmin(zeros, axis=0) >= limits.share - 1e-9) & activation_layers(history).rectifies
+        )
+        return [sign for place in places if (sign := self._judge(history, int(place)))]
+
+    def _judge(self, history: History, place: int) -> Sign | None:
+        seen, limits = history.activations, self.limits
+        name = seen.names[place]
+        units = seen.units(name)[-limits.looks :]
+        if seen.now is None or len(units) < limits.looks or units[-1].count < limits.least_units:
+            return None
+        count = units[-1].count
+        dead = count - active_in(units)
+        share = dead / count
+        if not limits.share < share < 1.0:
+            return None  # all of them are another rule's
+        zeros = seen.past("zero_share", limits.looks)[:, place]
+        # Rare activity is no death: experts, sparse codes and single inputs are silent most of the time.
+        occasions = float(seen.now.count[place]) / count * limits.looks * (1.0 - float(zeros.mean()))
+        if occasions < limits.values:
+            return None
+        return Sign(
+            Severity.WARNING,
+            f"{dead} of {count} units of {name} gave 0 for every input of the last {limits.looks} samples "
+            f"(more than {limits.share:.0%} is too many). No gradient comes through a unit that is 0: they "
+            "no longer learn.",
+            "Lower the learning rate, use `nn.LeakyReLU(0.01)` or `nn.GELU()` in its place, and see that the "
+            "layer before it is not initialised with large negative biases; inputs should have mean 0.",
+            {
+                "share of dead units": Evidence(share, limits.share),
+                "samples": Evidence(float(limits.looks)),
+                "units": Evidence(float(count)),
+            },
+            where=(name,),
+            since=seen.steps[-limits.looks],
+            sureness=0.9,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLayerLimits:
+    looks: int = 5  # samples in a row in which everything is 0
+    values: float = 64.0  # that must have been seen: one unit and a batch of one are often 0
+
+
+class DeadLayer(Rule):
+    """A rectifier whose whole output is 0, so that nothing before it learns."""
+
+    slug = "dead-layer"
+    when = When.SAMPLES
+    needs = ("activations",)
+    limits = DeadLayerLimits()
+
+    def update(self, history: History) -> Iterable[Sign] | None:
+        seen = history.activations
+        signs = list(starved(history, self.limits.looks))
+        if seen.now is None or seen.looks < self.limits.looks:
+            return signs
+        zeros = seen.past("zero_share", self.limits.looks)
+        with np.errstate(invalid="ignore"):
+            is_dead = (zeros == 1.0).all(axis=0) & activation_layers(history).rectifies
+            is_dead &= seen.now.count * self.limits.looks >= self.limits.values
+        signs += [self._sign(history, seen.names[place]) for place in np.flatnonzero(is_dead)]
+        return signs
+
+    def _sign(self, history: History, name: str) -> Sign:
+        looks = self.limits.looks
+        return Sign(
+            Severity.ERROR,
+            f"The whole output of {name} is 0, for every input of the last {looks} samples (at least "
+            f"{looks} in a row): nothing of the inputs comes through, and nothing before it learns any more.",
+            "Lower the learning rate (10 times to begin with), use `nn.LeakyReLU(0.01)` in its place, and "
+            "look at the weights and biases of the layer before it: large negative biases make everything 0.",
+            {"share of zeros": Evidence(1.0, 1.0), "samples": Evidence(float(looks), float(looks))},
+            where=(name,),
+            since=history.activations.steps[-looks],
+            sureness=0.97,
+        )
+
+
+RULES: tuple[type[Rule], ...] = (DeadUnits, DeadLayer, SaturatedUnits, ActivationScale, ConstantOutput)

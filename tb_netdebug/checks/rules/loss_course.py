@@ -21,14 +21,12 @@ SMOOTHING = 0.1
 SAME = 2e-3
 LEAST_COMPARED = 4
 
-CLASS_LOSSES = frozenset(
-    {"cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"}
-)
 # Below zero, such a loss was fed with something that it is not made for.
-NEVER_NEGATIVE = CLASS_LOSSES | {
+NEVER_NEGATIVE = frozenset({
+    "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "hinge_embedding_loss", "margin_ranking_loss",
     "multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "kl_div",
-}  # fmt: skip
+})  # fmt: skip
 
 
 class Course:
@@ -84,7 +82,8 @@ class Course:
     def mean_of_window(self, size: int) -> Doubles:
         """Means of so many values in a row, the newest complete, oldest first."""
         whole = len(self.values) // size * size
-        return self.values[len(self.values) - whole :].reshape(-1, size).mean(axis=1)
+        means: Doubles = self.values[len(self.values) - whole :].reshape(-1, size).mean(axis=1)
+        return means
 
     def look(self, history: History) -> None:
         if history.step == self._judged_step:
@@ -132,7 +131,7 @@ class Course:
 
     @staticmethod
     def _of_calls(calls: dict[Any, dict[str, Any]], record: StepRecord) -> tuple[float | None, float | None]:
-        """The sum of the loss calls of a step, and what constant answers would get. None when not measured."""
+        """The sum of the loss calls of a step, and of what constant answers would get; None: not measured."""
         scalars = record.scalars
         value: float | None = None
         chance: float | None = 0.0
@@ -159,7 +158,7 @@ def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> floa
             return baseline
         return min(baseline + max((classes or 2.0) - 1.0, 0.0) / (2.0 * rows), max(uniform, baseline))
     rows = max((call.get("target_shape") or (1,))[0], 1)
-    return baseline * rows / (rows - 1) if 1 < rows else None
+    return baseline * rows / (rows - 1) if rows > 1 else None
 
 
 _COURSES: WeakKeyDictionary[History, Course] = WeakKeyDictionary()

@@ -85,17 +85,16 @@ class LossAtChanceStart(Rule):
         """Targets far from zero are no fault of the network's: only its outputs' own width counts."""
         value, guess = seen["value"], seen["baseline"]
         width, spread, middle = seen["input_std"], seen["target_std"], seen["target_mean"]
-        if None in (value, guess, width, spread, middle) or seen["uniform"] is not None:
+        if value is None or guess is None or width is None or spread is None or middle is None:
             return []
-        assert width is not None and spread is not None and middle is not None
         size = spread + abs(middle)
-        if size <= 0 or width < self.limits.wide * size or value is None or guess is None or value <= guess:
+        if seen["uniform"] is not None or not 0 < self.limits.wide * size <= width or value <= guess:
             return []
         return [
             Sign(
                 Severity.WARNING,
-                f"The outputs of the untrained network spread {width / size:.3g} times as wide as the targets "
-                f"are large (more than {self.limits.wide:g} times is too much): the first loss is "
+                f"The outputs of the untrained network spread {width / size:.3g} times as wide as the "
+                f"targets are large (more than {self.limits.wide:g} times is too much): the first loss is "
                 f"{value:.3g}, a constant answer would get {guess:.3g}.",
                 "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
                 "0 and spread 1.",
@@ -167,10 +166,10 @@ class LossAtChance(Rule):
             f"After {lasted} steps the loss is {values.mean():.4g}; an answer that ignores the inputs and is "
             f"always the same would get {chance:.4g} (less than {self.limits.below:.0%} below that counts as "
             f"guessing). The network has learned nothing of how targets depend on inputs{why}.",
-            "First see whether it can learn 16 examples by heart: train on one batch only; the loss must go "
-            "to about 0. If it does not, look at the learning rate (try 10 times more and 10 times less) and "
-            "at the path from inputs to loss. If it does, check that inputs and labels belong together: print "
-            "a few pairs as they enter the loss.",
+            "First see whether it can learn 16 examples by heart: train on one batch only; the "
+            "loss must go to about 0. If it does not, look at the learning rate (try 10 times more and less) "
+            "and at the path from inputs to loss. If it does, check that inputs and labels belong together: "
+            "print a few pairs as they enter the loss.",
             evidence,
             since=seen.first_step,
             sureness=0.9 if is_error or why else 0.75,
@@ -216,7 +215,7 @@ class NotLearning(Rule):
             return None
         stands, why = standstill(history)
         severity = self._severity(seen, recent, lasted, stands)
-        return severity and self._sign(seen, recent, lasted, severity, why)
+        return None if severity is None else self._sign(seen, recent, lasted, severity, why)
 
     def _stands(self, seen: Course, recent: Doubles) -> bool:
         limits, mean = self.limits, float(recent.mean())
@@ -241,8 +240,8 @@ class NotLearning(Rule):
         mean = float(recent.mean())
         return Sign(
             severity,
-            f"After {lasted} steps the loss is {mean:.4g}; it began at {seen.start:.4g} and has not fallen by "
-            f"more than {self.limits.fall:.0%}{why}.",
+            f"After {lasted} steps the loss is {mean:.4g}; it began at {seen.start:.4g} and has not fallen "
+            f"by more than {self.limits.fall:.0%}{why}.",
             "Check in this order: does `optimizer` hold the parameters of this very model; is "
             "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
             "learning rate far too small or too large (try 10 times more and 10 times less); can the network "

@@ -22,9 +22,7 @@ LOWER_RATE = (
 
 @dataclass(frozen=True, slots=True)
 class DivergingLimits:
-    factor: float = (
-        3.0  # times the start; large rates that work overshoot for some steps, not for all of these
-    )
+    factor: float = 3.0  # times the start; large rates that work overshoot, but for fewer steps
     window: int = 16  # steps in a row
     error_factor: float = 30.0
     blown_up: float = 1e3  # times the start: nothing comes back from there within a few steps

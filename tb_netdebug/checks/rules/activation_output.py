@@ -1,0 +1,116 @@
+"""A network that answers the same whatever it is asked."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .activation_layers import activation_layers
+from .loss_course import course
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimits:
+    looks: int = 6  # samples in a row with the same answer for each input
+    ignored: int = 16  # the first steps: before it has learned, a deep network answers nearly the same
+    spread: float = 1e-5  # standard deviation beside the size, where there is one output: rounding is below
+    narrow: float = 1e-3  # standard deviation beside that of the targets, where these are known
+    learned: float = 0.9  # a loss below this share of what a constant answer gets is not constant
+    least_rows: int = 4  # in a batch
+
+
+class ConstantOutput(Rule):
+    """The outputs of the last layer are the same for all inputs of a batch, batch after batch."""
+
+    slug = "constant-output"
+    when = When.SAMPLES
+    needs = ("activations",)
+    limits = OutputLimits()
+
+    def __init__(self) -> None:
+        self._same: dict[str, deque[int]] = {}
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = history.activations, self.limits
+        if seen.now is None:
+            return None
+        for place in np.flatnonzero(activation_layers(history).is_output & np.isfinite(seen.now.mean)):
+            name = seen.names[place]
+            how = self._constant(history, int(place))
+            if how is None:
+                self._same.pop(name, None)
+                continue
+            steps = self._same.setdefault(name, deque(maxlen=limits.looks))
+            steps.append(history.step)
+            if len(steps) == limits.looks and history.step >= limits.ignored and self._matters(history):
+                return self._sign(name, how, steps[0])
+        return None
+
+    def _constant(self, history: History, place: int) -> str | None:
+        """How constant it is, in words; None when it is not, or when that cannot be said."""
+        seen, limits = history.activations, self.limits
+        now, name = seen.now, seen.names[place]
+        assert now is not None
+        units = seen.units(name)
+        count = units[-1].count if units else 1
+        rows = now.count[place] / count
+        if rows < limits.least_rows:
+            return None
+        size = max(abs(float(now.min[place])), abs(float(now.max[place])))
+        if count == 1:
+            narrow = self._beside_targets(history)
+            if narrow is not None and narrow < limits.narrow:
+                return f"vary by {narrow:.1g} of the spread of the targets only (below {limits.narrow:g})"
+            if now.std[place] <= limits.spread * size:
+                return f"vary by {now.std[place]:.1g} only, around {now.mean[place]:.4g}"
+            return None
+        if now.std[place] <= limits.spread * size:
+            return f"are all {now.mean[place]:.4g}"
+        summary = seen.summary(name)
+        # Each unit fills one bin with a value for each row when it does not depend on the row.
+        if summary is None or len(summary.bins) > count or (summary.counts % int(rows)).any():
+            return None
+        return f"of each of its {count} units are the same for all {int(rows)} rows of a batch (to 6 %)"
+
+    @staticmethod
+    def _beside_targets(history: History) -> float | None:
+        calls = history.known_facts.get("loss-call", {})
+        if len(calls) != 1:
+            return None
+        key = next(iter(calls))
+        given, wanted = (history.value(f"probe/loss/{key}/{name}_std") for name in ("input", "target"))
+        if given is None or wanted is None or history.value(f"probe/loss/{key}/uniform") is not None:
+            return None
+        return given / wanted if wanted > 0 else None
+
+    def _matters(self, history: History) -> bool:
+        """Whether the loss is no better than that of a constant answer; when that is not known, than it was
+        at the start."""
+        seen = course(history)
+        if not len(seen.values):
+            return False
+        level = float(seen.values[-8:].mean())
+        if seen.chance is not None:
+            return level > self.limits.learned * seen.chance
+        return not seen.may_rise and math.isfinite(seen.start) and level > self.limits.learned * seen.start
+
+    def _sign(self, name: str, how: str, since: int) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"The network answers the same whatever the input is: the outputs of {name} {how}, in "
+            f"{self.limits.looks} samples in a row ({self.limits.looks} are enough), and the loss is no "
+            "better than that of a constant answer.",
+            "Look for the first layer whose output does not depend on the input: dead or saturated units, an "
+            "input that is constant or far too small or large, a learning rate that threw the weights away "
+            "(try 10 times less), weights that all began with the same value.",
+            {"samples with the same answers": Evidence(float(self.limits.looks), float(self.limits.looks))},
+            where=(name,),
+            since=since,
+            sureness=0.85,
+        )

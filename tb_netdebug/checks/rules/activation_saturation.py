@@ -1,0 +1,124 @@
+"""Units of tanh and sigmoid that are at the flat ends of their curve, where no gradient comes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...stats.sketch import LOWER, UPPER
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Doubles, Numbers
+from .activation_layers import EDGES, activation_layers, active_in
+from .loss_course import course
+
+
+@dataclass(frozen=True, slots=True)
+class SaturatedLimits:
+    slope: float = (
+        0.15  # of the steepest, in the mean: about what is left with half of the outputs at the ends
+    )
+    share: float = 0.5  # of the units, each of them at the ends for every input; published: the same
+    error_slope: float = 0.02
+    looks: int = 4  # samples in a row, from the first one: it was made like that
+    late_looks: int = 12  # samples in a row, where it came later
+    least_values: int = 64  # in a sample
+    learned: float = 0.6  # a loss below this share of its start learns nevertheless: sure of its answers
+
+
+class SaturatedUnits(Rule):
+    """Hidden tanh or sigmoid units that stay where their slope is nearly 0."""
+
+    slug = "saturated-units"
+    when = When.SAMPLES
+    needs = ("activations",)
+    limits = SaturatedLimits()
+
+    def __init__(self) -> None:
+        self._looked: dict[str, int] = {}
+        self._began: dict[str, tuple[int, int]] = {}  # at which look and step it became so
+
+    def update(self, history: History) -> Iterable[Sign] | None:
+        seen, layers = history.activations, activation_layers(history)
+        if seen.now is None or not layers.squashes.any():
+            return None
+        watched = layers.squashes & layers.is_hidden & (seen.now.count >= self.limits.least_values)
+        slopes = self._slopes(history, seen.now, layers.classes, watched)
+        signs = []
+        for place in np.flatnonzero(watched):
+            sign = self._judge(history, seen.names[place], layers.classes[place], float(slopes[place]))
+            signs += [sign] if sign else []
+        return signs
+
+    @staticmethod
+    def _slopes(history: History, now: Numbers, classes: list[str], watched: np.ndarray) -> Doubles:
+        """The mean slope of each layer as a share of the steepest, from the moments of its outputs:
+        1 - y² for tanh, 4 y (1 - y) for sigmoid. What has corners needs the bins."""
+        slopes: Doubles = 1.0 - now.rms**2
+        for place in np.flatnonzero(watched):
+            if classes[place] == "Sigmoid":
+                slopes[place] = 4.0 * (now.mean[place] - now.rms[place] ** 2)
+            elif classes[place].startswith("Hard"):
+                slopes[place] = 1.0 - _share_at_ends(
+                    history, history.activations.names[place], classes[place]
+                )
+        return slopes
+
+    def _judge(self, history: History, name: str, class_name: str, slope: float) -> Sign | None:
+        limits = self.limits
+        look = self._looked[name] = self._looked.get(name, 0) + 1
+        share = self._share_of_units(history, name) if slope < 1.0 - limits.share else 0.0
+        if slope >= limits.slope and share <= limits.share:
+            self._began.pop(name, None)
+            return None
+        began, since = self._began.setdefault(name, (look, history.step))
+        if look - began + 1 < (limits.looks if began == 1 else limits.late_looks):
+            return None
+        seen = course(history)
+        learns = len(seen.values) > 8 and float(seen.values[-8:].mean()) < limits.learned * seen.start
+        is_error = began == 1 and slope < limits.error_slope
+        severity = Severity.INFO if learns else Severity.ERROR if is_error else Severity.WARNING
+        return self._sign(name, slope, share, look - began + 1, severity, since)
+
+    def _share_of_units(self, history: History, name: str) -> float:
+        """Those at the ends for every input of the last samples."""
+        units = history.activations.units(name)[-self.limits.late_looks :]
+        if len(units) < self.limits.late_looks or not units[-1].count:
+            return 0.0
+        return 1.0 - active_in(units) / units[-1].count
+
+    def _sign(
+        self, name: str, slope: float, share: float, looks: int, severity: Severity, since: int
+    ) -> Sign:
+        limits = self.limits
+        evidence = {"mean slope": Evidence(slope, limits.slope), "samples": Evidence(float(looks))}
+        units = ""
+        if share > limits.share:
+            evidence["share of units at the ends for every input"] = Evidence(share, limits.share)
+            units = f", and {share:.0%} of its units are there for every input"
+        return Sign(
+            severity,
+            f"The outputs of {name} are at the flat ends of its curve, in {looks} samples in a row{units}: "
+            f"the slope there is {max(slope, 0.0):.2g} of the steepest in the mean (less than "
+            f"{limits.slope:g} is too little). Gradients shrink by that, and the layers before it hardly "
+            "learn.",
+            "Make what goes into it smaller: scale the inputs of the network to mean 0 and spread 1, use the "
+            "default initialisation (or `nn.init.xavier_uniform_(layer.weight)`), put `nn.LayerNorm` before "
+            "it, lower the learning rate, or use `nn.ReLU()` in its place.",
+            evidence,
+            where=(name,),
+            since=since,
+            sureness=0.85,
+        )
+
+
+def _share_at_ends(history: History, name: str, class_name: str) -> float:
+    summary = history.activations.summary(name)
+    if summary is None or not summary.count:
+        return 0.0
+    low, high = EDGES[class_name]
+    is_end = (LOWER[summary.bins] >= high) | (UPPER[summary.bins] <= low)
+    return float(summary.counts[is_end].sum()) / summary.count

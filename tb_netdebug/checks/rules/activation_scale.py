@@ -1,0 +1,87 @@
+"""Activations that grow or shrink by orders of magnitude from layer to layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .activation_layers import activation_layers
+from .loss_course import course
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLimits:
+    growth: float = 1e3  # from the first hidden layer to the last ones; ordinary networks stay within 100
+    shrinking: float = 1e-4  # the other way round; ordinary deep ones without normalisation reach 1e-2
+    least_layers: int = 5  # hidden linear maps; fewer cannot tell a trend
+    looks: int = 3  # samples in a row
+    learned: float = 0.7  # a loss below this share of its start copes with it
+
+
+class ActivationScale(Rule):
+    """The typical size of the outputs of linear maps, from the first to the last hidden ones."""
+
+    slug = "activation-scale"
+    when = When.SAMPLES
+    needs = ("activations",)
+    limits = ScaleLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = history.activations, self.limits
+        if seen.now is None or seen.looks < limits.looks:
+            return None
+        layers = activation_layers(history)
+        is_counted = layers.maps & layers.is_hidden & (seen.now.rms > 0)
+        if is_counted.sum() < limits.least_layers:
+            return None
+        rms = seen.past("rms", limits.looks)
+        for root in dict.fromkeys(layers.roots):
+            places = np.flatnonzero(is_counted & np.array([each == root for each in layers.roots]))
+            places = places[np.argsort(layers.order[places], kind="stable")]
+            if len(places) >= limits.least_layers:
+                sign = self._judge(history, places, rms[:, places])
+                if sign:
+                    return sign
+        return None
+
+    def _judge(self, history: History, places: np.ndarray, rms: np.ndarray) -> Sign | None:
+        """The last third of the layers all have to be far from the first third: one layer alone may be a
+        branch that begins at zero, or one that is scaled on purpose."""
+        third = max(len(places) // 3, 1)
+        with np.errstate(all="ignore"):
+            grown = float(np.nanmin(rms[:, -third:].min(axis=1) / rms[:, :third].max(axis=1)))
+            shrunk = float(np.nanmax(rms[:, -third:].max(axis=1) / rms[:, :third].min(axis=1)))
+        limits = self.limits
+        if not (grown > limits.growth or 0 < shrunk < limits.shrinking):
+            return None
+        seen = course(history)
+        learns = len(seen.values) > 8 and float(seen.values[-8:].mean()) < limits.learned * seen.start
+        names = [history.activations.names[place] for place in places]
+        is_growth = grown > limits.growth
+        return self._sign(
+            [names[0], names[-1]], grown if is_growth else shrunk, rms[-1], is_growth, not learns
+        )
+
+    def _sign(self, names: list[str], ratio: float, rms: np.ndarray, is_growth: bool, hurts: bool) -> Sign:
+        verb, limit = ("grow", self.limits.growth) if is_growth else ("shrink", self.limits.shrinking)
+        return Sign(
+            Severity.WARNING if hurts else Severity.INFO,
+            f"The outputs of the layers {verb} from layer to layer: their typical size is {rms[0]:.3g} in "
+            f"{names[0]} and {rms[-1]:.3g} in {names[-1]}, a factor of {ratio:.2g} "
+            f"({'more' if is_growth else 'less'} than {limit:g} is too {'much' if is_growth else 'little'}). "
+            "Gradients do the same on their way back.",
+            "Use an initialisation that keeps the size, such as `nn.init.kaiming_normal_(layer.weight, "
+            'nonlinearity="relu")`, or put a normalisation (`nn.LayerNorm`, `nn.BatchNorm2d`) behind each '
+            "layer.",
+            {
+                "size in the last hidden layers beside the first": Evidence(ratio, limit),
+                f"typical size in {names[0]}": Evidence(float(rms[0])),
+                f"typical size in {names[-1]}": Evidence(float(rms[-1])),
+            },
+            where=tuple(names),
+            sureness=0.85,
+        )
