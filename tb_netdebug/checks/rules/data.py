@@ -1,7 +1,18 @@
-"""Rules."""
+"""Rules over data: inputs, labels, and how they come."""
 
 from __future__ import annotations
 
 from ..rule import Rule
+from .batches import DataWait, InputRepeatedBatch
+from .inputs import InputConstant, InputScale
+from .labels import LabelsImbalanced, LabelsSingleClass, LabelsSorted
 
-RULES: tuple[type[Rule], ...] = ()
+RULES: tuple[type[Rule], ...] = (
+    InputConstant,
+    InputScale,
+    InputRepeatedBatch,
+    LabelsSingleClass,
+    LabelsImbalanced,
+    LabelsSorted,
+    DataWait,
+)

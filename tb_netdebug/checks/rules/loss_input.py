@@ -1,7 +1,207 @@
-"""Rules."""
+"""Rules over what a loss function is given: whether it is what that function expects."""
 
 from __future__ import annotations
 
-from ..rule import Rule
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
-RULES: tuple[type[Rule], ...] = ()
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .loss_input_range import LossInputRange
+from .loss_input_shape import LossInputShape
+from .loss_looks import Look, LossLooks, rows
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxedLimits:
+    row_sum_error: float = 1e-4  # rounding leaves 1e-7; sums of 16-bit numbers are not asked to be better
+    half_row_sum_error: float = 1e-2  # the same for 16-bit numbers
+    rows: float = 8  # one row may add up to 1 by chance, so many do not
+    looks: float = 16  # how often scores may lie in (0, 1) by chance before it is called a sigmoid
+    spread: float = 0.3  # a sigmoid that learns uses its range; scores of an untrained network are close
+
+
+class LossInputSoftmaxed(Rule):
+    """Probabilities are handed to a loss that makes probabilities of its input itself."""
+
+    slug = "loss-input-softmaxed"
+    when = When.FACTS
+    needs = ("loss-call",)
+    limits = SoftmaxedLimits()
+
+    def __init__(self) -> None:
+        self._looks = LossLooks("row_sum_error", "outside_01", "row_logsumexp_error")
+        self._binary_looks = LossLooks(
+            "outside_01", "input_min", "input_max", "input_mean", "target_mean", "target_min", "target_max"
+        )
+        self._bounded: dict[str, Bounded] = {}
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for call in history.facts.get("loss-call", ()):
+            yield from self._of_layer(call)
+        for look in self._looks.fresh(history):
+            if look.function == "cross_entropy":
+                yield from self._of_rows(look)
+        for look in self._binary_looks.fresh(history):
+            if look.function == "binary_cross_entropy_with_logits":
+                yield from self._of_range(look)
+
+    def _of_layer(self, call: dict[str, Any]) -> Iterator[Sign]:
+        layer, function = call.get("last_layer"), call.get("function")
+        if function == "cross_entropy" and layer in ("Softmax", "Softmax2d"):
+            yield twice(call, f"The last layer is a {layer}", {"last layer": Evidence(str(layer))})
+        elif function == "cross_entropy" and layer == "LogSoftmax":
+            yield harmless(call, {"last layer": Evidence("LogSoftmax")})
+        elif function == "binary_cross_entropy_with_logits" and layer == "Sigmoid":
+            yield squashed(call, "The last layer is a Sigmoid", {"last layer": Evidence("Sigmoid")})
+
+    def _of_rows(self, look: Look) -> Iterator[Sign]:
+        limits = self.limits
+        is_half = "16" in str(look.call.get("input_dtype"))
+        limit = limits.half_row_sum_error if is_half else limits.row_sum_error
+        if rows(look.call) < limits.rows or not look["row_sum_error"] < limit or look["outside_01"] != 0:
+            return
+        seen = f"Every row that {look.function} was given adds up to 1 (to {look['row_sum_error']:.1g})"
+        yield twice(look.call, seen, {"distance of row sums from 1": Evidence(look["row_sum_error"], limit)})
+
+    def _of_range(self, look: Look) -> Iterator[Sign]:
+        bounded = self._bounded.setdefault(look.place, Bounded(look.step))
+        bounded.add(look)
+        limits = self.limits
+        if bounded.is_broken or bounded.looks < limits.looks:
+            return
+        if bounded.spread >= limits.spread or bounded.is_stuck(limits.looks):
+            seen = f"In {bounded.looks} looks, all inputs lay between {look['input_min']:.2g} and 1"
+            evidence = {
+                "looks with all inputs between 0 and 1": Evidence(float(bounded.looks), limits.looks),
+                "largest input": Evidence(look["input_max"], 1.0),
+            }
+            yield squashed(look.call, seen, evidence, since=bounded.since, sureness=0.85)
+
+
+@dataclass(slots=True)
+class Bounded:
+    """Whether the scores for a yes-or-no loss have stayed strictly between 0 and 1."""
+
+    since: int
+    looks: int = 0
+    is_broken: bool = False
+    spread: float = 0.0
+    gaps: list[float] = field(default_factory=list)
+
+    def add(self, look: Look) -> None:
+        if not (look["outside_01"] == 0 and 0.0 < look["input_min"] and look["input_max"] < 1.0):
+            self.is_broken = True  # scores that were once outside are scores
+            return
+        self.looks += 1
+        self.spread = max(self.spread, look["input_max"] - look["input_min"])
+        answer = 1 / (1 + math.exp(-look["input_mean"]))
+        if look["target_min"] < 0.5 < look["target_max"]:
+            self.gaps = [*self.gaps[-15:], answer - look["target_mean"]]
+
+    def is_stuck(self, looks: float) -> bool:
+        """The answer is too often yes and cannot come down: sigmoid(0) is already one half."""
+        return self.looks >= 2 * looks and len(self.gaps) >= 8 and sum(self.gaps) / len(self.gaps) > 0.1
+
+
+def lowest_loss(classes: int | None) -> float:
+    """The loss of a perfect answer, when its probabilities are taken for scores."""
+    return math.log(1 + (max(classes or 2, 2) - 1) / math.e)
+
+
+def twice(call: dict[str, Any], seen: str, evidence: dict[str, Evidence]) -> Sign:
+    classes = call.get("num_classes")
+    lowest = lowest_loss(classes)
+    return Sign(
+        Severity.ERROR,
+        f"{seen}: cross_entropy is given probabilities, but it expects scores and makes probabilities of "
+        f"them itself (softmax). So softmax is applied twice: even a perfect answer has a loss of "
+        f"{lowest:.2f} instead of 0, and gradients are small.",
+        "Remove the softmax before the loss: return the output of the last Linear layer as it is, and call "
+        "softmax only where you need probabilities, such as for showing them.",
+        {**evidence, "lowest loss that can be reached": Evidence(lowest, 0.0)},
+        where=(str(call.get("site") or "cross_entropy"),),
+        sureness=0.98,
+    )
+
+
+def squashed(
+    call: dict[str, Any],
+    seen: str,
+    evidence: dict[str, Evidence],
+    *,
+    since: int | None = None,
+    sureness: float = 0.98,
+) -> Sign:
+    return Sign(
+        Severity.ERROR,
+        f"{seen}: binary_cross_entropy_with_logits is given probabilities, but it expects scores and applies "
+        "the sigmoid itself. Twice applied, it answers between 0.50 and 0.73 only: a certain no cannot be said.",
+        "Remove the sigmoid before the loss, or use binary_cross_entropy (nn.BCELoss), which expects "
+        "probabilities. Without the sigmoid, an answer is yes when the score is above 0.",
+        evidence,
+        where=(str(call.get("site") or "binary_cross_entropy_with_logits"),),
+        since=since,
+        sureness=sureness,
+    )
+
+
+def harmless(call: dict[str, Any], evidence: dict[str, Evidence]) -> Sign:
+    return Sign(
+        Severity.INFO,
+        "The last layer is a LogSoftmax, and cross_entropy applies log-softmax itself. The second time "
+        "changes nothing: it only costs time.",
+        "Remove one of them: either drop the LogSoftmax layer, or use nll_loss (nn.NLLLoss) with it.",
+        evidence,
+        where=(str(call.get("site") or "cross_entropy"),),
+        sureness=0.98,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsLimits:
+    row_logsumexp_error: float = 0.1  # logarithms of probabilities leave 1e-6; even bfloat16 leaves 0.02
+    above_zero: float = 1e-2  # a logarithm of a probability is never above 0
+
+
+class LossInputLogits(Rule):
+    """Raw scores, or probabilities, are handed to a loss that expects logarithms of probabilities."""
+
+    slug = "loss-input-logits"
+    when = When.FACTS
+    needs = ("loss-call",)
+    limits = LogitsLimits()
+
+    def __init__(self) -> None:
+        self._looks = LossLooks("value", "row_logsumexp_error", "outside_01", "input_min", "input_max")
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for look in self._looks.fresh(history):
+            limits = self.limits
+            if look.function == "nll_loss" and look["row_logsumexp_error"] > limits.row_logsumexp_error:
+                error = Evidence(look["row_logsumexp_error"], limits.row_logsumexp_error)
+                yield unprepared(look, {"distance of log-sum-exp of rows from 0": error})
+            elif look.function == "kl_div" and look["input_max"] > limits.above_zero:
+                yield unprepared(look, {"largest input": Evidence(look["input_max"], limits.above_zero)})
+
+
+def unprepared(look: Look, evidence: dict[str, Evidence]) -> Sign:
+    given = "probabilities" if look["outside_01"] == 0 else "raw scores"
+    name, limit = next(iter(evidence.items()))
+    return Sign(
+        Severity.ERROR,
+        f"{look.function} is given {given}, but it expects logarithms of probabilities, which are at most 0 "
+        f"and whose exponentials add up to 1 ({name}: {limit.value:.3g}, at most {limit.limit:g} is rounding). "
+        "The loss has no lowest value then, and says nothing of how good the answers are.",
+        "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`"
+        + (", or use cross_entropy, which takes raw scores." if look.function == "nll_loss" else "."),
+        evidence,
+        where=(look.place,),
+        sureness=0.97,
+    )
+
+
+RULES: tuple[type[Rule], ...] = (LossInputSoftmaxed, LossInputLogits, LossInputShape, LossInputRange)

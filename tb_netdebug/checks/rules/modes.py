@@ -1,7 +1,146 @@
-"""Rules."""
+"""Rules over the mode of the model, train or eval, and over the learning rate."""
 
 from __future__ import annotations
 
-from ..rule import Rule
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-RULES: tuple[type[Rule], ...] = ()
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .learning_rates import LearningRateHigh, LearningRateZero
+
+SOME = 4
+
+
+def named(names: Sequence[str]) -> str:
+    """As a remark behind a noun."""
+    if not names:
+        return ""
+    more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
+    return f" ({', '.join(names[:SOME])}{more})"
+
+
+def names_in(fact: Mapping[str, object], key: str) -> list[str]:
+    names = fact.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class EvalLimits:
+    share: float = 1.0  # of dropout and batch-norm layers: who sets some of them to eval means it
+
+
+class EvalModeTraining(Rule):
+    """The model trains in eval mode: no dropout, and batch norm learns no statistics."""
+
+    slug = "eval-mode-training"
+    when = When.FACTS
+    needs = ("modes",)
+    limits = EvalLimits()
+
+    def __init__(self) -> None:
+        self._since: int | None = None
+        self._seen = (0.0, 0.0)
+
+    def update(self, history: History) -> Sign | None:
+        for record in history.recent:
+            modules = record.scalars.get("probe/mode_modules")
+            if modules:
+                in_eval = record.scalars.get("probe/eval_modules", 0.0)
+                self._take(record.step, in_eval, modules)
+        return self._sign(history.fact("modes") or {}) if self._since is not None else None
+
+    def _take(self, step: int, in_eval: float, modules: float) -> None:
+        if in_eval < self.limits.share * modules:
+            self._since = None
+        elif self._since is None:
+            self._since, self._seen = step, (in_eval, modules)
+
+    def _sign(self, fact: Mapping[str, object]) -> Sign:
+        names = names_in(fact, "eval")
+        in_eval, modules = self._seen
+        # the model itself is in train mode: somebody has set just these layers to eval
+        is_meant = fact.get("root_eval") is False
+        return Sign(
+            Severity.INFO if is_meant else Severity.ERROR,
+            f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{named(names)} are in eval mode while "
+            f"the model trains ({self.limits.share:.0%} is too many): dropout does nothing, and batch norm uses "
+            "statistics that are never brought up to date.",
+            "Call `model.train()` at the beginning of each epoch, and again after each evaluation that called "
+            "`model.eval()`.",
+            {"layers in eval mode": Evidence(in_eval, self.limits.share * modules)},
+            where=tuple(names),
+            since=self._since,
+            sureness=0.9,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainLimits:
+    calls: float = 2  # in a row: one alone may be a sample or a target
+    steps: float = 8  # before it is known how often single calls come
+    often: float = 0.5  # share of the steps: single calls that come so often are part of the training
+
+
+class TrainModeEvaluating(Rule):
+    """An evaluation runs with dropout switched on, and batch norm learns from the test data."""
+
+    slug = "train-mode-evaluating"
+    when = When.FACTS
+    needs = ("modes",)
+    limits = TrainLimits()
+
+    def __init__(self) -> None:
+        self._step = -1
+        self._steps = self._with_calls = 0
+        self._since: int | None = None
+        self._calls = 0.0
+
+    def update(self, history: History) -> Sign | None:
+        since, self._step = self._step, history.step
+        for record in history.recent:
+            if record.step > since:
+                self._take(record.step, record.scalars)
+        fact = history.fact("modes") or {}
+        if self._since is None or fact.get("evaluating_root_train") is False:
+            return None  # dropout alone is switched on: many samples of one answer
+        is_loop = self._calls >= self.limits.calls
+        is_rare = self._steps >= self.limits.steps and self._with_calls <= self.limits.often * self._steps
+        return self._sign(names_in(fact, "evaluating_in_train")) if is_loop or is_rare else None
+
+    def _take(self, step: int, scalars: Mapping[str, float]) -> None:
+        self._steps += 1
+        calls = scalars.get("probe/evaluations")
+        if not calls:
+            return
+        self._with_calls += 1
+        in_train = scalars.get("probe/train_mode_evaluations", 0.0)
+        if in_train == calls > self._calls and has_evaluation_loss(scalars):
+            self._since, self._calls = step if self._since is None else self._since, calls
+
+    def _sign(self, names: list[str]) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"At step {self._since} the model was evaluated in train mode ({self._calls:.0f} calls without "
+            f"gradients, 0 in train mode are right){named(names)}: dropout leaves out units at random, and batch "
+            "norm mixes the examples of a batch and learns from data that it is tested on. The loss of the "
+            "evaluation is wrong.",
+            "Call `model.eval()` before an evaluation and `model.train()` after it.",
+            {"calls in train mode": Evidence(self._calls, 0.0)},
+            where=tuple(names),
+            since=self._since,
+            sureness=0.85,
+        )
+
+
+EVALUATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?:[^a-z]|$)")
+
+
+def has_evaluation_loss(scalars: Mapping[str, float]) -> bool:
+    """Without one, calls without gradients may be anything: a teacher, a target, a sample."""
+    return any(name.startswith("scalar/") and EVALUATION.search(name[7:].lower()) for name in scalars)
+
+
+RULES: tuple[type[Rule], ...] = (EvalModeTraining, TrainModeEvaluating, LearningRateZero, LearningRateHigh)

@@ -1,0 +1,129 @@
+"""Rules over how batches come: the same again and again, or late."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedLimits:
+    steps: float = 20  # a small dataset without shuffling comes round, but never at once
+    restarts: float = 0.8  # a share of the steps: an iterator that is made anew for each batch
+    slice_share: float = 0.5  # of the whole: a split for training is bigger, a batch is smaller
+
+
+class InputRepeatedBatch(Rule):
+    """Every step trains on the same batch, though there is more data."""
+
+    slug = "input-repeated-batch"
+    when = When.STEPS
+    needs = ("inputs",)
+    limits = RepeatedLimits()
+
+    def __init__(self) -> None:
+        self._batch: float | None = None
+        self._looks = 0
+        self._since = 0
+        self._slice = 1.0
+
+    def update(self, history: History) -> Sign | None:
+        for record in history.recent:
+            batch = record.scalars.get("probe/batch_id")
+            if batch is None:
+                continue
+            if batch != self._batch:
+                self._batch, self._looks, self._since = batch, 0, record.step
+            self._looks += 1
+            self._slice = record.scalars.get("probe/batch_share", self._slice)
+        return self._judge(history) if self._looks >= self.limits.steps else None
+
+    def _judge(self, history: History) -> Sign:
+        batches = last_of(history, "probe/loader_batches")
+        restarts = last_of(history, "probe/loader_restarts")
+        is_slice = last_of(history, "probe/batch_is_slice") == 1.0 and self._slice < self.limits.slice_share
+        is_restarted = batches > 1 and restarts >= self.limits.restarts * history.steps
+        more = f" Yet the DataLoader has {batches:.0f} batches." if batches > 1 else ""
+        if is_restarted:
+            more += (
+                f" Its iterator was made anew {restarts:.0f} times: each time it begins with the first batch."
+            )
+        elif is_slice:
+            more += " Yet it is a part of a bigger tensor."
+        return Sign(
+            Severity.WARNING if is_restarted or is_slice else Severity.INFO,
+            f"The last {self._looks} batches that were looked at are the same one (from "
+            f"{self.limits.steps:.0f} on it is said).{more}",
+            "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; "
+            "slice with the number of the step. Training on one batch on purpose is fine.",
+            {
+                "same batches in a row": Evidence(float(self._looks), self.limits.steps),
+                "batches that the loader has": Evidence(batches or "unknown"),
+            },
+            where=("input/0",),
+            since=self._since,
+            sureness=0.9,
+        )
+
+
+def last_of(history: History, name: str) -> float:
+    """The newest value of a scalar; 0 when there is none."""
+    curve = history.curve(name)
+    return curve.last if curve is not None and curve.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitLimits:
+    share: float = 0.5  # of the step time: half of the training is waiting
+    info_share: float = 0.2  # where others begin to call it critical
+    wait_secs: float = 0.004  # a tiny network waits for anything, and nobody minds
+    steps: float = 24  # the first ones start workers and fill caches
+    skipped: float = 4
+
+
+class DataWait(Rule):
+    """Most of the time goes by before the model is called."""
+
+    slug = "data-wait"
+    when = When.STEPS
+    needs = ("time",)
+    limits = WaitLimits()
+
+    def __init__(self) -> None:
+        self._waits: deque[tuple[int, float, float]] = deque(maxlen=64)
+
+    def update(self, history: History) -> Sign | None:
+        for record in history.recent:
+            scalars = record.scalars
+            wait, whole = scalars.get("time/data"), scalars.get("time/step")
+            # an evaluation between two steps is not waiting
+            if wait is not None and whole and not scalars.get("probe/evaluations"):
+                self._waits.append((record.step, wait, whole))
+        known = [each for each in self._waits if each[0] >= self.limits.skipped]
+        return self._judge(known) if len(known) >= self.limits.steps else None
+
+    def _judge(self, known: Sequence[tuple[int, float, float]]) -> Sign | None:
+        limits = self.limits
+        wait = median(wait for _, wait, _ in known)
+        share = median(wait / whole for _, wait, whole in known)
+        if wait < limits.wait_secs or share < limits.info_share:
+            return None
+        return Sign(
+            Severity.WARNING if share >= limits.share else Severity.INFO,
+            f"In half of the last {len(known)} steps, {share:.0%} of the time and more ({wait * 1e3:.0f} ms) "
+            f"went by before the model got its batch ({limits.share:.0%} is too much): it waits for data.",
+            "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, "
+            "pin_memory=True)`; load and convert data once before the training where it fits into memory.",
+            {
+                "share of the step time": Evidence(share, limits.share),
+                "seconds before the model is called": Evidence(wait, limits.wait_secs),
+            },
+            since=known[0][0],
+            sureness=0.85,
+        )

@@ -1,0 +1,61 @@
+"""How far the loss has come: what rules over data and settings hold against their suspicion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..curve import Curve
+from ..history import History
+
+FIRST = 4
+NEWEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Headway:
+    """`start` and `now` are the loss at both ends; `baseline` is what the best constant answer would get on
+    such batches, NaN when it is not known. `nonfinite` counts losses that were no numbers."""
+
+    steps: int
+    start: float
+    now: float
+    baseline: float
+    nonfinite: int
+
+    @property
+    def share_of_start(self) -> float:
+        return self.now / self.start if self.start > 0 else math.nan
+
+    @property
+    def share_of_baseline(self) -> float:
+        return self.now / self.baseline if self.baseline > 0 else math.nan
+
+    @property
+    def words(self) -> str:
+        """The loss, and what it is to be compared with."""
+        beside = f"; a constant answer would have {self.baseline:.3g}" if self.baseline > 0 else ""
+        return f"the loss went from {self.start:.3g} to {self.now:.3g} in {self.steps} steps{beside}"
+
+
+def headway(history: History) -> Headway | None:
+    """None while there are too few losses to say anything."""
+    curve, baseline = main_curves(history)
+    if curve is None or curve.count < FIRST + NEWEST:
+        return None
+    newest = curve.tail(NEWEST)
+    now = float(newest.mean()) if len(newest) else math.nan
+    start = curve.windows[0].mean if curve.windows else math.nan
+    base = float(baseline.tail(4 * NEWEST).mean()) if baseline is not None and baseline.count else math.nan
+    return Headway(history.steps, start, now, base, curve.nonfinite)
+
+
+def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
+    """The loss, and the baseline of the one call that it is made of: of several nobody knows the weights."""
+    calls = history.known_facts.get("loss-call", {})
+    if len(calls) == 1:
+        number = next(iter(calls))
+        value = history.curve(f"probe/loss/{number}/value")
+        if value is not None:
+            return value, history.curve(f"probe/loss/{number}/baseline")
+    return history.curve("loss"), None

@@ -1,0 +1,195 @@
+"""Rules over what the network is given: inputs without content, and inputs of awkward size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .headway import Headway, headway
+
+
+def input_places(history: History) -> list[tuple[str, int]]:
+    """`input/0` and so on, with their places among the tensors of their kind."""
+    names = ("input/0", "input/1", "input/2", "input/3")
+    place = history.tensors.place
+    return [(name, place[name]) for name in names if name in place]
+
+
+def has_other_inputs(history: History) -> bool:
+    """Whether the network is given something beside numbers, such as the numbers of words."""
+    root = history.layers.nodes.get("")
+    return root is not None and any(
+        not each.dtype.removeprefix("torch.").startswith(("float", "bfloat", "complex", "half", "double"))
+        for each in root.inputs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLimits:
+    spread: float = 1e-6  # standard deviation, as a share of the size; what rounding leaves of a constant
+    looks: float = 2  # the first batch alone may be a state of rest
+    rows: float = 4  # a batch of one or two may be constant by chance
+    constant_features: float = 0.5  # borders of pictures and rare words are constant in many a batch
+
+
+class InputConstant(Rule):
+    """All inputs are the same number, or all rows of a batch are the same."""
+
+    slug = "input-constant"
+    when = When.SAMPLES
+    needs = ("inputs",)
+    limits = ConstantLimits()
+
+    def __init__(self) -> None:
+        self._constant = self._alike = 0
+        self._since = 0
+
+    def update(self, history: History) -> Sign | None:
+        now = history.tensors.now
+        rows = history.value("batch_size")
+        if now is None or rows is None or rows < self.limits.rows:
+            return None
+        places = [place for _, place in input_places(history) if now.count[place] > 0]
+        if not places:
+            return None
+        size = now.abs_max[places]
+        is_constant = bool((now.std[places] <= self.limits.spread * size).all())
+        features = [history.value(f"probe/input/{number}/constant_features") for number in range(len(places))]
+        is_alike = all(share == 1.0 for share in features)
+        if not self._constant and not self._alike:
+            self._since = history.step
+        self._constant = self._constant + 1 if is_constant else 0
+        self._alike = self._alike + 1 if is_alike and not is_constant else 0
+        if self._constant >= self.limits.looks:
+            return self._same(
+                history,
+                f"All {now.count[places].sum():.0f} input values of the batch are {now.mean[places[0]]:.4g}",
+                float(now.std[places].max()),
+            )
+        if self._alike >= self.limits.looks:
+            return self._same(history, f"All {rows:.0f} rows of the batch are the same", 0.0)
+        return self._features([share for share in features if share is not None])
+
+    def _same(self, history: History, seen: str, spread: float) -> Sign:
+        label = history.tensors.place.get("label/0")
+        now = history.tensors.now
+        labels_vary = label is not None and now is not None and now.std[label] > 0
+        severity = Severity.ERROR if labels_vary else Severity.WARNING
+        return Sign(
+            Severity.INFO if has_other_inputs(history) else severity,
+            f"{seen} ({self._looks} batches looked at, more than {self.limits.looks:.0f} is too many)"
+            + (", while their labels differ" if labels_vary else "")
+            + ": there is nothing in them that an answer could be told from.",
+            "Look at one batch just before the model: `print(inputs.min(), inputs.max(), inputs.std())`. Often "
+            "whole numbers were divided with //, a scaling was applied twice, or a buffer was never filled.",
+            {
+                "standard deviation of the inputs": Evidence(spread, self.limits.spread),
+                "batches looked at": Evidence(float(self._looks), self.limits.looks),
+            },
+            where=("input/0",),
+            since=self._since,
+            sureness=0.95,
+        )
+
+    @property
+    def _looks(self) -> int:
+        return max(self._constant, self._alike)
+
+    def _features(self, shares: list[float]) -> Sign | None:
+        share = max(shares, default=0.0)
+        if share <= self.limits.constant_features:
+            return None
+        return Sign(
+            Severity.INFO,
+            f"{share:.0%} of the input features have one value in the whole batch (more than "
+            f"{self.limits.constant_features:.0%} is worth knowing). Borders of pictures and rare features are "
+            "like that.",
+            "If you expect them to vary, look at a batch: `inputs.std(dim=0)`.",
+            {"share of constant features": Evidence(share, self.limits.constant_features)},
+            where=("input/0",),
+            sureness=0.7,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLimits:
+    size: float = 20.0  # root mean square of inputs; 1 is what layers are initialised for
+    feature_scale_ratio: float = 1e3  # largest to smallest spread of columns: one step size cannot suit both
+    feature_offset: float = 30.0  # mean of a column over its spread: the differences drown in the mean
+    small: float = 1e-3  # root mean square; the signal drowns in the biases
+    steps: float = 40  # before it is said to hurt: the first steps repair much
+    share_of_baseline: float = 0.9  # a network that beats a constant answer by a tenth copes
+    share_of_start: float = 0.9  # the same where no baseline is known
+
+
+class InputScale(Rule):
+    """Inputs are far from the size that layers are made for, and the training suffers."""
+
+    slug = "input-scale"
+    when = When.STEPS
+    needs = ("inputs", "loss")
+    limits = ScaleLimits()
+
+    def update(self, history: History) -> Sign | None:
+        first = history.tensors.first
+        if first is None:
+            return None
+        for number, (name, place) in enumerate(input_places(history)):
+            if place < len(first.rms):
+                measures = self._awkward(history, number, float(first.rms[place]))
+                if measures:
+                    return self._judge(headway(history), name, measures)
+        return None
+
+    def _awkward(self, history: History, number: int, size: float) -> dict[str, Evidence]:
+        """What of the inputs is out of proportion."""
+        limits = self.limits
+        found = {}
+        if size > limits.size:
+            found["size of the inputs (root mean square)"] = Evidence(size, limits.size)
+        elif 0 < size < limits.small:
+            found["size of the inputs (root mean square)"] = Evidence(size, limits.small)
+        for name, words, limit in (
+            ("feature_scale_ratio", "largest to smallest spread of features", limits.feature_scale_ratio),
+            ("feature_offset", "mean of a feature over its spread", limits.feature_offset),
+        ):
+            curve = history.curve(f"probe/input/{number}/{name}")
+            if curve is not None and middle(curve.values) > limit:
+                found[words] = Evidence(middle(curve.values), limit)
+        return found
+
+    def _judge(self, course: Headway | None, name: str, measures: dict[str, Evidence]) -> Sign:
+        severity, effect = Severity.INFO, ""
+        if course is not None and self._hurts(course):
+            severity, effect = Severity.WARNING, f" The training suffers: {course.words}."
+        seen = ", ".join(f"{words}: {each.value:.3g}" for words, each in measures.items())
+        limit = next(iter(measures.values())).limit
+        return Sign(
+            severity,
+            f"The inputs are far from the size that layers are made for ({seen}; {limit:g} is the limit). "
+            f"Large ones make large steps, and small features beside them go unheard.{effect}",
+            "Scale each feature to mean 0 and spread 1 with the numbers of the training data: "
+            "`inputs = (inputs - mean) / std`; divide pictures by 255.",
+            measures,
+            where=(name,),
+            sureness=0.8,
+        )
+
+    def _hurts(self, course: Headway) -> bool:
+        limits = self.limits
+        if course.nonfinite:
+            return True
+        if course.steps < limits.steps:
+            return False
+        if math.isfinite(course.share_of_baseline):
+            return course.share_of_baseline > limits.share_of_baseline
+        return course.start > 0 and course.share_of_start > limits.share_of_start
+
+
+def middle(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else math.nan

@@ -1,0 +1,193 @@
+"""Rules over the learning rate: none, or too much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ..curve import Curve
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .headway import Headway, headway
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroLimits:
+    rate: float = 1e-12  # nothing is learned with such a rate
+    share: float = 1e-7  # of the highest so far: a schedule that has run out
+    steps: float = 2  # from the beginning on; a warm-up may begin at 0 for one
+    later_steps: float = 24  # after others: schedules may end at 0 with the last steps
+    later_share: float = 0.1  # and they may do so for this share of the training
+
+
+class LearningRateZero(Rule):
+    """The optimizer steps with a learning rate of 0 in all groups."""
+
+    slug = "learning-rate-zero"
+    when = When.SAMPLES  # the first steps all have samples, so it is said at once
+    needs = ("learning-rate",)
+    limits = ZeroLimits()
+
+    def __init__(self) -> None:
+        self._zeros = self._others = 0
+        self._since = 0
+        self._step = -1
+        self._highest = 0.0
+
+    def update(self, history: History) -> Sign | None:
+        curves = list(history.curves("lr/"))
+        if not curves:
+            return None
+        for step, rate in fresh_rates(curves, self._step):
+            self._take(step, rate)
+        self._step = history.step
+        stepped = history.curve("time/optimizer")
+        if stepped is None or not self._zeros:
+            return None
+        if self._others:
+            needed = max(self.limits.later_steps, self.limits.later_share * history.steps)
+            return self._sign(history, Severity.WARNING) if self._zeros >= needed else None
+        # batches that are only accumulated do not count
+        enough = min(self._zeros, stepped.count) >= self.limits.steps
+        return self._sign(history, Severity.ERROR) if enough else None
+
+    def _take(self, step: int, rate: float) -> None:
+        limits = self.limits
+        self._highest = max(self._highest, rate)
+        if rate <= max(limits.rate, limits.share * self._highest):
+            if not self._zeros:
+                self._since = step
+            self._zeros += 1
+        else:
+            self._zeros = 0
+            self._others += 1
+
+    def _sign(self, history: History, severity: Severity) -> Sign:
+        fell = f" It was {self._highest:.3g} at most." if self._others else ""
+        return Sign(
+            severity,
+            f"The learning rate is {rate_now(history):.2g} in every group of parameters for {self._zeros} steps now "
+            f"(more than {self.limits.share:g} of the highest is needed to learn): the weights stand still.{fell}",
+            "Look at the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
+            "called? And is an integer division in it? Print `scheduler.get_last_lr()`.",
+            {
+                "learning rate": Evidence(
+                    rate_now(history), max(self.limits.rate, self.limits.share * self._highest)
+                ),
+                "steps": Evidence(float(self._zeros), self.limits.steps),
+            },
+            since=self._since,
+            sureness=0.97,
+        )
+
+
+def rate_now(history: History) -> float:
+    return max((curve.last for curve in history.curves("lr/")), default=math.nan)
+
+
+def fresh_rates(curves: Sequence[Curve], since: int) -> list[tuple[int, float]]:
+    """The highest rate of all groups in each step after `since`, oldest first."""
+    highest: dict[int, float] = {}
+    for curve in curves:
+        for step, rate in zip(reversed(curve.steps), reversed(curve.values), strict=True):
+            if step <= since:
+                break
+            highest[step] = max(highest.get(step, 0.0), rate)
+    return sorted(highest.items())
+
+
+@dataclass(frozen=True, slots=True)
+class HighLimits:
+    ratio: float = 0.3  # update to weight; 0.001 is usual, and with 1 nothing of a weight is left
+    sure_ratio: float = 0.1  # enough where the loss has clearly gone wrong
+    steps: float = 24  # a loss may rise at first and recover
+    rise: float = 2.0  # loss to its start, or to that of a constant answer
+    stuck: float = 0.97  # the same: no better than before
+    stuck_steps: float = 40
+    error_rise: float = 10.0
+
+
+class LearningRateHigh(Rule):
+    """Updates are about as large as the weights, and the loss does not fall or blows up."""
+
+    slug = "learning-rate-high"
+    when = When.STEPS
+    needs = ("loss", "updates", "weights", "learning-rate")
+    limits = HighLimits()
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._ratio = 0.0
+        self._since = 0
+
+    def update(self, history: History) -> Sign | None:
+        self._look(history)
+        curve = history.curve("loss")
+        if self._ratio < self.limits.sure_ratio or curve is None or rate_now(history) <= 0:
+            return None
+        course = headway(history)
+        if curve.nonfinite:
+            return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
+        if course is None or course.steps < self.limits.steps:
+            return None
+        return self._judge(history, course)
+
+    def _look(self, history: History) -> None:
+        """Remembers the largest share of the weights that one step has changed, for half of all tensors."""
+        fresh = min(history.updates.looks - self._looks, 16)
+        if fresh <= 0 or not history.weights.looks:
+            return
+        self._looks = history.updates.looks
+        updates, weights = history.paired(Kind.UPDATE, Kind.WEIGHT)
+        changed = history.updates.past("rms", fresh)[:, updates]
+        whole = history.weights.past("rms", fresh)[:, weights]
+        if changed.shape != whole.shape:
+            return
+        with np.errstate(all="ignore"):
+            ratios = changed / whole
+        ratios[~np.isfinite(ratios)] = np.nan
+        for step, row in zip(history.updates.steps[-fresh:], ratios, strict=True):
+            known = row[~np.isnan(row)]
+            ratio = float(np.median(known)) if len(known) else 0.0
+            if ratio > self._ratio:
+                self._ratio, self._since = ratio, step
+
+    def _judge(self, history: History, course: Headway) -> Sign | None:
+        limits = self.limits
+        has_baseline = course.baseline > 0
+        reference = course.baseline if has_baseline else course.start
+        if not reference > 0:
+            return None
+        rise = course.now / max(reference, course.start)
+        # a loss that nobody knows may rise for good reasons, as that of an agent does
+        if rise > limits.rise and (has_baseline or self._ratio >= limits.ratio):
+            severity = Severity.ERROR if rise > limits.error_rise else Severity.WARNING
+            return self._sign(history, course, severity, course.words)
+        is_stuck = course.steps >= limits.stuck_steps and course.now / reference > limits.stuck
+        if is_stuck and self._ratio >= limits.ratio:
+            return self._sign(history, course, Severity.WARNING, course.words)
+        return None
+
+    def _sign(self, history: History, course: Headway | None, severity: Severity, effect: str) -> Sign:
+        rate = rate_now(history)
+        evidence = {
+            "largest update as a share of the weights": Evidence(self._ratio, self.limits.sure_ratio),
+            "learning rate": Evidence(rate),
+        }
+        if course is not None:
+            evidence["loss"] = Evidence(course.now, course.start)
+        return Sign(
+            severity,
+            f"With a learning rate of {rate:.3g}, one step changed half of the weight tensors by {self._ratio:.0%} of "
+            f"their size and more (about 0.1 % is usual, {self.limits.sure_ratio:.0%} is too much), and {effect}.",
+            f"Divide the learning rate by 10, and again if that is not enough (try lr={rate / 10:.1g}); a warm-up "
+            "over the first steps and torch.nn.utils.clip_grad_norm_ help, too.",
+            evidence,
+            since=self._since,
+            sureness=0.85,
+        )

@@ -1,0 +1,91 @@
+"""Rule: predictions and targets that do not have the same shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+
+
+class LossInputShape(Rule):
+    """Each prediction is silently compared with every target, or there is but one class."""
+
+    slug = "loss-input-shape"
+    when = When.FACTS
+    needs = ("loss-call",)
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for call in history.facts.get("loss-call", ()):
+            if call.get("broadcasts"):
+                yield from broadcast(call)
+            elif call.get("function") == "cross_entropy" and call.get("num_classes") == 1:
+                yield one_class(call)
+
+
+def broadcast(call: dict[str, Any]) -> Iterator[Sign]:
+    given, wanted = shape_of(call, "input_shape"), shape_of(call, "target_shape")
+    joint = joined(given, wanted)
+    if joint is None or math.prod(wanted) == 1:
+        return  # a single number to be reached, as least-squares GANs have it, is meant so
+    pairs, most = math.prod(joint), max(math.prod(given), math.prod(wanted))
+    if pairs > most:
+        # who adds dimensions on both sides, or wants all pairs back, wants to compare all with all
+        is_meant = call.get("reduction") == "none" and len(given) == len(wanted)
+        severity = Severity.INFO if is_meant else Severity.ERROR
+        yield crossed(call, given, wanted, pairs, severity)
+    elif math.prod(given) < math.prod(wanted) and given[-1:] != wanted[-1:]:
+        yield crossed(call, given, wanted, pairs, Severity.WARNING)
+
+
+def shape_of(call: dict[str, Any], name: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in call.get(name) or ())
+
+
+def joined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape that both are stretched to; None when they cannot be."""
+    length = max(len(first), len(second))
+    padded = [(1,) * (length - len(shape)) + tuple(shape) for shape in (first, second)]
+    sizes = []
+    for one, other in zip(*padded, strict=True):
+        if one != other and 1 not in (one, other):
+            return None
+        sizes.append(other if one == 1 else one)
+    return tuple(sizes)
+
+
+def crossed(
+    call: dict[str, Any], given: tuple[int, ...], wanted: tuple[int, ...], pairs: int, severity: Severity
+) -> Sign:
+    function = call.get("function")
+    return Sign(
+        severity,
+        f"{function} is given predictions of shape {list(given)} and targets of shape {list(wanted)}. They are "
+        f"stretched to each other's shape, so {pairs} pairs are compared where {math.prod(wanted)} targets "
+        "are meant: each prediction is pulled to the mean of targets that are not its own.",
+        f"Give both the same shape, for example `{function}(output.squeeze(-1), target)` or "
+        f"`{function}(output, target.view_as(output))`.",
+        {
+            "shape of predictions": Evidence(str(list(given))),
+            "shape of targets": Evidence(str(list(wanted))),
+            "pairs that are compared": Evidence(float(pairs), float(math.prod(wanted))),
+        },
+        where=(str(call.get("site") or function),),
+        sureness=0.97,
+    )
+
+
+def one_class(call: dict[str, Any]) -> Sign:
+    return Sign(
+        Severity.ERROR,
+        "cross_entropy is given one score for each input, so there is 1 class (at least 2 are needed): its "
+        "probability is always 1, the loss is always 0, and nothing is learned.",
+        "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and float "
+        "targets; or give the last layer as many outputs as there are classes.",
+        {"classes": Evidence(1.0, 2.0)},
+        where=(str(call.get("site") or "cross_entropy"),),
+        sureness=0.99,
+    )

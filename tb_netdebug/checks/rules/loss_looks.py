@@ -1,0 +1,77 @@
+"""What was measured at the calls of loss functions, as rules ask for it: each look once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..history import History
+
+CLASS_LOSSES = frozenset({"cross_entropy", "nll_loss"})
+BINARY_LOSSES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+REGRESSION_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One loss call in one step. `call` is its `loss-call` fact; a number that was not measured is NaN."""
+
+    call: dict[str, Any]
+    step: int
+    numbers: dict[str, float]
+
+    @property
+    def function(self) -> str:
+        return str(self.call.get("function"))
+
+    @property
+    def last_layer(self) -> str:
+        """The class of the module whose output the loss was given; empty when it was something else."""
+        return str(self.call.get("last_layer") or "")
+
+    @property
+    def place(self) -> str:
+        return str(self.call.get("site") or self.call.get("module") or self.function)
+
+    def __getitem__(self, name: str) -> float:
+        return self.numbers.get(name, math.nan)
+
+
+class LossLooks:
+    """Hands out the looks that are new since the last time; each rule has one of these.
+
+    `names` are the measurements that the rule wants, behind `probe/loss/N/`. A look is handed out when the
+    first of them was measured.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self._keys: dict[Any, list[tuple[str, str]]] = {}
+        self._step = -1
+
+    def fresh(self, history: History) -> Iterator[Look]:
+        calls = history.known_facts.get("loss-call")
+        if not calls:
+            return
+        since, self._step = self._step, history.step
+        records = [each for each in history.recent if each.step > since]
+        for number, call in list(calls.items()):
+            keys = self._keys.get(number)
+            if keys is None:
+                keys = self._keys[number] = [(name, f"probe/loss/{number}/{name}") for name in self._names]
+            first = keys[0][1]
+            for record in records:
+                scalars = record.scalars
+                if first in scalars:
+                    numbers = {name: scalars[key] for name, key in keys if key in scalars}
+                    yield Look(call, record.step, numbers)
+
+
+def rows(call: dict[str, Any]) -> int:
+    """How many answers of the network a call compares: for pictures of labels, all their pixels."""
+    target = tuple(call.get("target_shape") or ())
+    if call.get("num_classes") and target == tuple(call.get("input_shape") or ()):
+        target = target[:1]  # targets are shares of classes, not their numbers
+    return math.prod(target)

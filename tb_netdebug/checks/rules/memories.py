@@ -1,0 +1,155 @@
+"""Rules over memory: it grows and grows, or it is nearly all taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..curve import Curve, Doubles
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+
+MB = 1 << 20
+
+
+def size(number: float) -> str:
+    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"
+
+
+def what(name: str) -> str:
+    """A reading of memory in words."""
+    middle = name.split("/")[1]
+    return {"rss": "this process", "children_rss": "its child processes"}.get(middle, f"the device {middle}")
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthLimits:
+    steps: float = 200  # caches fill and pools grow at first
+    megabytes: float = 512.0  # in the windows together
+    windows: float = 4  # in each of which it must have grown
+    evenness: float = 0.3  # of the mean growth of a window: the least in each, so that one jump is no leak
+    skipped: float = 0.2  # share of the readings at the beginning
+
+
+class MemoryGrowth(Rule):
+    """Memory grows in every window of the training."""
+
+    slug = "memory-growth"
+    when = When.STEPS
+    needs = ("memory",)
+    limits = GrowthLimits()
+
+    def __init__(self) -> None:
+        self._read: dict[str, int] = {}
+
+    def update(self, history: History) -> Iterator[Sign]:
+        if history.steps < self.limits.steps:
+            return
+        for curve in history.curves("memory/"):
+            is_own = curve.name in ("memory/rss", "memory/children_rss")
+            if not is_own and not curve.name.endswith(("/allocated", "/process")):
+                continue
+            if self._read.get(curve.name) != curve.count:  # a reading comes every second or so
+                self._read[curve.name] = curve.count
+                yield from self._judge(curve, history.step)
+
+    def _judge(self, curve: Curve, step: int) -> Iterator[Sign]:
+        limits = self.limits
+        if curve.highest - curve.lowest < limits.megabytes * MB:
+            return
+        readings = course(curve)[int(limits.skipped * len(course(curve))) :]
+        windows = int(limits.windows)
+        if len(readings) <= windows:
+            return
+        means = np.array([part.mean() for part in np.array_split(readings, windows + 1)])
+        rises, whole = np.diff(means), float(readings[-1] - readings[0])
+        if whole < limits.megabytes * MB or rises.min() < limits.evenness * rises.mean():
+            return
+        first = curve.windows[0].first_step
+        yield Sign(
+            Severity.WARNING,
+            f"The memory of {what(curve.name)} grew from {size(float(readings[0]))} to {size(float(readings[-1]))}, in "
+            f"each of {windows} parts of the training (more than {size(limits.megabytes * MB)} is too much): "
+            "something is kept from every step.",
+            "Keep numbers, not tensors: `losses.append(loss.item())` or `loss.detach()`; a loss that is kept keeps "
+            "its whole graph of calculations. Look also for lists and caches that nobody empties.",
+            {
+                "growth in bytes": Evidence(whole, limits.megabytes * MB),
+                "bytes a step": Evidence(whole / max(step - first, 1)),
+            },
+            where=(curve.name,),
+            since=first,
+            sureness=0.75,
+        )
+
+
+def course(curve: Curve) -> Doubles:
+    """The readings one by one, or their means over windows when there are too many."""
+    tail = curve.tail()
+    return tail if curve.count <= len(tail) else curve.means()
+
+
+@dataclass(frozen=True, slots=True)
+class PressureLimits:
+    readings: float = 3  # a peak of a moment is none
+    host_left_megabytes: float = 256.0  # then the system begins to swap or to end processes
+    host_left_share: float = 0.02  # of what this process and the rest together have
+    device_share: float = 0.97  # of the memory of a GPU
+    device_info_share: float = 0.92
+
+
+class MemoryPressure(Rule):
+    """Memory of the host or of a GPU is nearly all taken."""
+
+    slug = "memory-pressure"
+    when = When.STEPS
+    needs = ("memory",)
+    limits = PressureLimits()
+
+    def update(self, history: History) -> Iterator[Sign]:
+        host = history.curve("memory/host_available")
+        if host is not None:
+            yield from self._host(host, history.curve("memory/rss"))
+        for curve in history.curves("memory/gpu"):
+            if curve.name.endswith("/used"):
+                yield from self._device(curve, history.curve(curve.name.replace("/used", "/total")))
+
+    def _host(self, host: Curve, own: Curve | None) -> Iterator[Sign]:
+        limits = self.limits
+        left = host.tail(int(limits.readings))
+        taken = own.last if own is not None else 0.0
+        limit = max(limits.host_left_megabytes * MB, limits.host_left_share * (host.last + taken))
+        if len(left) < limits.readings or left.max() > limit:
+            return
+        yield Sign(
+            Severity.WARNING,
+            f"The host has {size(left[-1])} of memory left (less than {size(limit)} is too little), and this "
+            f"process takes {size(taken)}: soon the system slows down, or ends a process.",
+            "Make batches smaller, use fewer workers in the DataLoader, load data piece by piece; or end other "
+            "programs.",
+            {"bytes left": Evidence(float(left[-1]), limit), "bytes of this process": Evidence(taken)},
+            where=("memory/host_available",),
+            sureness=0.8,
+        )
+
+    def _device(self, used: Curve, total: Curve | None) -> Iterator[Sign]:
+        limits = self.limits
+        taken = used.tail(int(limits.readings))
+        if total is None or not total.last > 0 or len(taken) < limits.readings:
+            return
+        share = float(taken.min() / total.last)
+        if share < limits.device_info_share:
+            return
+        yield Sign(
+            Severity.WARNING if share >= limits.device_share else Severity.INFO,
+            f"{share:.0%} of the memory of {used.name.split('/')[1]} are taken ({limits.device_share:.0%} is too much): "
+            "a batch that is a little bigger ends the training.",
+            "Make batches smaller and accumulate gradients, use mixed precision (torch.autocast), or recompute "
+            "activations (torch.utils.checkpoint).",
+            {"share of the device's memory": Evidence(share, limits.device_share)},
+            where=(used.name,),
+            sureness=0.7,
+        )
