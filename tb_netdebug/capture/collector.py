@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tb_netdebug.capture.clock import StepClock, now
@@ -33,6 +35,9 @@ class Collector:
     samples: dict[int, Sample] = field(default_factory=dict)
     later: dict[str, Any] = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
+    run_dir: Path | None = None
+    # Set by who can write the step that is going on into a file: why, and what else to put in as JSON.
+    keep_capsule: Callable[[str, dict[str, Any]], Path | None] | None = None
 
     def sample(self, series: Series, summary: bytes, units: Units | None = None) -> None:
         """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample.
@@ -69,6 +74,7 @@ class Collector:
         self.scalars = {}
         self.samples = {}
         self.facts = []
+        self.awaited.clear()
         return record
 
 

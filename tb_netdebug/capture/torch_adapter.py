@@ -232,6 +232,7 @@ class TorchAdapter:
             self._collector.scalars[name] = float(value)
             return
         self._reader.uses_device = True
+        self._collector.awaited.add(name)
         refusal = self._reader.device.scalar(value, (self._collector.step, name))
         if refusal is not None:
             self._refuse(name, f"it {refusal.reason}")
