@@ -35,6 +35,7 @@ class Collector:
     samples: dict[int, Sample] = field(default_factory=dict)
     later: dict[str, Any] = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
+    awaited: set[str] = field(default_factory=set)  # scalars of this step that a device will send
     run_dir: Path | None = None
     # Set by who can write the step that is going on into a file: why, and what else to put in as JSON.
     keep_capsule: Callable[[str, dict[str, Any]], Path | None] | None = None
@@ -54,7 +55,7 @@ class Collector:
     def add(self, name: str, value: float) -> None:
         self.scalars[name] = self.scalars.get(name, 0.0) + value
 
-    def fact(self, kind: str, **data: Any) -> None:
+    def fact(self, kind: str, /, **data: Any) -> None:
         """Something that is no number; plain values only."""
         self.facts.append(Fact(kind, data))
 
