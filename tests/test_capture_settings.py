@@ -60,8 +60,6 @@ NOT_YET: list[dict[str, Any]] = [
     {"debugger": True},
     {"debugger": "host:6007"},
     {"remote": "host:6007"},
-    {"check_numerics": "layers"},
-    {"check_numerics": "ops"},
     {"on_finding": "pause"},
 ]
 

@@ -46,7 +46,7 @@ class Monitor:
     def __init__(self, make_adapter: MakeAdapter, settings: Settings, *, run_dir: Path, rank: int) -> None:
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
-        self._collector = Collector()
+        self._collector = Collector(run_dir=run_dir)
         self._judge = Judge(settings.checks, settings.on_finding, run_dir)
         self._writer = EventWriter(
             run_dir, rank=rank, strict=settings.strict, judge=self._judge if rank == 0 else None
@@ -121,6 +121,22 @@ class Monitor:
         except Exception as error:
             self._guard.fault(f"reading the image {name}", error)
         self._collector.charge(started)
+
+    def capsule(self) -> Path | None:
+        """Writes the step that is going on into a file for `netdebug replay`: the batch, the weights, the
+        optimizers and the random numbers. The training waits for it. None when that is not possible, which is
+        said, or not wanted (`capsules=False`)."""
+        keep = self._collector.keep_capsule
+        if not self._is_open() or keep is None:
+            return None
+        started = now()
+        try:
+            return keep("it was asked for", {"findings": [each.as_dict() for each in self.findings]})
+        except Exception as error:
+            self._guard.fault("writing a capsule", error)
+            return None
+        finally:
+            self._collector.charge(started)
 
     @property
     def findings(self) -> list[Finding]:

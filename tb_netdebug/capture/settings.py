@@ -138,7 +138,6 @@ class Settings:
             for name, is_asked in (
                 ("debugger=", bool(self.debugger)),
                 ("remote=", self.remote is not None),
-                (f"check_numerics={self.check_numerics!r}", self.check_numerics != "sampled"),
                 ("on_finding='pause'", self.on_finding == "pause"),
             )
             if is_asked

@@ -1,0 +1,55 @@
+"""Exceptions that end a training: seen on their way to `sys.excepthook`, or when the monitor is closed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tb_netdebug.capture.guard import MonitorError
+from tb_netdebug.capture.judge import FindingError
+
+MOST_CHARACTERS = 1 << 14
+# The program was asked to stop, by us.
+ASKED_FOR = (FindingError, MonitorError)
+
+
+class CrashWatch:
+    """Calls `on_crash(error, traceback)` once. The hooks that were there before are called first."""
+
+    def __init__(self, on_crash: Callable[[Exception, str], Path | None]) -> None:
+        self._on_crash: Callable[[Exception, str], Path | None] | None = on_crash
+        self._before = sys.excepthook
+        self._before_in_thread = threading.excepthook
+        self._own, self._own_in_thread = self._hook, self._hook_in_thread  # each access makes another object
+        sys.excepthook = self._own
+        threading.excepthook = self._own_in_thread
+
+    def close(self) -> None:
+        """Whoever closes because of an exception still has it in flight."""
+        self._tell(sys.exc_info()[1])
+        self._on_crash = None
+        if sys.excepthook is self._own:
+            sys.excepthook = self._before
+        if threading.excepthook is self._own_in_thread:
+            threading.excepthook = self._before_in_thread
+
+    def _hook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        self._before(kind, error, trace)
+        path = self._tell(error)
+        if path is not None and sys.stderr is not None:
+            sys.stderr.write(f"NetDebug: the batch and the weights of this step: {path}\n")
+
+    def _hook_in_thread(self, told: Any) -> None:
+        self._before_in_thread(told)
+        self._tell(told.exc_value)
+
+    def _tell(self, error: BaseException | None) -> Path | None:
+        if self._on_crash is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
+            return None
+        tell, self._on_crash = self._on_crash, None
+        return tell(error, "".join(traceback.format_exception(error))[-MOST_CHARACTERS:])

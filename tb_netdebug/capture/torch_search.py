@@ -1,0 +1,116 @@
+"""Repeats the forward passes of a step to find out what made the first NaN or infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.utils import _pytree as pytree
+
+from tb_netdebug.capture.torch_calls import Call
+from tb_netdebug.capture.torch_flags import CLEAN, Flags, flags_of
+from tb_netdebug.capture.torch_origin import Origin, OriginTracer, names_of
+from tb_netdebug.capture.torch_unnoticed import unnoticed
+
+MOST_OPERATIONS = 8
+NO_CALL = "no call of the model was seen"
+DIFFERENT = "the forward pass was repeated, and the values were finite then"
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The origin, unless everything in the models was finite; `why_not` says what kept us from looking."""
+
+    origin: Origin | None = None
+    call: int = -1
+    why_not: str = ""
+
+
+def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
+    """Takes as long as the calls did, and a few times more. Nothing of the training changes by it."""
+    found = Searched(why_not="" if calls else NO_CALL)
+    for number, call in enumerate(calls):
+        seen = search_call(call, models)
+        if seen.origin is not None and not seen.origin.masked_only:
+            return Searched(seen.origin, number)
+        if seen.why_not or seen.origin is not None:
+            found = Searched(seen.origin, number, seen.why_not)
+    return found
+
+
+def search_call(call: Call, models: Mapping[str, nn.Module]) -> Searched:
+    was = (
+        CLEAN
+        if not call.outputs
+        else joined(flags_of(each) for ref in call.outputs if (each := ref()) is not None)
+    )
+    try:
+        origin = repeated(call, models)
+    except Exception as error:  # the user's own code runs here
+        return Searched(why_not=f"its forward pass could not be repeated ({first_line(error)})")
+    if origin is None and was.any and not was.is_mask:
+        where, class_name = names_of({call.name: call.model})[id(call.model)]
+        return Searched(Origin("output", where, class_name, was.kind, 0), why_not=DIFFERENT)
+    return Searched(origin)
+
+
+def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
+    """The origin of what is not finite in the output, or in what the modules have put aside."""
+    model = inner(call.model)
+    known = {name: inner(each) for name, each in models.items()}
+    args, kwargs = copied(call.args), copied(call.kwargs)
+    tracer = OriginTracer(known)
+    with unnoticed(known.values()), tracer.names(), call.conditions():
+        tracer.begin(model, args, kwargs)
+        torch.set_rng_state(call.before)
+        with tracer:
+            output = model(*args, **kwargs)
+        return tracer.origin_of(output) or tracer.origin_in_attributes()
+
+
+def inner(model: nn.Module) -> Any:
+    """The module as its author wrote it, without what spreads or compiles it."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(model, OptimizedModule):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def copied(values: Any) -> Any:
+    """A forward pass may write to what it is given."""
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), values)
+
+
+def joined(flags: Iterable[Flags]) -> Flags:
+    given = list(flags)
+    return Flags(
+        any(each.nan for each in given),
+        any(each.pos_inf for each in given),
+        any(each.neg_inf for each in given),
+    )
+
+
+def operations_of(root: torch.Tensor, outputs: Iterable[torch.Tensor]) -> list[str]:
+    """What was computed between the outputs of the models and the loss, in about that order."""
+    ends = {each.grad_fn for each in outputs if each.grad_fn is not None}
+    found: list[str] = []
+    waiting, seen = [root.grad_fn], set(ends)
+    while waiting and len(found) < MOST_OPERATIONS:
+        node = waiting.pop(0)
+        if node is None or node in seen or node.name().endswith("AccumulateGrad"):
+            continue
+        seen.add(node)
+        found.append(node.name().rpartition("::")[2].partition("Backward")[0])
+        waiting += [following for following, _ in node.next_functions]
+    return found[::-1]
+
+
+def first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error) or 'no reason given').splitlines()[0][:200]}"

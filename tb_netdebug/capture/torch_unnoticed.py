@@ -1,0 +1,152 @@
+"""A forward pass that leaves no trace: random numbers, buffers and attributes are afterwards what they were."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+CONTAINERS = (dict, OrderedDict, list, set, deque)
+ACCELERATORS = ("cuda", "xpu", "mps")
+
+
+@contextmanager
+def unnoticed(models: Iterable[nn.Module]) -> Iterator[None]:
+    """Around calls of `models` without gradients.
+
+    Their modules get copies of their buffers meanwhile, since a backward pass to come may need the old ones as
+    they are. What the code of a module does elsewhere (a global list, a print) is not taken back.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(same_random_numbers())
+        stack.enter_context(same_attributes(models))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(eager())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Nothing is compiled, and what is compiled runs as it was written."""
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None or "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with set_stance("force_eager"):
+        yield
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """All generators that a forward pass may draw from by itself."""
+    host, own = torch.get_rng_state(), random.getstate()
+    numpy = sys.modules.get("numpy")
+    of_numpy = numpy.random.get_state() if numpy is not None else None
+    devices = device_states()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(host)
+        random.setstate(own)
+        if numpy is not None:
+            numpy.random.set_state(of_numpy)
+        for name, states in devices.items():
+            set_device_states(name, states)
+
+
+def device_states() -> dict[str, list[torch.Tensor]]:
+    """The generators of accelerators in use; their states lie in host memory."""
+    found = {}
+    for name in ACCELERATORS:
+        module = getattr(torch, name, None)
+        if module is None or not getattr(module, "is_initialized", module.is_available)():
+            continue
+        if hasattr(module, "get_rng_state_all"):
+            found[name] = module.get_rng_state_all()
+        elif hasattr(module, "get_rng_state"):
+            found[name] = [module.get_rng_state()]
+    return found
+
+
+def set_device_states(name: str, states: list[torch.Tensor]) -> None:
+    module = getattr(torch, name)
+    if hasattr(module, "set_rng_state_all"):
+        module.set_rng_state_all(states)
+    else:
+        module.set_rng_state(states[0])
+
+
+@contextmanager
+def same_attributes(models: Iterable[nn.Module]) -> Iterator[None]:
+    """Attributes of all modules, and what lists and dictionaries among them hold."""
+    modules = list({id(each): each for model in models for each in model.modules()}.values())
+    kept = [(vars(module), dict(vars(module))) for module in modules]
+    insides = [
+        (value, value.copy())
+        for _, attributes in kept
+        for value in attributes.values()
+        if type(value) in CONTAINERS
+    ]
+    lend_copies(modules)
+    try:
+        yield
+    finally:
+        for attributes, before in kept:
+            if not is_same(attributes, before):
+                attributes.clear()
+                attributes.update(before)
+        for container, inside in insides:
+            put_back(container, inside)
+
+
+def lend_copies(modules: list[nn.Module]) -> None:
+    """Buffers, and weights that a forward pass writes to (embeddings with a greatest norm)."""
+    copies: dict[int, torch.Tensor] = {}
+
+    def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in copies:
+            copies[id(tensor)] = tensor.detach().clone()
+        return copies[id(tensor)]
+
+    for module in modules:
+        for name, buffer in module._buffers.items():
+            if buffer is not None and not is_lazy(buffer):
+                module._buffers[name] = copy_of(buffer)
+        if getattr(module, "max_norm", None) is not None:
+            for name, weight in module._parameters.items():
+                if weight is not None and not is_lazy(weight):
+                    module._parameters[name] = nn.Parameter(copy_of(weight), requires_grad=False)
+
+
+def put_back(container: Any, inside: Any) -> None:
+    if is_same(container, inside):
+        return
+    container.clear()
+    add: Callable[[Any], object] = (
+        container.extend if isinstance(container, list | deque) else container.update
+    )
+    add(inside)
+
+
+def is_same(container: Any, before: Any) -> bool:
+    """Whether it holds the very same objects; comparing their values would compare tensors."""
+    if len(container) != len(before):
+        return False
+    if isinstance(container, Mapping):
+        return all(
+            key == other and value is old
+            for (key, value), (other, old) in zip(container.items(), before.items(), strict=True)
+        )
+    if isinstance(container, set):
+        return container == before
+    return all(value is old for value, old in zip(container, before, strict=True))
