@@ -40,7 +40,7 @@ def is_on_host(tensor: torch.Tensor) -> bool:
 
 
 def bits_of(tensor: torch.Tensor) -> Array | None:
-    """Of a tensor that `is_on_host`: its memory, with values of a type that NumPy does not know as integers."""
+    """The memory of a tensor that `is_on_host`; values of a type unknown to NumPy are read as integers."""
     tensor = tensor.detach()
     if tensor.dtype not in NUMPY_TYPES:
         if tensor.element_size() not in INTEGERS:

@@ -125,7 +125,7 @@ def listen(listener: Loaders) -> None:
 
 
 def stop_listening(listener: Loaders) -> None:
-    """The last one puts everything back; what somebody else has put over ours since stays, and tells nobody."""
+    """The last one puts everything back, unless somebody has put something over ours since."""
     global _patch
     with _changing:
         if listener in _listeners:

@@ -1,4 +1,4 @@
-"""What goes into the model: the inputs of a training call, whether batches repeat, and where they come from."""
+"""What goes into the model: inputs, whether batches repeat, and which loader they come from."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ MOST_CALLS = 8
 class BatchProbe:
     """Looks at the calls of the first watched model that record gradients (see `torch_probes.Probe`).
 
-    The fingerprint `probe/batch_id` is that of all inputs of these calls, taken in probed steps and in the step
-    after each, so that two steps in a row can be compared. Statistics of inputs are those of the step's first
-    call. Inputs that are no data are left out: what the model has made itself, masks, states of zeros.
+    The fingerprint `probe/batch_id` is that of all inputs of these calls, taken in probed steps and in the
+    step after each, so that two steps in a row can be compared. Statistics of inputs are those of the step's
+    first call. Inputs that are no data are left out: what the model has made itself, masks, states of zeros.
     """
 
     def __init__(self, context: ProbeContext) -> None:

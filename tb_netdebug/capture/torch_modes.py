@@ -29,7 +29,8 @@ class Root:
     """A watched model, and what its calls in this step were like."""
 
     __slots__ = (
-        "all_in_eval", "calls", "in_eval", "looks", "model", "prefix", "switches", "trained_on", "was_training",
+        "all_in_eval", "calls", "in_eval", "looks", "model", "prefix", "switches", "trained_on",
+        "was_training",
     )  # fmt: skip
 
     def __init__(self, prefix: str, model: nn.Module) -> None:
@@ -65,8 +66,8 @@ class Root:
 class ModeProbe:
     """Hooks on the outermost modules (see `torch_probes.Probe`).
 
-    Calls that record gradients are looked at in probed steps, and in any step in which the model is in another
-    mode than in the call before. Calls without gradients are evaluations, unless their input is that of the
+    Calls that record gradients are looked at in probed steps, and in any step in which the model is in
+    another mode than in the call before. Calls without gradients are evaluations, unless their input is that of the
     training; they are counted in every step.
     """
 
