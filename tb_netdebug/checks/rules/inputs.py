@@ -84,8 +84,9 @@ class InputConstant(Rule):
             f"{seen} ({self._looks} batches looked at, more than {self.limits.looks:.0f} is too many)"
             + (", while their labels differ" if labels_vary else "")
             + ": there is nothing in them that an answer could be told from.",
-            "Look at one batch just before the model: `print(inputs.min(), inputs.max(), inputs.std())`. Often "
-            "whole numbers were divided with //, a scaling was applied twice, or a buffer was never filled.",
+            "Look at one batch just before the model: `print(inputs.min(), inputs.max(), inputs.std())`. "
+            "Often whole numbers were divided with //, a scaling was applied twice, or a buffer was never "
+            "filled.",
             {
                 "standard deviation of the inputs": Evidence(spread, self.limits.spread),
                 "batches looked at": Evidence(float(self._looks), self.limits.looks),
@@ -106,8 +107,8 @@ class InputConstant(Rule):
         return Sign(
             Severity.INFO,
             f"{share:.0%} of the input features have one value in the whole batch (more than "
-            f"{self.limits.constant_features:.0%} is worth knowing). Borders of pictures and rare features are "
-            "like that.",
+            f"{self.limits.constant_features:.0%} is worth knowing). Borders of pictures and rare features "
+            "are like that.",
             "If you expect them to vary, look at a batch: `inputs.std(dim=0)`.",
             {"share of constant features": Evidence(share, self.limits.constant_features)},
             where=("input/0",),

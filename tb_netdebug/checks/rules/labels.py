@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterator
@@ -75,11 +76,11 @@ class LabelsSingleClass(Rule):
         is_put_together = classes > 2 and not call.get("last_layer")
         return Sign(
             Severity.INFO if is_put_together else Severity.ERROR,
-            f"All {only.labels} labels in the first {only.looks} batches looked at are class {only.top:g}, though "
-            f"there are {classes} classes (at least 2 must occur): the network learns to say {only.top:g} "
-            "to everything.",
-            "Look at the labels of a batch: `print(labels.unique(return_counts=True))`. Often the data are sorted "
-            "(shuffle=True helps), filtered, or the wrong column is taken as the label.",
+            f"All {only.labels} labels in the first {only.looks} batches looked at are class {only.top:g}, "
+            f"though there are {classes} classes (at least 2 must occur): the network learns to say "
+            f"{only.top:g} to everything.",
+            "Look at the labels of a batch: `print(labels.unique(return_counts=True))`. Often the data are "
+            "sorted (shuffle=True helps), filtered, or the wrong column is taken as the label.",
             {
                 "different classes in the labels": Evidence(1.0, 2.0),
                 "labels looked at": Evidence(float(only.labels)),
@@ -159,9 +160,10 @@ class LabelsSorted(Rule):
         return Sign(
             Severity.WARNING,
             f"Two labels of the same batch are equal with a chance of {seen:.0%}; were the data shuffled it "
-            f"would be about {chance:.0%} (more than {limit:.0%} is too much). The data come sorted by class: "
-            "the network learns one class at a time and forgets those before.",
-            "Shuffle: `DataLoader(..., shuffle=True)`, or `order = torch.randperm(len(inputs))` in each epoch.",
+            f"would be about {chance:.0%} (more than {limit:.0%} is too much). The data come sorted by "
+            "class: the network learns one class at a time and forgets those before.",
+            "Shuffle: `DataLoader(..., shuffle=True)`, or `order = torch.randperm(len(inputs))` in each "
+            "epoch.",
             {
                 "chance that two labels of a batch are equal": Evidence(seen, limit),
                 "the same if shuffled": Evidence(chance),
@@ -209,7 +211,7 @@ class Batches:
         looks = list(self.looks)
         pairs = [
             first["top_class"] == second["top_class"]
-            for first, second in zip(looks, looks[1:], strict=False)
+            for first, second in itertools.pairwise(looks)
             if second.step == first.step + 1
         ]
         return len(pairs), sum(pairs) / max(len(pairs), 1)
@@ -253,17 +255,19 @@ class LabelsImbalanced(Rule):
         is_all_it_says = counted.answered >= limits.looks and step - counted.answered_since >= limits.steps
         effect = (
             f" In the last {counted.answered} batches looked at, the network gave this answer to everything "
-            f"(from {limits.looks:.0f} on it is said): its accuracy is the share of that class and says nothing."
+            f"(from {limits.looks:.0f} on it is said): its accuracy is the share of that class and says "
+            "nothing."
             if is_all_it_says
             else " An accuracy of as much can be had without learning anything."
         )
         share = counted.top_labels / counted.labels
         return Sign(
             Severity.WARNING if is_all_it_says else Severity.INFO,
-            f"{share:.0%} of {counted.labels} labels are class {counted.top:g}, {ratio:.0f} times as many as of "
-            f"another class on average (more than {limits.ratio:g} is called imbalanced).{effect}",
+            f"{share:.0%} of {counted.labels} labels are class {counted.top:g}, {ratio:.0f} times as many as "
+            f"of another class on average (more than {limits.ratio:g} is called imbalanced).{effect}",
             "Weigh rare classes more: `weight=` of cross_entropy, `pos_weight=` of "
-            "binary_cross_entropy_with_logits, or a WeightedRandomSampler; and judge by balanced accuracy or F1.",
+            "binary_cross_entropy_with_logits, or a WeightedRandomSampler; and judge by balanced accuracy "
+            "or F1.",
             {
                 "most frequent to the other classes": Evidence(ratio, limits.ratio),
                 "batches answered by one class": Evidence(float(counted.answered), limits.looks),

@@ -71,8 +71,9 @@ class LearningRateZero(Rule):
         fell = f" It was {self._highest:.3g} at most." if self._others else ""
         return Sign(
             severity,
-            f"The learning rate is {rate_now(history):.2g} in every group of parameters for {self._zeros} steps now "
-            f"(more than {self.limits.share:g} of the highest is needed to learn): the weights stand still.{fell}",
+            f"The learning rate is {rate_now(history):.2g} in every group of parameters for {self._zeros} "
+            f"steps now (more than {self.limits.share:g} of the highest is needed to learn): the weights "
+            f"stand still.{fell}",
             "Look at the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
             "called? And is an integer division in it? Print `scheduler.get_last_lr()`.",
             {
@@ -183,10 +184,11 @@ class LearningRateHigh(Rule):
             evidence["loss"] = Evidence(course.now, course.start)
         return Sign(
             severity,
-            f"With a learning rate of {rate:.3g}, one step changed half of the weight tensors by {self._ratio:.0%} of "
-            f"their size and more (about 0.1 % is usual, {self.limits.sure_ratio:.0%} is too much), and {effect}.",
-            f"Divide the learning rate by 10, and again if that is not enough (try lr={rate / 10:.1g}); a warm-up "
-            "over the first steps and torch.nn.utils.clip_grad_norm_ help, too.",
+            f"With a learning rate of {rate:.3g}, one step changed half of the weight tensors by "
+            f"{self._ratio:.0%} of their size and more (about 0.1 % is usual, {self.limits.sure_ratio:.0%} "
+            f"is too much), and {effect}.",
+            f"Divide the learning rate by 10, and again if that is not enough (try lr={rate / 10:.1g}); a "
+            "warm-up over the first steps and torch.nn.utils.clip_grad_norm_ help, too.",
             evidence,
             since=self._since,
             sureness=0.85,

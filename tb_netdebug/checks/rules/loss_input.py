@@ -93,7 +93,7 @@ class Bounded:
     gaps: list[float] = field(default_factory=list)
 
     def add(self, look: Look) -> None:
-        if not (look["outside_01"] == 0 and 0.0 < look["input_min"] and look["input_max"] < 1.0):
+        if not (look["outside_01"] == 0 and look["input_min"] > 0.0 and look["input_max"] < 1.0):
             self.is_broken = True  # scores that were once outside are scores
             return
         self.looks += 1
@@ -139,7 +139,8 @@ def squashed(
     return Sign(
         Severity.ERROR,
         f"{seen}: binary_cross_entropy_with_logits is given probabilities, but it expects scores and applies "
-        "the sigmoid itself. Twice applied, it answers between 0.50 and 0.73 only: a certain no cannot be said.",
+        "the sigmoid itself. Twice applied, it answers between 0.50 and 0.73 only: a certain no cannot be "
+        "said.",
         "Remove the sigmoid before the loss, or use binary_cross_entropy (nn.BCELoss), which expects "
         "probabilities. Without the sigmoid, an answer is yes when the score is above 0.",
         evidence,
@@ -194,8 +195,8 @@ def unprepared(look: Look, evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.ERROR,
         f"{look.function} is given {given}, but it expects logarithms of probabilities, which are at most 0 "
-        f"and whose exponentials add up to 1 ({name}: {limit.value:.3g}, at most {limit.limit:g} is rounding). "
-        "The loss has no lowest value then, and says nothing of how good the answers are.",
+        f"and whose exponentials add up to 1 ({name}: {limit.value:.3g}, at most {limit.limit:g} is "
+        "rounding). The loss has no lowest value then, and says nothing of how good the answers are.",
         "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`"
         + (", or use cross_entropy, which takes raw scores." if look.function == "nll_loss" else "."),
         evidence,

@@ -63,9 +63,9 @@ def crossed(
     function = call.get("function")
     return Sign(
         severity,
-        f"{function} is given predictions of shape {list(given)} and targets of shape {list(wanted)}. They are "
-        f"stretched to each other's shape, so {pairs} pairs are compared where {math.prod(wanted)} targets "
-        "are meant: each prediction is pulled to the mean of targets that are not its own.",
+        f"{function} is given predictions of shape {list(given)} and targets of shape {list(wanted)}. They "
+        f"are stretched to each other's shape, so {pairs} pairs are compared where {math.prod(wanted)} "
+        "targets are meant: each prediction is pulled to the mean of targets that are not its own.",
         f"Give both the same shape, for example `{function}(output.squeeze(-1), target)` or "
         f"`{function}(output, target.view_as(output))`.",
         {
@@ -83,8 +83,8 @@ def one_class(call: dict[str, Any]) -> Sign:
         Severity.ERROR,
         "cross_entropy is given one score for each input, so there is 1 class (at least 2 are needed): its "
         "probability is always 1, the loss is always 0, and nothing is learned.",
-        "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and float "
-        "targets; or give the last layer as many outputs as there are classes.",
+        "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and "
+        "float targets; or give the last layer as many outputs as there are classes.",
         {"classes": Evidence(1.0, 2.0)},
         where=(str(call.get("site") or "cross_entropy"),),
         sureness=0.99,

@@ -71,11 +71,12 @@ class MemoryGrowth(Rule):
         first = curve.windows[0].first_step
         yield Sign(
             Severity.WARNING,
-            f"The memory of {what(curve.name)} grew from {size(float(readings[0]))} to {size(float(readings[-1]))}, in "
-            f"each of {windows} parts of the training (more than {size(limits.megabytes * MB)} is too much): "
-            "something is kept from every step.",
-            "Keep numbers, not tensors: `losses.append(loss.item())` or `loss.detach()`; a loss that is kept keeps "
-            "its whole graph of calculations. Look also for lists and caches that nobody empties.",
+            f"The memory of {what(curve.name)} grew from {size(float(readings[0]))} to "
+            f"{size(float(readings[-1]))}, in each of {windows} parts of the training (more than "
+            f"{size(limits.megabytes * MB)} is too much): something is kept from every step.",
+            "Keep numbers, not tensors: `losses.append(loss.item())` or `loss.detach()`; a loss that is "
+            "kept keeps its whole graph of calculations. Look also for lists and caches that nobody "
+            "empties.",
             {
                 "growth in bytes": Evidence(whole, limits.megabytes * MB),
                 "bytes a step": Evidence(whole / max(step - first, 1)),
@@ -128,8 +129,8 @@ class MemoryPressure(Rule):
             Severity.WARNING,
             f"The host has {size(left[-1])} of memory left (less than {size(limit)} is too little), and this "
             f"process takes {size(taken)}: soon the system slows down, or ends a process.",
-            "Make batches smaller, use fewer workers in the DataLoader, load data piece by piece; or end other "
-            "programs.",
+            "Make batches smaller, use fewer workers in the DataLoader, load data piece by piece; or end "
+            "other programs.",
             {"bytes left": Evidence(float(left[-1]), limit), "bytes of this process": Evidence(taken)},
             where=("memory/host_available",),
             sureness=0.8,
@@ -145,10 +146,10 @@ class MemoryPressure(Rule):
             return
         yield Sign(
             Severity.WARNING if share >= limits.device_share else Severity.INFO,
-            f"{share:.0%} of the memory of {used.name.split('/')[1]} are taken ({limits.device_share:.0%} is too much): "
-            "a batch that is a little bigger ends the training.",
-            "Make batches smaller and accumulate gradients, use mixed precision (torch.autocast), or recompute "
-            "activations (torch.utils.checkpoint).",
+            f"{share:.0%} of the memory of {used.name.split('/')[1]} are taken ({limits.device_share:.0%} is "
+            "too much): a batch that is a little bigger ends the training.",
+            "Make batches smaller and accumulate gradients, use mixed precision (torch.autocast), or "
+            "recompute activations (torch.utils.checkpoint).",
             {"share of the device's memory": Evidence(share, limits.device_share)},
             where=(used.name,),
             sureness=0.7,

@@ -65,11 +65,11 @@ class EvalModeTraining(Rule):
         is_meant = fact.get("root_eval") is False
         return Sign(
             Severity.INFO if is_meant else Severity.ERROR,
-            f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{named(names)} are in eval mode while "
-            f"the model trains ({self.limits.share:.0%} is too many): dropout does nothing, and batch norm uses "
-            "statistics that are never brought up to date.",
-            "Call `model.train()` at the beginning of each epoch, and again after each evaluation that called "
-            "`model.eval()`.",
+            f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{named(names)} are in eval mode "
+            f"while the model trains ({self.limits.share:.0%} is too many): dropout does nothing, and batch "
+            "norm uses statistics that are never brought up to date.",
+            "Call `model.train()` at the beginning of each epoch, and again after each evaluation that "
+            "called `model.eval()`.",
             {"layers in eval mode": Evidence(in_eval, self.limits.share * modules)},
             where=tuple(names),
             since=self._since,
@@ -124,9 +124,9 @@ class TrainModeEvaluating(Rule):
         return Sign(
             Severity.WARNING,
             f"At step {self._since} the model was evaluated in train mode ({self._calls:.0f} calls without "
-            f"gradients, 0 in train mode are right){named(names)}: dropout leaves out units at random, and batch "
-            "norm mixes the examples of a batch and learns from data that it is tested on. The loss of the "
-            "evaluation is wrong.",
+            f"gradients, 0 in train mode are right){named(names)}: dropout leaves out units at random, and "
+            "batch norm mixes the examples of a batch and learns from data that it is tested on. The loss "
+            "of the evaluation is wrong.",
             "Call `model.eval()` before an evaluation and `model.train()` after it.",
             {"calls in train mode": Evidence(self._calls, 0.0)},
             where=tuple(names),

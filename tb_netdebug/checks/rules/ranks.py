@@ -69,8 +69,8 @@ class StragglerRank(Rule):
             f"Process {rank} (rank {rank}) takes {secs * 1e3:.1f} ms a step for its data, forward pass and "
             f"optimizer, the others {usual * 1e3:.1f} ms: {share:.0%} of a step longer "
             f"({self.limits.share:.0%} is too much), and all others wait for it.",
-            "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or longer "
-            "batches. The Resources page compares the processes.",
+            "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or "
+            "longer batches. The Resources page compares the processes.",
             {
                 "share of the step time": Evidence(share, self.limits.share),
                 "seconds of this process": Evidence(secs),

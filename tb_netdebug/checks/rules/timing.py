@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from statistics import median
@@ -60,16 +61,17 @@ class StepTimeOutlier(Rule):
         share = sum(secs - usual for _, secs in slow) / sum(times)
         if len(slow) < limits.count or share < limits.info_share:
             return None
-        apart = median([later - step for (step, _), (later, _) in zip(slow, slow[1:], strict=False)])
+        apart = median([later - step for (step, _), (later, _) in itertools.pairwise(slow)])
         slowest = max(secs for _, secs in slow)
         return Sign(
             Severity.WARNING if share >= limits.share else Severity.INFO,
             f"{len(slow)} of the last {len(times)} steps took more than {bound * 1e3:.0f} ms (up to "
-            f"{slowest * 1e3:.0f} ms), {limits.factor:g} times the usual {usual * 1e3:.0f} ms and more: {share:.0%} of "
-            f"all time ({limits.share:.0%} is too much). They come about every {apart:.0f} steps.",
-            "Look at what happens only in those steps: saving, logging, drawing, an evaluation, a data loader that "
-            "refills, a batch that is longer than the others. The Resources page shows in which part of the step "
-            "the time goes.",
+            f"{slowest * 1e3:.0f} ms), {limits.factor:g} times the usual {usual * 1e3:.0f} ms and more: "
+            f"{share:.0%} of all time ({limits.share:.0%} is too much). They come about every {apart:.0f} "
+            "steps.",
+            "Look at what happens only in those steps: saving, logging, drawing, an evaluation, a data "
+            "loader that refills, a batch that is longer than the others. The Resources page shows in which "
+            "part of the step the time goes.",
             {
                 "share of all time": Evidence(share, limits.share),
                 "slow steps": Evidence(float(len(slow)), limits.count),

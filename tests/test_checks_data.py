@@ -1,0 +1,308 @@
+"""Rules over data, on trainings made up number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tb_netdebug.checks.engine import Engine
+from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.rules.data import RULES
+from tb_netdebug.records.graph import Graph, Node, TensorType
+from tb_netdebug.records.step import Kind, StepRecord
+from tests.support.loss_calls import call
+from tests.support.stories import judged, record, sample
+
+RANDOM = np.random.default_rng(0)
+
+
+def found(records: Iterable[StepRecord], **more: Any) -> dict[str, Finding]:
+    return judged(RULES, records, **more)
+
+
+def severities(records: Iterable[StepRecord]) -> dict[str, Severity]:
+    return {slug: finding.severity for slug, finding in found(records).items()}
+
+
+# ---- inputs
+
+
+def with_inputs(
+    values: Callable[[int], Any], steps: int = 20, *, labels: Sequence[float] = (0, 1, 2), **scalars: float
+) -> list[StepRecord]:
+    return [
+        record(
+            step,
+            {"batch_size": 16.0, **{name.replace("__", "/"): value for name, value in scalars.items()}},
+            [sample(Kind.TENSOR, "input/0", values(step)), sample(Kind.TENSOR, "label/0", labels)],
+        )
+        for step in range(steps)
+    ]
+
+
+def test_inputs_of_one_number() -> None:
+    """Nothing can be told from them: an error by the second batch, as the labels differ."""
+    engine = Engine(rules=RULES)
+    news = engine.feed(with_inputs(lambda step: np.zeros((16, 8)), 2))
+    assert [("input-constant", Severity.ERROR, 0)] == [
+        (each.rule, each.severity, each.first_step) for each in news
+    ]
+
+
+def test_inputs_that_differ() -> None:
+    assert {} == found(with_inputs(lambda step: RANDOM.normal(size=(16, 8))))
+
+
+def test_a_constant_step_is_no_habit() -> None:
+    """A state of rest at the beginning."""
+    assert {} == found(with_inputs(lambda step: RANDOM.normal(size=(16, 8)) * min(step, 1)))
+
+
+def test_rows_that_are_all_the_same() -> None:
+    """The features differ, but no row from another."""
+    records = with_inputs(lambda step: RANDOM.normal(size=8), probe__input__0__constant_features=1.0)
+    for each in records:
+        each.scalars["probe/input/0/constant_features"] = 1.0
+    assert Severity.ERROR is found(records)["input-constant"].severity
+    for each in records:
+        each.scalars["probe/input/0/constant_features"] = 0.7
+    assert Severity.INFO is found(records)["input-constant"].severity
+
+
+def test_single_examples_may_be_constant() -> None:
+    """An agent asks about one state at a time."""
+    records = with_inputs(lambda step: np.zeros(4))
+    for each in records:
+        each.scalars["batch_size"] = 1.0
+    assert {} == found(records)
+
+
+def test_words_beside_a_constant_input() -> None:
+    """Numbers of words are an input, too; what is constant beside them may be a mask."""
+    words = Node("", "Net", order=0, inputs=(TensorType((16, 5), "int64"), TensorType((16, 8), "float32")))
+    records = with_inputs(lambda step: np.ones((16, 8)))
+    assert Severity.INFO is found(records, layers=Graph((words,)))["input-constant"].severity
+
+
+def pictures(losses: Sequence[float], *, baseline: float = 2.3, size: float = 120.0) -> list[StepRecord]:
+    facts = [("loss-call", call("cross_entropy"))]
+    return [
+        record(
+            step,
+            {"loss": loss, "batch_size": 16.0, "probe/loss/0/value": loss, "probe/loss/0/baseline": baseline},
+            [sample(Kind.TENSOR, "input/0", RANDOM.uniform(0, 2 * size, (16, 8)))] if step < 16 else (),
+            facts if step == 0 else (),
+        )
+        for step, loss in enumerate(losses)
+    ]
+
+
+def test_large_inputs_that_hurt() -> None:
+    """The loss has not come below that of a constant answer."""
+    finding = found(pictures([40.0, 9.0, 4.0, *[2.4] * 77]))["input-scale"]
+    assert finding.severity is Severity.WARNING
+    assert finding.where == ["input/0"]
+
+
+def test_large_inputs_that_work() -> None:
+    """Worth knowing, no more; ordinary ones not even that."""
+    falling = [40.0 / (1 + step) for step in range(80)]
+    assert {"input-scale": Severity.INFO} == severities(pictures(falling))
+    assert {} == found(pictures([2.4] * 80, size=1.0))
+
+
+def test_features_of_very_different_scale() -> None:
+    records = pictures([0.7] * 80, baseline=0.69, size=1.0)
+    for each in records:
+        each.scalars["probe/input/0/feature_scale_ratio"] = 5e4
+    assert Severity.WARNING is found(records)["input-scale"].severity
+
+
+# ---- how batches come
+
+
+def same_batch(steps: int = 60, **scalars: float) -> list[StepRecord]:
+    return [record(step, {"probe/batch_id": 77.0, **scalars}) for step in range(steps)]
+
+
+def repeated(records: list[StepRecord]) -> Severity | None:
+    return severities(records).get("input-repeated-batch")
+
+
+def test_the_first_batch_again_and_again() -> None:
+    """`next(iter(loader))` in every step."""
+    records = same_batch(**{"probe/loader_batches": 30.0})
+    for each in records:
+        each.scalars["probe/loader_restarts"] = each.step + 1.0
+    finding = found(records)["input-repeated-batch"]
+    assert (Severity.WARNING, 0) == (finding.severity, finding.first_step)
+
+
+def test_a_slice_that_never_moves() -> None:
+    assert Severity.WARNING is repeated(
+        same_batch(**{"probe/batch_is_slice": 1.0, "probe/batch_share": 0.06})
+    )
+
+
+def test_the_whole_of_the_data() -> None:
+    """XOR, one batch learned by heart on purpose, the larger part of a split."""
+    assert Severity.INFO is repeated(same_batch())
+    assert Severity.INFO is repeated(
+        same_batch(**{"probe/loader_batches": 1.0, "probe/loader_restarts": 60.0})
+    )
+    assert Severity.INFO is repeated(
+        same_batch(**{"probe/loader_batches": 30.0, "probe/loader_restarts": 1.0})
+    )
+    assert Severity.INFO is repeated(same_batch(**{"probe/batch_is_slice": 1.0, "probe/batch_share": 0.8}))
+
+
+def test_batches_that_change() -> None:
+    """Also those that come round in order, and those of which two in a row are alike."""
+    assert {} == found([record(step, {"probe/batch_id": float(step // 5 % 8)}) for step in range(60)])
+
+
+def waiting(data: float, whole: float, steps: int = 60, **scalars: float) -> Severity | None:
+    records = [record(step, {"time/data": data, "time/step": whole, **scalars}) for step in range(steps)]
+    return severities(records).get("data-wait")
+
+
+@pytest.mark.parametrize(
+    ("data", "whole", "severity"),
+    [
+        (0.030, 0.040, Severity.WARNING),
+        (0.012, 0.040, Severity.INFO),
+        (0.004, 0.040, None),
+        (0.0008, 0.001, None),
+        (0.003, 0.004, None),
+    ],
+)
+def test_waiting_for_data(data: float, whole: float, severity: Severity | None) -> None:
+    """The share counts, but not of a step that takes no time at all."""
+    assert severity is waiting(data, whole)
+
+
+def test_an_evaluation_is_no_wait() -> None:
+    """Nor are the first steps, in which workers start."""
+    assert waiting(0.03, 0.04, **{"probe/evaluations": 5.0}) is None
+    assert waiting(0.03, 0.04, steps=20) is None
+
+
+# ---- labels
+
+
+def labelled(batches: Sequence[Sequence[int]], *, classes: int = 10, **more: Any) -> list[StepRecord]:
+    """What the probe measures of such batches of labels."""
+    fact = call(
+        **{
+            "function": "cross_entropy",
+            "num_classes": classes,
+            "input_shape": [len(batches[0]), classes],
+            "target_shape": [len(batches[0])],
+            **more,
+        }
+    )
+    records = []
+    for step, labels in enumerate(batches):
+        counts = np.bincount(labels, minlength=classes)
+        numbers = {
+            "value": 1.0,
+            "classes": float((counts > 0).sum()),
+            "top_class": float(counts.argmax()),
+            "top_share": counts.max() / len(labels),
+            "collision": float(((counts / len(labels)) ** 2).sum()),
+            "accuracy": 0.5,
+        }
+        scalars = {f"probe/loss/0/{name}": value for name, value in numbers.items()}
+        records.append(record(step, scalars, facts=[("loss-call", fact)] if step == 0 else ()))
+    return records
+
+
+def drawn(steps: int, size: int, chances: Sequence[float]) -> list[list[int]]:
+    return [list(RANDOM.choice(len(chances), size, p=chances)) for _ in range(steps)]
+
+
+def test_labels_of_one_class_at_once() -> None:
+    """Of ten classes, 32 labels alike are no chance."""
+    engine = Engine(rules=RULES)
+    news = engine.feed(labelled([[3] * 32]))
+    assert [("labels-single-class", Severity.ERROR)] == [(each.rule, each.severity) for each in news]
+    assert "class 3" in news[0].message
+
+
+def test_of_two_classes_one_may_be_rare() -> None:
+    """Many labels are needed there."""
+    single = [[0] * 16 for _ in range(8)]
+    assert "labels-single-class" not in found(labelled(single, classes=2))
+    assert "labels-single-class" in found(labelled(single * 3, classes=2))
+    rare = [*single, [0] * 15 + [1], *single]
+    assert "labels-single-class" not in found(labelled(rare, classes=2))
+
+
+def test_contrastive_losses_have_the_answer_in_front() -> None:
+    """Their scores are no layer's output."""
+    finding = found(labelled([[0] * 32] * 20, last_layer=None))["labels-single-class"]
+    assert finding.severity is Severity.INFO
+
+
+def test_real_and_false_are_two_calls() -> None:
+    """Each call of a discriminator has one label, and both together have two."""
+    records = []
+    for step in range(40):
+        scalars, facts = {}, []
+        for number, label in ((0, 1.0), (1, 0.0)):
+            fact = call(
+                "binary_cross_entropy_with_logits", id=number, site=f"gan.py:{number}", target_shape=[64, 1]
+            )
+            scalars.update({f"probe/loss/{number}/classes": 1.0, f"probe/loss/{number}/top_class": label})
+            facts.append(("loss-call", {**fact, "id": number}))
+        records.append(record(step, scalars, facts=facts if step == 0 else ()))
+    assert {} == found(records)
+
+
+@pytest.mark.parametrize("size", [32, 8, 1])
+def test_sorted_labels(size: int) -> None:
+    """Each batch has one class, all of them together ten: also batches of one."""
+    blocks = [[step * size // 160 % 10] * size for step in range(1600 // size)][:300]
+    finding = found(labelled(blocks))["labels-sorted"]
+    assert finding.severity is Severity.WARNING
+    assert finding.first_step < 200
+
+
+@pytest.mark.parametrize("size", [32, 4, 1])
+@pytest.mark.parametrize("chances", [[0.1] * 10, [0.5, 0.5], [0.9, 0.1], [0.97, 0.01, 0.02]])
+def test_shuffled_labels(size: int, chances: list[float]) -> None:
+    """However few are in a batch, and however rare some are."""
+    batches = drawn(200, size, chances)
+    assert "labels-sorted" not in found(labelled(batches, classes=len(chances)))
+
+
+def test_maps_of_labels_are_not_sorted() -> None:
+    """Neighbouring pixels are alike."""
+    blocks = [[step // 10] * 32 for step in range(60)]
+    assert "labels-sorted" not in found(labelled(blocks, target_shape=[1, 4, 8]))
+
+
+def imbalanced(answer: Callable[[int, float], float], steps: int = 120) -> Severity | None:
+    records = labelled(drawn(steps, 32, [0.95, 0.05]), classes=2)
+    for each in records:
+        share = each.scalars["probe/loss/0/top_share"]
+        each.scalars["probe/loss/0/accuracy"] = answer(each.step, share)
+    return severities(records).get("labels-imbalanced")
+
+
+def test_one_answer_to_everything() -> None:
+    """The accuracy is the share of the class, batch by batch."""
+    assert Severity.WARNING is imbalanced(lambda step, share: share)
+
+
+def test_rare_classes_that_are_found() -> None:
+    """Worth knowing; also when it takes a while until they are."""
+    assert Severity.INFO is imbalanced(lambda step, share: 0.99)
+    assert Severity.INFO is imbalanced(lambda step, share: share if step < 40 else 0.99)
+
+
+def test_balanced_labels() -> None:
+    assert {} == found(labelled(drawn(100, 32, [0.1] * 10)))
