@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,8 @@ class LossNegative(Rule):
                     value = record.scalars.get(f"probe/loss/{key}/value")
                     if value is not None and value < -self.limits.below:
                         return self._impossible(call, key, value, record.scalars, record.step)
-        lowest = min((record.scalars.get("loss", 0.0) for record in history.recent), default=0.0)
+        losses = [record.scalars.get("loss", 0.0) for record in history.recent]
+        lowest = min(filter(math.isfinite, losses), default=0.0)
         if lowest >= -self.limits.below:
             return None
         seen = course(history)

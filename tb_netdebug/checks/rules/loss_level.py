@@ -11,7 +11,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from .loss_course import Course, course, still_warming_up
-from .loss_shape import Doubles, error_of_mean, is_falling, variation
+from .loss_shape import Doubles, error_of_mean, is_falling, variation, without_spikes
 from .stillness import standstill
 
 
@@ -130,7 +130,7 @@ class LossAtChance(Rule):
         if seen.chance is None or seen.chance <= 0 or seen.is_contest or not seen.steps.size:
             return None
         values = seen.after(seen.first_step + limits.ignored)
-        values = values[-max(limits.window, len(values) // 2) :]
+        values = without_spikes(values[-max(limits.window, len(values) // 2) :])
         if len(values) < limits.window or not self._is_at_chance(seen, values):
             return None
         lasted = history.step - seen.first_step + 1
@@ -210,7 +210,7 @@ class NotLearning(Rule):
         lasted = history.step - seen.first_step + 1
         if lasted < limits.steps or len(seen.values) < limits.window + 8 or seen.start <= 0:
             return None
-        recent = seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :]
+        recent = without_spikes(seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :])
         if not self._stands(seen, recent) or still_warming_up(history):
             return None
         stands, why = standstill(history)

@@ -12,7 +12,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from .loss_course import Course, course
-from .loss_shape import Doubles, is_falling, period, variation
+from .loss_shape import Doubles, is_falling, period, variation, without_spikes
 
 LOWER_RATE = (
     "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
@@ -194,6 +194,7 @@ class OscillatingLimits:
     window: int = 48  # steps that are looked at
     ignored: int = 8  # the first ones
     amplitude: float = 0.25  # standard deviation beside the mean
+    full_batch_amplitude: float = 0.02  # the same, where all batches are the same and make no noise
     repeats: float = 0.5  # correlation after one period, and opposed after half of it
     level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
     erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
@@ -210,20 +211,24 @@ class LossOscillating(Rule):
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
-        recent = seen.values[-limits.window :]
+        recent = without_spikes(seen.values[-limits.window :])
         if len(recent) < limits.window or seen.may_rise or not seen.start > 0:
             return None
-        if recent[0] == seen.values[0] and history.step - seen.first_step < limits.window + limits.ignored:
+        if (
+            len(recent) == len(seen.values)
+            and history.step - seen.first_step < limits.window + limits.ignored
+        ):
             return None
         mean, swing = float(recent.mean()), variation(recent)
-        if mean < limits.level * seen.start or swing < min(limits.amplitude, limits.erratic):
+        least = limits.full_batch_amplitude if always_the_same(history) else limits.amplitude
+        if mean < limits.level * seen.start or swing < min(least, limits.erratic):
             return None
-        if is_falling(recent, share=0.15) and is_falling(seen.values, share=0.15):
+        if is_falling(recent, share=0.15) and is_falling(without_spikes(seen.values), share=0.15):
             return None
-        turns = period(recent, least=limits.repeats) if swing >= limits.amplitude else None
+        turns = period(recent, least=limits.repeats) if swing >= least else None
         if turns is None and not self._is_erratic(seen, mean, swing):
             return None
-        return self._sign(history, seen, recent, turns)
+        return self._sign(history, seen, recent, turns, least)
 
     def _is_erratic(self, seen: Course, mean: float, swing: float) -> bool:
         limits = self.limits
@@ -231,7 +236,7 @@ class LossOscillating(Rule):
             seen.chance is not None and mean > limits.above_chance * seen.chance and swing >= limits.erratic
         )
 
-    def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None) -> Sign:
+    def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None, least: float) -> Sign:
         low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
         batches = history.curve("probe/loader_batches")
         is_epoch = turns is not None and batches is not None and turns == round(batches.last)
@@ -241,17 +246,23 @@ class LossOscillating(Rule):
             Severity.INFO if is_epoch else Severity.WARNING,
             f"For {len(recent)} steps the loss has gone up and down between {low:.4g} and {high:.4g}, {how}, "
             f"and does not fall (it began at {seen.start:.4g}{guess}; a spread of more than "
-            f"{self.limits.amplitude:.0%} of the mean is too much).",
+            f"{least:.0%} of the mean is too much).",
             "That is one pass over the data: some batches are harder than others. Use `shuffle=True`."
             if is_epoch
             else "Lower the learning rate (10 times to begin with) or the momentum: steps go past the lowest "
             "point and back. If the rate is fine, see whether batches come in an order, such as one class "
             "after the other: use `shuffle=True`.",
             {
-                "spread of the loss beside its mean": Evidence(variation(recent), self.limits.amplitude),
+                "spread of the loss beside its mean": Evidence(variation(recent), least),
                 "steps from high to high": Evidence(float(turns) if turns else "irregular"),
                 "mean loss": Evidence(float(recent.mean()), self.limits.level * seen.start),
             },
             since=int(seen.steps[-len(recent)]),
             sureness=0.8,
         )
+
+
+def always_the_same(history: History) -> bool:
+    """Whether every batch is the whole data."""
+    batches = history.curve("probe/batch_id")
+    return batches is not None and batches.count >= 8 and batches.lowest == batches.highest

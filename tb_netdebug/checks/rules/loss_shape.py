@@ -33,6 +33,13 @@ def is_falling(values: Doubles, *, share: float, errors: float = 3.0) -> bool:
     return drop > share * abs(float(first.mean())) or drop > max(doubt, 1e-4 * abs(float(first.mean())))
 
 
+def without_spikes(values: Doubles) -> Doubles:
+    """Single losses far above nine tenths of all say nothing of the others: they are cut."""
+    if not len(values):
+        return values
+    return np.minimum(values, 3.0 * max(float(np.quantile(values, 0.9)), 0.0))
+
+
 def variation(values: Doubles) -> float:
     """The standard deviation as a share of the mean."""
     mean = abs(float(values.mean()))
