@@ -1,7 +1,222 @@
-"""Rules."""
+"""Gradients that are not there, are zero, or were never cleared; those that explode or vanish have files of
+their own."""
 
 from __future__ import annotations
 
-from ..rule import Rule
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-RULES: tuple[type[Rule], ...] = ()
+import numpy as np
+
+from ...records.step import Kind
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Doubles
+from .gradients_exploding import ExplodingGradients
+from .gradients_vanishing import VanishingGradients
+from .parameters import Parameters, parameters_of
+from .progress import loss_of
+
+ZERO_LOSS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroLimits:
+    looks: float = 5  # in a row; a layer that starts at zero hides those before it for one step only
+    steps: float = 8  # and so many steps from the first to the last of them
+    share: float = 0.1  # of all weights; a second output that is not used yet is less
+
+
+class ZeroGradients(Rule):
+    """The gradients of whole layers are exactly zero again and again: nothing reaches them."""
+
+    slug = "zero-gradients"
+    when = When.SAMPLES
+    needs = ("gradients",)
+    limits = ZeroLimits()
+
+    def __init__(self) -> None:
+        self._looks: Doubles = np.zeros(0)
+        self._since: Doubles = np.zeros(0)
+
+    def update(self, history: History) -> Sign | None:
+        if history.gradients.now is None:
+            return None
+        known = parameters_of(history)
+        zeros = known.column(history, Kind.GRADIENT, "zero_share")
+        self._count(history.step, zeros)
+        long = (self._looks >= self.limits.looks) & (history.step - self._since >= self.limits.steps)
+        stuck = long & known.matrix & known.trainable
+        if not stuck.any() or is_fitted(history):
+            return None
+        seen = known.matrix & ~np.isnan(zeros)
+        return self._sign(history, known, stuck, seen)
+
+    def _count(self, step: int, zeros: Doubles) -> None:
+        if len(self._looks) < len(zeros):
+            more = len(zeros) - len(self._looks)
+            self._looks = np.concatenate([self._looks, np.zeros(more)])
+            self._since = np.concatenate([self._since, np.zeros(more)])
+        is_zero = zeros == 1.0
+        self._since = np.where(is_zero & (self._looks == 0), step, self._since)
+        self._looks = np.where(is_zero, self._looks + 1, np.where(np.isnan(zeros), self._looks, 0))
+
+    def _sign(self, history: History, known: Parameters, stuck: Any, seen: Any) -> Sign | None:
+        names, is_all = known.chosen(stuck), bool((stuck == seen).all())
+        share = known.share(names) or len(names) / max(int(seen.sum()), 1)
+        since = int(self._since[stuck].min())
+        is_much = share >= self.limits.share
+        what = "all layers" if is_all else f"{len(names)} of {seen.sum()} layers"
+        return Sign(
+            Severity.ERROR if is_all else Severity.WARNING if is_much else Severity.INFO,
+            f"The gradients of {what} ({share:.0%} of the weights) have been exactly 0 in every look since "
+            f"step {since} (more than {self.limits.share:.0%} of the weights for {self.limits.looks:.0f} "
+            "looks is too many): these weights cannot learn.",
+            "Look at what stands behind these layers on the way to the loss. torch.round, sign, argmax, a "
+            "comparison and a clamp outside of its range have the slope 0; so have ReLU units that are "
+            "never active and a loss that is multiplied by 0. Leave it out and see whether the gradients "
+            "come back.",
+            {
+                "share of weights without gradient": Evidence(share, self.limits.share),
+                "looks": Evidence(float(self._looks[stuck].min()), self.limits.looks),
+            },
+            names,
+            since=since,
+            sureness=0.9 if is_much else 0.5,
+        )
+
+
+def is_fitted(history: History) -> bool:
+    """A loss that is nought leaves nothing to learn: a margin that is kept, a reward that was never given."""
+    curve = loss_of(history)
+    return curve is not None and bool((np.abs(curve.tail(4)) <= ZERO_LOSS).any())
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLimits:
+    share: float = 0.1  # of all trainable weights; a head that is not used is less
+    most: float = 0.5  # from here on the training is spoiled
+
+
+class NoGradient(Rule):
+    """Trainable weights in an optimizer that never get a gradient: cut off, or not used."""
+
+    slug = "no-gradient"
+    when = When.FACTS
+    needs = ("optimizer",)
+    limits = MissingLimits()
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for fact in history.facts.get("gradients", []):
+            if fact.get("detached"):
+                yield self._detached()
+            elif fact.get("none"):
+                yield from self._missing(history, fact)
+
+    def _detached(self) -> Sign:
+        return Sign(
+            Severity.ERROR,
+            "The loss does not know how it was computed (it has no grad_fn): no weight gets a gradient "
+            "from it.",
+            "Look for .detach(), .item(), .numpy(), torch.no_grad() or a new torch.tensor(...) between the "
+            "model and the loss, and for argmax or a comparison: they all cut the way back.",
+            {"gradients": Evidence("none")},
+            sureness=0.98,
+        )
+
+    def _missing(self, history: History, fact: dict[str, Any]) -> Iterator[Sign]:
+        known = parameters_of(history)
+        names = [name for name in fact["none"] if name not in set(fact.get("frozen") or ())]
+        used = [name for name in names if is_called(known, name)]
+        ignored = set((history.fact("ignored-outputs") or {}).get("names") or ())
+        share, share_used = known.share(names), known.share(used)
+        if not known.elements.size and names:
+            share = share_used = 1.0  # nothing is known of the network
+        is_much = share_used >= self.limits.share
+        is_most = share >= self.limits.most
+        how = f"{len(names)} weight tensors ({share:.0%} of all weights)"
+        why = "their layers were called, so something cuts the way back" if used else "their layers never run"
+        if ignored:
+            why = f"the output of {', '.join(sorted(ignored)[:3])} is not used for the loss"
+        yield Sign(
+            Severity.ERROR if is_most else Severity.WARNING if is_much else Severity.INFO,
+            f"{how} got no gradient in the last {fact.get('steps', 2)} steps of the optimizer (more than "
+            f"{self.limits.share:.0%} is too many): {why}.",
+            "If they are meant to learn, look for .detach(), torch.no_grad(), .data or numpy between these "
+            "layers and the loss, and whether forward() uses their output. If not, say so: "
+            "layer.requires_grad_(False).",
+            {"share of weights without gradient": Evidence(share, self.limits.share)},
+            tuple(names),
+            sureness=0.95 if is_most else 0.85 if is_much else 0.5,
+        )
+
+
+def is_called(known: Parameters, name: str) -> bool:
+    place = known.place.get(name)
+    return place is None or bool(known.called[place])
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLimits:
+    probes: float = 4  # in which the old gradients were still there
+    share: float = 0.8  # of the last probes
+    growth: float = 2.0  # of the gradient norm against its start: sums of gradients grow
+
+
+class GradNotCleared(Rule):
+    """The gradients of earlier steps are never cleared, so each step goes along the sum of all."""
+
+    slug = "grad-not-cleared"
+    when = When.STEPS
+    needs = ("gradient-norm",)
+    limits = KeptLimits()
+
+    def update(self, history: History) -> Sign | None:
+        kept = history.curve("probe/gradients_kept")
+        if kept is None or kept.count < self.limits.probes:
+            return None
+        values = kept.tail(16)
+        share = float(values.mean())
+        if values.sum() < self.limits.probes or share < self.limits.share:
+            return None
+        growth = norm_growth(history)
+        if growth < self.limits.growth:
+            return None
+        return Sign(
+            Severity.ERROR,
+            f"In {share:.0%} of the last steps the gradients of the step before were still there (more than "
+            f"{self.limits.share:.0%} is too many), and their norm has grown {growth:.1f}-fold (more than "
+            f"{self.limits.growth:g}): backward() adds to what is there, so each step follows the sum of all "
+            "gradients so far.",
+            "Call optimizer.zero_grad() once a step, before loss.backward(). To add up the gradients of "
+            "several batches on purpose, call it right after optimizer.step().",
+            {
+                "share of steps with old gradients": Evidence(share, self.limits.share),
+                "growth of the gradient norm": Evidence(growth, self.limits.growth),
+            },
+            since=kept.steps[0],
+            sureness=0.9,
+        )
+
+
+def norm_growth(history: History) -> float:
+    """The highest mean of four norms in a row against the first norms."""
+    curve = history.curve("gradient_norm")
+    if curve is None or curve.count < 6:
+        return 0.0
+    first = curve.first
+    norms = curve.tail(64)
+    if first <= 0 or len(norms) < 6:
+        return 0.0
+    return float(np.convolve(norms, np.full(4, 0.25), "valid").max() / first)
+
+
+RULES: tuple[type[Rule], ...] = (
+    ExplodingGradients,
+    VanishingGradients,
+    ZeroGradients,
+    NoGradient,
+    GradNotCleared,
+)

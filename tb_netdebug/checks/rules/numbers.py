@@ -1,7 +1,295 @@
-"""Rules."""
+"""Values that are no numbers: where they came up, and when. Thresholds: none, one such value is enough."""
 
 from __future__ import annotations
 
-from ..rule import Rule
+import math
+from collections.abc import Iterator
 
-RULES: tuple[type[Rule], ...] = ()
+from ...records.step import Kind, Sample, StepRecord
+from ...stats.packed import HEADER
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
+from .parameters import parameters_of
+from .progress import is_loss
+
+MOST_NAMED = 50
+CLEAN = (
+    "Clean the data before training: find such rows with torch.isnan(x).any(1), then drop or fill them "
+    "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
+)
+
+
+class NonfiniteLoss(Rule):
+    """The loss is NaN or infinite."""
+
+    slug = "nonfinite-loss"
+    when = When.STEPS
+    needs = ("loss",)
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for record in history.recent:
+            for name, value in losses(record):
+                if not math.isfinite(value):
+                    yield self._sign(history, record, name, value)
+                    break
+
+    def _sign(self, history: History, record: StepRecord, name: str, value: float) -> Sign:
+        last = last_finite(history, name, record.step)
+        before = "" if last is None else f"; the last one that was a number was {last:.4g}"
+        origin = first_nonfinite(history)
+        place = f" It came from {origin}." if origin else ""
+        if record.scalars.get("probe/loss_scale_skipped"):
+            return Sign(
+                Severity.INFO,
+                f"The loss of step {record.step} was {text(value)}{before}, and the gradient scaler left "
+                f"this step out.{place}",
+                "Nothing, as long as it is rare: mixed precision now and then goes beyond what 16 bits hold.",
+                {"loss": Evidence(value)},
+                since=record.step,
+                sureness=0.5,
+            )
+        return Sign(
+            Severity.ERROR,
+            f"The loss is {text(value)}{before}.{place} From here on the weights take up values that are no "
+            "numbers.",
+            "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
+            "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
+            "data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).",
+            {"loss": Evidence(value)},
+            since=record.step,
+            sureness=1.0,
+        )
+
+
+class NonfiniteGradient(Rule):
+    """A gradient holds NaN or infinity, and no gradient scaler has left the step out."""
+
+    slug = "nonfinite-gradient"
+    when = When.STEPS
+    needs = ("gradient-norm",)
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for record in history.recent:
+            count = record.scalars.get("nonfinite_gradients", 0.0)
+            if count > 0 and not record.scalars.get("probe/loss_scale_skipped"):
+                yield self._sign(record, count)
+
+    def _sign(self, record: StepRecord, count: float) -> Sign:
+        places = tuple(sample.series.name for sample in nonfinite(record, Kind.GRADIENT))[:MOST_NAMED]
+        loss = record.scalars.get("loss", math.nan)
+        but = " although the loss is a number" if math.isfinite(loss) else ""
+        return Sign(
+            Severity.ERROR,
+            f"{count:.0f} values of the gradients are NaN or infinite{but}. The optimizer writes them into "
+            "the weights, and the network is lost.",
+            "Look at the operations behind the layers named here: sqrt, norm, log, division and x ** y "
+            "have no slope at 0; add 1e-8 below the root or in the denominator. If the loss grew before, "
+            "lower the learning rate or clip: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, "
+            "error_if_nonfinite=True).",
+            {"values that are no numbers": Evidence(count, 0.0)},
+            places,
+            since=record.step,
+            sureness=0.98,
+        )
+
+
+class NonfiniteWeight(Rule):
+    """A weight holds NaN or infinity; a frozen mask of infinities is meant so."""
+
+    slug = "nonfinite-weight"
+    when = When.SAMPLES
+    needs = ("weights",)
+
+    def update(self, history: History) -> Sign | None:
+        now = history.weights.now
+        if now is None or not (now.nonfinite > 0).any():
+            return None
+        known = parameters_of(history)
+        nan, infinite = (known.column(history, Kind.WEIGHT, each) for each in ("nan", "infinite"))
+        bad = (nan > 0) | ((infinite > 0) & known.trainable)
+        if not bad.any():
+            return None
+        count = float((nan + infinite)[bad].sum())
+        share = count / float(known.column(history, Kind.WEIGHT, "count")[bad].sum())
+        return Sign(
+            Severity.ERROR,
+            f"{count:.0f} values ({share:.0%}) of {bad.sum()} weight tensors are NaN or infinite. Every "
+            "output that they touch is NaN as well: the network cannot recover.",
+            "Go back to the last checkpoint from before this step, and cure what came first: see the first "
+            "finding, or lower the learning rate and clip the gradients.",
+            {"values that are no numbers": Evidence(count, 0.0)},
+            known.chosen(bad)[:MOST_NAMED],
+            sureness=1.0,
+        )
+
+
+class NonfiniteActivation(Rule):
+    """A layer puts out NaN or infinity; minus infinity alone masks scores on purpose."""
+
+    slug = "nonfinite-activation"
+    when = When.FACTS
+    needs = ("activations",)
+
+    def __init__(self) -> None:
+        self._judged = -1
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for fact in history.facts.get("first-nonfinite", []):
+            if fact.get("what") == "output" and not fact.get("masked_only"):
+                yield self._told(fact, history.step)
+        for record in history.recent:
+            if record.step > self._judged and record.samples:
+                yield from self._seen(history, record)
+        self._judged = history.step
+
+    def _told(self, fact: dict[str, object], step: int) -> Sign:
+        where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
+        layer = f"{where} ({fact['class_name']})" if fact.get("class_name") else where
+        if not fact.get("parameters_finite", True):
+            why = "its weights hold such values already"
+        elif fact.get("inputs_finite", True):
+            why = "its inputs and weights were all numbers, so they arise in this layer"
+        else:
+            why = "its inputs hold such values already"
+        return self._sign(f"The first layer with {kind} is {layer}: {why}.", kind, (where,), step)
+
+    def _seen(self, history: History, record: StepRecord) -> Iterator[Sign]:
+        bad = [sample.series.name for sample in nonfinite(record, Kind.ACTIVATION) if not is_mask(sample)]
+        if bad:
+            ordered = history.layers.in_order(bad)
+            text = f"{len(bad)} layers put out NaN or infinity, the first of them {ordered[0]}."
+            yield self._sign(text, "NaN or Inf", tuple(ordered[:MOST_NAMED]), record.step)
+
+    def _sign(self, message: str, kind: str, where: tuple[str, ...], step: int) -> Sign:
+        return Sign(
+            Severity.ERROR,
+            message,
+            f"Look at what this layer does to its inputs: a division by zero, the log or root of a negative "
+            f"number, exp of a big one, values beyond 65504 in float16. Print them with "
+            f'monitor.tensor("inputs", x) in front of {where[0]}, or clamp them.',
+            {"value": Evidence(kind)},
+            where,
+            since=step,
+            sureness=0.97,
+        )
+
+
+class NonfiniteInput(Rule):
+    """The batch itself holds NaN or infinity."""
+
+    slug = "nonfinite-input"
+    when = When.FACTS
+    needs = ("inputs",)
+
+    def __init__(self) -> None:
+        self._judged = -1
+
+    def update(self, history: History) -> Iterator[Sign]:
+        for fact in history.facts.get("first-nonfinite", []):
+            if fact.get("what") == "input" and not fact.get("masked_only"):
+                yield self._told(fact, history.step)
+        for record in history.recent:
+            if record.step > self._judged and record.samples:
+                for sample in nonfinite(record, Kind.TENSOR):
+                    name = sample.series.name
+                    if name.startswith(("input/", "label/")) and not is_mask(sample):
+                        yield self._sign(record, name, sample)
+        self._judged = history.step
+
+    def _sign(self, record: StepRecord, name: str, sample: Sample) -> Sign:
+        count, nan, plus, minus = HEADER.unpack_from(sample.summary)[:4]
+        bad = nan + plus + minus
+        what = "labels" if name.startswith("label/") else "inputs"
+        loss = [value for _, value in losses(record)]
+        is_borne = bool(loss) and all(map(math.isfinite, loss))
+        effect = (
+            "the loss is a number all the same, so the model seems to expect them"
+            if is_borne
+            else ("one is enough to make the loss NaN")
+        )
+        return Sign(
+            Severity.INFO if is_borne else Severity.ERROR,
+            f"{bad} of {count} values of the {what} are {'NaN' if nan else 'infinite'}: {effect}.",
+            CLEAN,
+            {"values that are no numbers": Evidence(float(bad), 0.0)},
+            (name,),
+            since=record.step,
+            sureness=0.5 if is_borne else 1.0,
+        )
+
+    def _told(self, fact: dict[str, object], step: int) -> Sign:
+        where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
+        return Sign(
+            Severity.ERROR,
+            f"The batch of step {step} holds {kind} already when it gets to {where}: one such value is "
+            "enough to make the loss NaN.",
+            CLEAN,
+            {"value": Evidence(kind)},
+            (where,),
+            since=step,
+        )
+
+
+def losses(record: StepRecord) -> Iterator[tuple[str, float]]:
+    """The loss; where none was given, those that were logged or seen by a probe."""
+    scalars = record.scalars
+    if "loss" in scalars:
+        yield "loss", scalars["loss"]
+        return
+    for name, value in scalars.items():
+        if is_loss(name):
+            yield name, value
+
+
+def last_finite(history: History, name: str, step: int) -> float | None:
+    curve = history.curve(name)
+    if curve is None:
+        return None
+    for at, value in zip(reversed(curve.steps), reversed(curve.values), strict=True):
+        if at < step and math.isfinite(value):
+            return value
+    return None
+
+
+def first_nonfinite(history: History) -> str:
+    """The place that a probe has named."""
+    fact = history.fact("first-nonfinite")
+    if fact is None or fact.get("masked_only"):
+        return ""
+    where, what = fact.get("where"), fact.get("what")
+    return f"the {what} of {where}" if where and what else ""
+
+
+def nonfinite(record: StepRecord, kind: Kind) -> list[Sample]:
+    return [each for each in record.samples if each.series.kind is kind and holds_others(each.summary)]
+
+
+def holds_others(summary: bytes) -> bool:
+    """Whether there are values that are no numbers: three counts behind the first, zero in general."""
+    return summary[8:32] != NONE
+
+
+NONE = bytes(24)
+
+
+def is_mask(sample: Sample) -> bool:
+    """Minus infinity among numbers, as is written into scores that a softmax shall leave out."""
+    count, nan, plus, minus = HEADER.unpack_from(sample.summary)[:4]
+    return bool(minus and not nan and not plus and minus < count)
+
+
+def text(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.4g}"
+
+
+RULES: tuple[type[Rule], ...] = (
+    NonfiniteLoss,
+    NonfiniteGradient,
+    NonfiniteWeight,
+    NonfiniteActivation,
+    NonfiniteInput,
+    PrecisionHeadroom,
+    LossScaleOverflow,
+)

@@ -1,0 +1,187 @@
+"""Sixteen bits: values near the end of what float16 holds, gradients below it, and the scale of the loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ...stats.sketch import LOWER, UPPER
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Flags, Tensors
+from .parameters import parameters_of
+
+LARGEST = 65504.0
+SMALLEST = 2.0**-24
+LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HeadroomLimits:
+    used: float = 0.5  # of 65504: one doubling more and it is infinite
+    lost: float = 0.5  # share of zeros in a gradient whose other values are close to the smallest float16
+    near: float = 64.0  # times the smallest float16: six doublings above nothing
+
+
+class PrecisionHeadroom(Rule):
+    """float16 holds no more than 65504 and no less than 6e-8: activations near the one end, gradients near
+    the other."""
+
+    slug = "precision-headroom"
+    when = When.SAMPLES
+    needs = ("activations",)
+    limits = HeadroomLimits()
+
+    def __init__(self) -> None:
+        self._known: tuple[object, int] = (None, -1)
+        self._half: Flags = np.zeros(0, bool)
+        self._looks = 0
+
+    def update(self, history: History) -> Sign | None:
+        return self._high(history) or self._low(history)
+
+    def _high(self, history: History) -> Sign | None:
+        seen = history.activations
+        if seen.now is None:
+            return None
+        half = self._halves(history, seen)
+        if not half.any():
+            return None
+        largest = np.where(half, np.nan_to_num(seen.now.abs_max), 0.0)
+        near = largest >= self.limits.used * LARGEST
+        if not near.any():
+            return None
+        most = float(largest.max())
+        return Sign(
+            Severity.WARNING,
+            f"The largest output of {seen.names[int(largest.argmax())]} is {most:.0f}. It is computed in "
+            f"float16, where everything above 65504 is infinite (more than {self.limits.used:.0%} of that is "
+            "too close).",
+            "Use bfloat16, which holds numbers as large as float32 does: torch.autocast(device_type, "
+            "dtype=torch.bfloat16). Or make the values smaller: a normalisation before this layer, smaller "
+            "weights, scaled inputs.",
+            {"largest value": Evidence(most, self.limits.used * LARGEST)},
+            tuple(seen.names[place] for place in np.flatnonzero(near)),
+            sureness=0.9,
+        )
+
+    def _low(self, history: History) -> Sign | None:
+        """Gradients of layers that compute in float16, most of which have become zero."""
+        known = parameters_of(history)
+        if history.gradients.now is None or not self._any_half(history):
+            return None
+        rms = known.column(history, Kind.GRADIENT, "rms")
+        zeros = known.column(history, Kind.GRADIENT, "zero_share")
+        half = [is_half(history, name, known.dtype[place]) for place, name in enumerate(known.names)]
+        tiny = np.array(half, bool) & known.matrix & (zeros >= self.limits.lost)
+        tiny &= (rms > 0) & (rms < self.limits.near * SMALLEST)
+        names = [name for name in known.chosen(tiny) if self._is_underflow(history, name)]
+        self._looks = self._looks + 1 if names else 0
+        if self._looks < LOOKS:
+            return None
+        worst = float(np.nanmax(zeros[tiny]))
+        return Sign(
+            Severity.WARNING,
+            f"{worst:.0%} of the gradient of {names[0]} are zero, and the rest is hardly above "
+            f"{SMALLEST:.0e}, the smallest number of float16: smaller gradients are lost.",
+            "Multiply the loss before backward and divide the gradients after it: torch.amp.GradScaler() "
+            "does both. Or use bfloat16, which goes down to 1e-38.",
+            {"share of zeros": Evidence(worst, self.limits.lost)},
+            tuple(names),
+            sureness=0.85,
+        )
+
+    def _is_underflow(self, history: History, name: str) -> bool:
+        """Half of the values that are left lie near the smallest number there is."""
+        summary = history.gradients.summary(name)
+        if summary is None or not len(summary.bins):
+            return False
+        edges = np.maximum(np.abs(LOWER[summary.bins]), np.abs(UPPER[summary.bins]))
+        counts = summary.counts.astype(float)
+        low = float(counts[(edges > 0) & (edges <= self.limits.near * SMALLEST)].sum())
+        return low >= 0.5 * max(summary.finite - summary.zeros, 1)
+
+    def _any_half(self, history: History) -> bool:
+        return bool(self._halves(history, history.activations).any())
+
+    def _halves(self, history: History, seen: Tensors) -> Flags:
+        if self._known != (history.layers, len(seen.names)):
+            self._known = (history.layers, len(seen.names))
+            self._half = np.array([is_half(history, name, "") for name in seen.names], bool)
+        return self._half
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLimits:
+    share: float = 0.25  # of the last steps; a scaler that grows every 2000 steps leaves out one of them
+    steps: float = 32  # how far back that is looked at
+    in_a_row: float = 24  # the usual first scale of 65536 is down at 1 after 16 halvings
+    scale: float = 1.0  # below it the loss is made smaller, not larger: the overflow is in the network itself
+
+
+class LossScaleOverflow(Rule):
+    """The gradient scaler leaves out step after step, because gradients overflow at whatever scale."""
+
+    slug = "loss-scale-overflow"
+    when = When.STEPS
+    needs = ("loss-scale",)
+    limits = ScaleLimits()
+
+    def update(self, history: History) -> Sign | None:
+        skipped, scale = history.curve("probe/loss_scale_skipped"), history.curve("probe/loss_scale")
+        if skipped is None or not skipped.count or not any(skipped.tail(int(self.limits.steps))):
+            return None
+        values = list(skipped.values)
+        row = trailing(values)
+        # While the scale comes down from its first value, steps are left out on purpose.
+        settled = values[leading(values) :] if skipped.count < len(values) + 1 else values
+        recent = settled[-int(self.limits.steps) :]
+        share = sum(recent) / len(recent) if len(recent) >= self.limits.steps / 2 else 0.0
+        now = scale.last if scale is not None else math.nan
+        if row and (row >= self.limits.in_a_row or now < self.limits.scale):
+            return self._sign(
+                Severity.ERROR, f"the last {row} steps in a row", share, now, skipped.steps[-row]
+            )
+        if share >= self.limits.share:
+            since = skipped.steps[-len(recent)]
+            return self._sign(
+                Severity.WARNING, f"{share:.0%} of the last {len(recent)} steps", share, now, since
+            )
+        return None
+
+    def _sign(self, severity: Severity, what: str, share: float, scale: float, since: int) -> Sign:
+        at = "" if math.isnan(scale) else f" The scale has come down to {scale:g}."
+        return Sign(
+            severity,
+            f"The gradient scaler left out {what}, because gradients were infinite or NaN (more than "
+            f"{self.limits.share:.0%} is too many): the weights do not change in such steps.{at}",
+            "Run a few steps without autocast. If the gradients are NaN there as well, cure that first; if "
+            "not, keep the layers with large values in float32, or use bfloat16, which needs no scaler.",
+            {
+                "share of steps left out": Evidence(share, self.limits.share),
+                "scale of the loss": Evidence(scale, self.limits.scale),
+            },
+            since=since,
+            sureness=0.95,
+        )
+
+
+def leading(values: list[float]) -> int:
+    """How many steps were left out at the start."""
+    return next((place for place, value in enumerate(values) if not value), len(values))
+
+
+def trailing(values: list[float]) -> int:
+    return leading(values[::-1])
+
+
+def is_half(history: History, name: str, dtype: str) -> bool:
+    """Whether the parameter is float16, or its layer computes in it."""
+    if dtype == "float16":
+        return True
+    module = history.layers.module(name)
+    return module is not None and any(each.dtype == "float16" for each in module.outputs)

@@ -1,0 +1,174 @@
+"""What the rules know of each parameter, as columns beside its numbers: shape, role, place in the network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...records.graph import Node
+from ...records.graph import Parameter as Shape
+from ...records.step import Kind
+from ..history import History
+from ..layers import UNKNOWN, Layers
+from ..tensors import Doubles, Flags, Numbers
+
+Integers = NDArray[np.int64]
+
+KINDS = (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE)
+# Rows of a table, of which a batch touches few; they are no layers of weights.
+TABLES = ("Embedding", "EmbeddingBag")
+NO_MATRIX = ("norm", "bn", "embed")
+
+
+class Parameters:
+    """`names[i]` stands at place i of every column; kept up to date by `parameters_of`.
+
+    A matrix has at least two dimensions with more than one place each, and is no table of embeddings; `last`
+    are the matrices that their model runs last. `fan_in` is how many values flow into a unit (NaN when not
+    known), `elements` how many values the parameter has.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.place: dict[str, int] = {}
+        self.matrix: Flags = np.zeros(0, bool)
+        self.last: Flags = np.zeros(0, bool)
+        self.table: Flags = np.zeros(0, bool)
+        self.trainable: Flags = np.zeros(0, bool)
+        self.called: Flags = np.zeros(0, bool)
+        self.fan_in: Doubles = np.zeros(0)
+        self.elements: Doubles = np.zeros(0)
+        self.dtype: list[str] = []
+        self.chains: list[Integers] = []
+        """Of each model the places of all its parameters in the order of execution."""
+        self._known: tuple[object, ...] = ()
+        self._places: dict[Kind, Integers] = {}
+        self._memo: dict[tuple[Kind, str], Doubles] = {}
+        self._step = -1
+
+    def follow(self, history: History) -> None:
+        known = (history.layers, *(len(history.of_kind(kind).names) for kind in KINDS))
+        if known != self._known:
+            self._known = known
+            self._describe(history)
+        if history.step != self._step:
+            self._step = history.step
+            self._memo.clear()
+
+    def column(self, history: History, kind: Kind, quantity: str) -> Doubles:
+        """Of this step; NaN where a tensor was not sampled. Not to be changed."""
+        known = self._memo.get((kind, quantity))
+        if known is None:
+            known = self._memo[kind, quantity] = self._column(history.of_kind(kind).now, kind, quantity)
+        return known
+
+    def first(self, history: History, kind: Kind, quantity: str) -> Doubles:
+        """Of the first look at all tensors of a kind."""
+        return self._column(history.of_kind(kind).first, kind, quantity)
+
+    def chosen(self, flags: Flags) -> tuple[str, ...]:
+        return tuple(self.names[place] for place in np.flatnonzero(flags))
+
+    def share(self, names: Iterable[str]) -> float:
+        """How much of all trainable values these parameters are; 0 when it is not known."""
+        total = float(np.nansum(self.elements[self.trainable]))
+        places = [self.place[name] for name in names if name in self.place]
+        return float(np.nansum(self.elements[places])) / total if total else 0.0
+
+    def _column(self, look: Numbers | None, kind: Kind, quantity: str) -> Doubles:
+        places = self._places[kind]
+        column = np.full(len(places), np.nan)
+        if look is not None:
+            values: Doubles = getattr(look, quantity)
+            there = (places >= 0) & (places < len(values))
+            column[there] = values[places[there]]
+        return column
+
+    def _describe(self, history: History) -> None:
+        shapes = {name: (node, shape) for name, node, shape in declared(history.layers)}
+        listed = [*shapes, *(name for kind in KINDS for name in history.of_kind(kind).names)]
+        self.names = list(dict.fromkeys(listed))
+        self.place = {name: place for place, name in enumerate(self.names)}
+        found = [shapes.get(name) for name in self.names]
+        nodes = [each[0] if each else None for each in found]
+        sizes = [each[1].tensor.shape if each else None for each in found]
+        self.dtype = [each[1].tensor.dtype if each else "" for each in found]
+        self.trainable = flags(each is None or each[1].trainable for each in found)
+        self.called = flags(node is None or node.order is not None for node in nodes)
+        self.table = flags(node is not None and node.class_name in TABLES for node in nodes)
+        self.fan_in = np.array([fan_in(node, size) for node, size in zip(nodes, sizes, strict=True)], float)
+        self.elements = np.array([math.nan if size is None else math.prod(size) for size in sizes], float)
+        is_matrix = [is_matrix_of(name, size) for name, size in zip(self.names, sizes, strict=True)]
+        self.matrix = np.array(is_matrix, bool) & ~self.table
+        self._places = {kind: self._places_in(history, kind) for kind in KINDS}
+        self._order(nodes)
+        self._memo.clear()
+
+    def _places_in(self, history: History, kind: Kind) -> Integers:
+        place = history.of_kind(kind).place
+        return np.array([place.get(name, -1) for name in self.names], np.int64)
+
+    def _order(self, nodes: Sequence[Node | None]) -> None:
+        order = [UNKNOWN if node is None or node.order is None else node.order for node in nodes]
+        models: dict[str, list[int]] = {}
+        for place in sorted(range(len(self.names)), key=lambda place: (order[place], place)):
+            models.setdefault(model_of(self.names[place]), []).append(place)
+        self.chains = [np.array(places, np.int64) for places in models.values()]
+        self.last = np.zeros(len(self.names), bool)
+        for chain in self.chains:
+            matrices = chain[self.matrix[chain] & self.called[chain]]
+            if len(matrices):
+                self.last[matrices[-1]] = True
+
+
+_ALL: WeakKeyDictionary[History, Parameters] = WeakKeyDictionary()
+
+
+def parameters_of(history: History) -> Parameters:
+    """Shared by the rules of a run: made from the history alone, and only once a step."""
+    known = _ALL.get(history)
+    if known is None:
+        known = _ALL[history] = Parameters()
+    known.follow(history)
+    return known
+
+
+def declared(layers: Layers) -> Iterator[tuple[str, Node, Shape]]:
+    """All parameters of the graph by the names of their tensors. Those of a root are named without it,
+    unless it is one of several models."""
+    several = sum(node.parent is None for node in layers.nodes.values()) > 1
+    for node in layers.nodes.values():
+        for shape in node.own_parameters:
+            if node.parent is None:
+                yield (f"{node.name}/{shape.name}" if several else shape.name), node, shape
+            else:
+                yield f"{node.name}.{shape.name}", node, shape
+
+
+def flags(values: Iterable[bool]) -> Flags:
+    return np.array(list(values), bool)
+
+
+def model_of(name: str) -> str:
+    """The name that a model was given beside others; empty when there is only one."""
+    return name.partition("/")[0] if "/" in name else ""
+
+
+def is_matrix_of(name: str, size: Sequence[int] | None) -> bool:
+    if size is not None:
+        return len(size) >= 2 and size[0] > 1 and math.prod(size[1:]) > 1
+    own = name.rpartition(".")[2]
+    is_weight = "weight" in own or "kernel" in own
+    return is_weight and not any(word in name.lower() for word in NO_MATRIX)
+
+
+def fan_in(node: Node | None, size: Sequence[int] | None) -> float:
+    if size is None or len(size) < 2:
+        return math.nan
+    if node is not None and node.class_name.startswith("ConvTranspose"):
+        return float(size[0] * math.prod(size[2:]))
+    return float(math.prod(size[1:]))

@@ -1,0 +1,114 @@
+"""How the loss has gone so far: many a sign is none in a network that learns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from weakref import WeakKeyDictionary
+
+from ..curve import Curve
+from ..history import History
+
+# The loss at the start is the mean of so many steps, the present one that of a quarter of all steps, bounded.
+STEPS_AT_START = 4
+MOST_STEPS_OF_NOW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`start`, `before` and `now` are mean losses: of the first steps, of the last but one group, of the last
+    group; `steps` is how many losses there were."""
+
+    steps: int
+    start: float
+    before: float
+    now: float
+
+    @property
+    def fallen(self) -> float:
+        """Which share of the loss at the start is gone; negative when it has risen."""
+        scale = max(abs(self.start), 1e-12)
+        return (self.start - self.now) / scale if math.isfinite(self.now) else -math.inf
+
+    @property
+    def falling(self) -> float:
+        """The same between the last two groups of steps."""
+        scale = max(abs(self.before), 1e-12)
+        return (self.before - self.now) / scale if math.isfinite(self.now) else -math.inf
+
+
+class Memory:
+    """The loss at the start is remembered while the curve still has it."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.start = math.nan
+        self.asked = (-1, "")
+        self.told: Progress | None = None
+
+
+_ALL: WeakKeyDictionary[History, Memory] = WeakKeyDictionary()
+
+
+def progress_of(history: History) -> Progress | None:
+    """None as long as there are fewer than four losses, or when no loss is known."""
+    memory = _ALL.setdefault(history, Memory())
+    curve = loss_of(history)
+    if curve is None:
+        return None
+    asked = (history.step, curve.name)
+    if memory.asked != asked:
+        if memory.name != curve.name:
+            memory.name, memory.start = curve.name, math.nan
+        memory.asked, memory.told = asked, told(curve, memory)
+    return memory.told
+
+
+def loss_of(history: History) -> Curve | None:
+    """The loss given to `monitor.step`, or else the first that a user logged or a probe has seen."""
+    given = history.curve("loss")
+    if given is not None:
+        return given
+    for curve in history.curves():
+        if is_loss(curve.name):
+            return curve
+    return None
+
+
+def is_loss(name: str) -> bool:
+    """Of a batch that is trained on, as a user has logged it or a probe has seen it."""
+    if name.startswith("probe/loss/"):
+        return name.endswith("/value")
+    is_logged = name.startswith("scalar/") and "loss" in name.lower()
+    return is_logged and name != "scalar/eval_loss"
+
+
+def told(curve: Curve, memory: Memory) -> Progress | None:
+    if curve.count < STEPS_AT_START:
+        return None
+    if math.isnan(memory.start):
+        memory.start = (
+            mean(islice(curve.values, STEPS_AT_START))
+            if len(curve.values) == curve.count
+            else (curve.windows[0].mean if curve.windows else math.nan)
+        )
+    size = max(STEPS_AT_START, min(MOST_STEPS_OF_NOW, curve.count // 4))
+    newest = list(islice(reversed(curve.values), 2 * size))
+    before = newest[size:] or newest
+    # A loss that is not finite any more makes the present one NaN: nothing has been learned then.
+    now = math.fsum(newest[:size]) / size if all(map(math.isfinite, newest[:size])) else math.nan
+    return Progress(curve.count, memory.start, mean(before), now)
+
+
+def mean(values: Iterable[float]) -> float:
+    """Of the finite ones; NaN when there is none."""
+    finite = [value for value in values if math.isfinite(value)]
+    return math.fsum(finite) / len(finite) if finite else math.nan
+
+
+def learns(history: History, share: float) -> bool:
+    """Whether at least this share of the first loss is gone."""
+    progress = progress_of(history)
+    return progress is not None and progress.fallen >= share

@@ -1,0 +1,147 @@
+"""Weights that no optimizer knows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .parameters import Parameters, model_of, parameters_of
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizedLimits:
+    share: float = 0.1  # of all trainable weights
+    most: float = 0.9  # from here on hardly anything is trained
+    steps: float = 3  # until then optimizers that step later may still be found
+
+
+class NotOptimized(Rule):
+    """Trainable weights that are in no optimizer, or an optimizer that holds tensors of another model."""
+
+    slug = "not-optimized"
+    when = When.FACTS
+    needs = ("optimizer",)
+    limits = OptimizedLimits()
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def update(self, history: History) -> Sign | None:
+        known = list(history.known_facts.get("optimizer", {}).values())
+        if not known or (self._told and not history.facts.get("optimizer")):
+            return None
+        missing = set.intersection(*(set(fact.get("missing") or ()) for fact in known))
+        strangers = sum(int(fact.get("strangers") or 0) for fact in known)
+        if not missing:
+            return None
+        parameters = parameters_of(history)
+        share = parameters.share(missing)
+        if any(fact.get("alike") for fact in known) or (strangers and share >= self.limits.most):
+            self._told = True
+            return self._copied(missing, strangers, share)
+        if history.steps < self.limits.steps and share < self.limits.most:
+            return None
+        self._told = True
+        return self._left_out(history, parameters, missing, share)
+
+    def _copied(self, missing: set[str], strangers: int, share: float) -> Sign:
+        return Sign(
+            Severity.ERROR,
+            f"The optimizer holds {strangers} tensors that are not in the model, and {len(missing)} weight "
+            f"tensors of the model ({share:.0%} of its weights) are in no optimizer: it trains another "
+            "copy of the network.",
+            "Make the optimizer after the model is complete: after model.to(device), copy.deepcopy, replaced "
+            "layers and loading. optimizer = torch.optim.Adam(model.parameters()) must see the very model "
+            "that you call.",
+            {
+                "share of weights in no optimizer": Evidence(share, self.limits.share),
+                "tensors of another model": Evidence(float(strangers), 0.0),
+            },
+            tuple(sorted(missing)),
+            sureness=0.98,
+        )
+
+    def _left_out(self, history: History, known: Parameters, missing: set[str], share: float) -> Sign:
+        is_meant = is_partial_on_purpose(history, known, missing)
+        is_much = share >= self.limits.share and not is_meant
+        is_most = share >= self.limits.most
+        why = (
+            "They may be kept on purpose, as a pretrained part or a copy is."
+            if is_meant
+            else "They keep the random values that they started with."
+        )
+        return Sign(
+            Severity.ERROR if is_most and not is_meant else Severity.WARNING if is_much else Severity.INFO,
+            f"{len(missing)} trainable weight tensors ({share:.0%} of all weights) are in no optimizer (more "
+            f"than {self.limits.share:.0%} is too much). {why}",
+            "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
+            "was added. What shall stay as it is gets layer.requires_grad_(False).",
+            {"share of weights in no optimizer": Evidence(share, self.limits.share)},
+            tuple(sorted(missing, key=lambda name: known.place.get(name, 0))),
+            sureness=0.9 if is_much else 0.5,
+        )
+
+
+def is_partial_on_purpose(history: History, known: Parameters, missing: set[str]) -> bool:
+    """A whole model beside others, a copy of a part that is trained, or a first part that is no longer as
+    random as at its start."""
+    models: dict[str, set[str]] = {}
+    for name in known.names:
+        models.setdefault(model_of(name), set()).add(name)
+    if len(models) > 1 and all(names <= missing for names in models.values() if names & missing):
+        return True
+    if is_twin(known, missing):
+        return True
+    first = is_first_part(known, missing)
+    return first and not is_fresh(history, known, missing)
+
+
+def is_twin(known: Parameters, missing: set[str]) -> bool:
+    """Names below another part, each with the same name and size in a part that is trained: a teacher, a
+    target network, an average of weights."""
+    sizes = Counter((below(name), float(known.elements[place])) for name, place in known.place.items()
+                    if name not in missing and "." in below(name))  # fmt: skip
+    return all(
+        "." in below(name)
+        and name in known.place
+        and sizes[below(name), float(known.elements[known.place[name]])]
+        for name in missing
+    )
+
+
+def below(name: str) -> str:
+    return name.partition(".")[2]
+
+
+def is_first_part(known: Parameters, missing: set[str]) -> bool:
+    """All matrices that are trained run after those that are not, as in fine-tuning the last layers."""
+    for chain in known.chains:
+        names = [known.names[place] for place in chain if known.matrix[place] and known.called[place]]
+        left = [name in missing for name in names]
+        if any(left) and not all(left) and sorted(left, reverse=True) != left:
+            return False
+    return True
+
+
+def is_fresh(history: History, known: Parameters, missing: set[str]) -> bool:
+    """Whether most of these matrices are spread as torch starts them: evenly, up to 1 / sqrt(fan_in)."""
+    places = [known.place[name] for name in missing if name in known.place]
+    places = [place for place in places if known.matrix[place] and known.fan_in[place] > 0]
+    largest = np.maximum(
+        np.abs(known.first(history, Kind.WEIGHT, "min")), np.abs(known.first(history, Kind.WEIGHT, "max"))
+    )
+    spread = known.first(history, Kind.WEIGHT, "std")
+    fresh = [is_uniform(largest[place], spread[place], known.fan_in[place]) for place in places]
+    return bool(fresh) and sum(fresh) >= len(fresh) / 2
+
+
+def is_uniform(largest: float, spread: float, fan_in: float) -> bool:
+    bound = 1.0 / math.sqrt(fan_in)
+    return bool(largest <= bound * 1.001 and abs(spread * math.sqrt(3.0) / bound - 1.0) < 0.1)

@@ -1,0 +1,162 @@
+"""How far one step of the optimizer moves the weights, against their size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Doubles
+from .parameters import Parameters, parameters_of
+from .progress import progress_of
+
+
+@dataclass(frozen=True, slots=True)
+class HighLimits:
+    ratio: float = 0.2  # 0.001 to 0.01 is usual, 0.1 in very small networks
+    looks: float = 5  # in a row
+    steps: float = 12  # the first steps of small networks are big ones
+    replaced: float = 0.5  # from here on nothing is left of the weights after a few steps
+    fallen: float = 0.1  # share of the first loss that is gone: then the steps are not too big
+    worse: float = 3.0  # a loss so many times that of the start needs no patience
+
+
+class UpdateRatioHigh(Rule):
+    """Each step changes the weights by a large part of their size, and the loss does not fall."""
+
+    slug = "update-ratio-high"
+    when = When.SAMPLES
+    needs = ("updates",)
+    limits = HighLimits()
+
+    def __init__(self) -> None:
+        self._ratios: list[float] = []
+        self._since = 0
+
+    def update(self, history: History) -> Sign | None:
+        if history.updates.now is None:
+            return None
+        known = parameters_of(history)
+        ratios = ratios_of(history, known)
+        if not np.isfinite(ratios).any():
+            return None
+        ratio = float(np.nanmedian(ratios))
+        if ratio < self.limits.ratio:
+            self._ratios.clear()
+            return None
+        if not self._ratios:
+            self._since = history.step
+        self._ratios = [*self._ratios, ratio][-int(self.limits.looks) :]
+        if not self._is_bad(history):
+            return None
+        high = known.matrix & (np.nan_to_num(ratios) >= self.limits.ratio)
+        return self._sign(float(np.median(self._ratios)), known.chosen(high))
+
+    def _is_bad(self, history: History) -> bool:
+        progress = progress_of(history)
+        if progress is None:
+            enough = len(self._ratios) >= self.limits.looks and history.step >= self.limits.steps
+            return enough and min(self._ratios) >= self.limits.replaced
+        if not progress.now < progress.start + (self.limits.worse - 1) * abs(progress.start):
+            return len(self._ratios) >= 3
+        is_long = len(self._ratios) >= self.limits.looks and history.step >= self.limits.steps
+        return is_long and progress.fallen < self.limits.fallen
+
+    def _sign(self, ratio: float, names: tuple[str, ...]) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"Each step changes the weights by {ratio:.0%} of their size (more than "
+            f"{self.limits.ratio:.0%} is too much; 0.1 % to 1 % is usual), and the loss does not fall.",
+            "Lower the learning rate to a tenth, and again until the change is below 1 %. A warm-up (a rate "
+            "that rises over the first hundred steps) helps where only the first steps are too big.",
+            {"change in a step against the size of the weights": Evidence(ratio, self.limits.ratio)},
+            names,
+            since=self._since,
+            sureness=0.85,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LowLimits:
+    ratio: float = 1e-6  # a million steps to replace the weights
+    gradient: float = 1e-4  # of the weights: with smaller gradients it is not the rate that is too low
+    looks: float = 6  # in a row
+    steps: float = 20  # nobody is told before
+    fallen: float = 0.02  # share of the first loss that is gone
+
+
+class UpdateRatioLow(Rule):
+    """The gradients are of a usual size, but the steps are so small that nothing can come of them."""
+
+    slug = "update-ratio-low"
+    when = When.SAMPLES
+    needs = ("updates", "gradients")
+    limits = LowLimits()
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._since = 0
+
+    def update(self, history: History) -> Sign | None:
+        if history.updates.now is None:
+            return None
+        known = parameters_of(history)
+        ratios = ratios_of(history, known)
+        moved = ratios[np.isfinite(ratios)]
+        if not len(moved) or not 0 < (ratio := float(np.median(moved))) < self.limits.ratio:
+            self._looks = 0
+            return None
+        weight = known.column(history, Kind.WEIGHT, "rms")
+        gradient = known.column(history, Kind.GRADIENT, "rms")
+        strength = (gradient / np.where(weight > 0, weight, np.nan))[known.matrix]
+        is_strong = np.isfinite(strength).any() and np.nanmedian(strength) >= self.limits.gradient
+        self._since = self._since if self._looks else history.step
+        self._looks = self._looks + 1 if is_strong else 0
+        if self._looks < self.limits.looks or history.step < self.limits.steps:
+            return None
+        return self._sign(history, known, ratio)
+
+    def _sign(self, history: History, known: Parameters, ratio: float) -> Sign:
+        progress = progress_of(history)
+        is_stuck = progress is not None and progress.fallen < self.limits.fallen
+        is_warming = is_rising(history)
+        but = (
+            "the learning rate is still rising"
+            if is_warming
+            else ("the loss does not fall" if is_stuck else "which may be meant")
+        )
+        return Sign(
+            Severity.WARNING if is_stuck and not is_warming else Severity.INFO,
+            f"Each step changes the weights by {ratio:.0e} of their size (less than "
+            f"{self.limits.ratio:.0e} is too little; 0.001 is usual), although the gradients are not "
+            f"small; {but}.",
+            "Raise the learning rate, tenfold at a time, until the change is about 0.001 of the weights. "
+            "If a schedule lowers it, look where it is now: print(optimizer.param_groups[0]['lr']).",
+            {"change in a step against the size of the weights": Evidence(ratio, self.limits.ratio)},
+            since=self._since,
+            sureness=0.85 if is_stuck else 0.4,
+        )
+
+
+def ratios_of(history: History, known: Parameters) -> Doubles:
+    """Of all matrices the size of the update against that of the weights; those that start at zero or did not
+    move at all are left out."""
+    update = known.column(history, Kind.UPDATE, "rms")
+    weight = known.column(history, Kind.WEIGHT, "rms")
+    counts = known.matrix & known.trainable & (update > 0) & (weight > 0)
+    with np.errstate(all="ignore"):
+        return np.where(counts, update / weight, np.nan)
+
+
+def is_rising(history: History) -> bool:
+    """A learning rate that is higher than some steps ago: a warm-up."""
+    for curve in history.curves("lr/"):
+        rates = list(curve.values)[-16:]
+        if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
+            return True
+    return False

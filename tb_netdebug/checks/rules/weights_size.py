@@ -1,0 +1,145 @@
+"""The size of the weights over the training: growing without end, or shrinking to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Doubles
+from .parameters import Parameters, parameters_of
+from .progress import progress_of
+
+
+class Sizes:
+    """The size of each matrix when it was first seen, and at the last looks as the median over matrices."""
+
+    def __init__(self) -> None:
+        self.start: Doubles = np.zeros(0)
+        self.medians: list[float] = []
+        self.steps: list[int] = []
+
+    def look(self, history: History, known: Parameters) -> Doubles | None:
+        """Of this look against the start; None when it has no weights."""
+        now = history.weights.now
+        if now is None:
+            return None
+        size = known.column(history, Kind.WEIGHT, "rms")
+        if len(self.start) < len(size):
+            self.start = np.concatenate([self.start, np.full(len(size) - len(self.start), np.nan)])
+        # What starts at zero, or next to it, grows because it shall: it is held against the usual start.
+        usual = 1.0 / np.sqrt(3.0 * known.fan_in)
+        fresh = np.isnan(self.start) & ~np.isnan(size)
+        self.start = np.where(fresh, np.fmax(size, 0.0), self.start)
+        ratio = np.where(known.matrix & known.trainable, size, np.nan) / np.fmax(
+            self.start, self._floor(usual)
+        )
+        if np.isfinite(ratio).any():
+            self.medians = [*self.medians, float(np.nanmedian(ratio))][-8:]
+            self.steps = [*self.steps, history.step][-8:]
+        return ratio
+
+    def _floor(self, usual: Doubles) -> Doubles:
+        return np.where(self.start > 0, usual, np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthLimits:
+    factor: float = 10.0  # when the loss does not fall
+    anyway: float = 100.0  # whatever the loss does
+    looks: float = 4  # in which they have grown each time
+    fallen: float = 0.1  # share of the first loss that is gone
+
+
+class WeightGrowth(Rule):
+    """The weights have become many times what they were, and keep growing."""
+
+    slug = "weight-growth"
+    when = When.SAMPLES
+    needs = ("weights",)
+    limits = GrowthLimits()
+
+    def __init__(self) -> None:
+        self._sizes = Sizes()
+
+    def update(self, history: History) -> Sign | None:
+        known = parameters_of(history)
+        ratio = self._sizes.look(history, known)
+        medians = self._sizes.medians[-int(self.limits.looks) :]
+        if ratio is None or not medians or medians[-1] < self.limits.factor:
+            return None
+        if len(medians) < self.limits.looks or not bool((np.diff(medians) > 0).all()):
+            return None
+        progress = progress_of(history)
+        is_learning = progress is not None and progress.fallen >= self.limits.fallen
+        limit = self.limits.anyway if is_learning else self.limits.factor
+        if medians[-1] < limit:
+            return None
+        grown = known.chosen(np.nan_to_num(ratio) >= limit)
+        return Sign(
+            Severity.WARNING,
+            f"The weights are {medians[-1]:.0f} times as large as at the start (more than {limit:.0f} "
+            "times is too much), and they keep growing.",
+            "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss "
+            "without a lower bound), then lower the learning rate, and add a little weight decay: "
+            "torch.optim.AdamW(model.parameters(), weight_decay=0.01).",
+            {"size of the weights against the start": Evidence(medians[-1], limit)},
+            grown,
+            since=self._sizes.steps[0],
+            sureness=0.85,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollapseLimits:
+    factor: float = 0.1  # of the size at the start
+    share: float = 0.5  # of the matrices have come down to it
+    fallen: float = 0.1  # share of the first loss that is gone: then the rest was not needed
+
+
+class WeightCollapse(Rule):
+    """The weights have shrunk to nearly nothing, and the network has learned nothing by it."""
+
+    slug = "weight-collapse"
+    when = When.SAMPLES
+    needs = ("weights",)
+    limits = CollapseLimits()
+
+    def __init__(self) -> None:
+        self._sizes = Sizes()
+        self._start: Doubles = np.zeros(0)
+
+    def update(self, history: History) -> Sign | None:
+        known = parameters_of(history)
+        if self._sizes.look(history, known) is None:
+            return None
+        with np.errstate(all="ignore"):
+            start = np.where(self._sizes.start > 0, self._sizes.start, np.nan)
+            ratio = np.where(known.matrix, known.column(history, Kind.WEIGHT, "rms") / start, np.nan)
+        seen = np.isfinite(ratio)
+        small = seen & (np.where(seen, ratio, 1.0) <= self.limits.factor)
+        if not small.any() or small.sum() < self.limits.share * seen.sum():
+            return None
+        progress = progress_of(history)
+        if progress is None or progress.fallen >= self.limits.fallen:
+            return None
+        most = float(np.median(ratio[small]))
+        return Sign(
+            Severity.WARNING,
+            f"{small.sum()} of {seen.sum()} layers have shrunk to {most:.0%} of the size that their "
+            f"weights had at the start (less than {self.limits.factor:.0%} is too little), and the loss "
+            "has not fallen: the network forgets faster than it learns.",
+            "Lower the weight decay (0.01 is usual for AdamW, 1e-4 for SGD), or the weight of a penalty that "
+            "you add to the loss.",
+            {
+                "size of the weights against the start": Evidence(most, self.limits.factor),
+                "share of layers": Evidence(float(small.sum() / seen.sum()), self.limits.share),
+            },
+            known.chosen(small),
+            since=self._sizes.steps[0] if self._sizes.steps else None,
+            sureness=0.85,
+        )

@@ -1,0 +1,200 @@
+"""The weights before the first step: all the same, or of a size that no signal gets through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Doubles, Flags
+from .parameters import Parameters, parameters_of
+
+
+class Start:
+    """What the weights were before the first update: they are seen after it, so it is taken off again."""
+
+    def __init__(self, history: History, known: Parameters) -> None:
+        look = {
+            name: known.column(history, Kind.WEIGHT, name) for name in ("mean", "std", "min", "max", "rms")
+        }
+        move = {name: known.column(history, Kind.UPDATE, name) for name in look}
+        move = {name: np.nan_to_num(values) for name, values in move.items()}
+        self.mean: Doubles = look["mean"] - move["mean"]
+        self.seen: Flags = ~np.isnan(self.mean)
+        # If all were the same, the spread now is that of the update, and so are the extremes.
+        span = move["max"] - move["min"]
+        close = 1e-4 * np.abs(self.mean) + 1e-3 * span + 1e-12
+        self.constant: Flags = (
+            self.seen
+            & (np.abs(look["min"] - move["min"] - self.mean) <= close)
+            & (np.abs(look["max"] - move["max"] - self.mean) <= close)
+            & (np.abs(look["std"] - move["std"]) <= close)
+        )
+        self.zero: Flags = self.constant & (np.abs(self.mean) <= close)
+        self.rms: Doubles = look["rms"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLimits:
+    looks: float = 3  # in which weights that were zero at the start have stayed zero
+    spread: float = 1e-6  # of the gradients of a layer's biases against their size: the units are all alike
+
+
+class InitConstant(Rule):
+    """All weights of a hidden layer start with the same value, so all its units stay the same for ever."""
+
+    slug = "init-constant"
+    when = When.SAMPLES
+    needs = ("weights",)
+    limits = ConstantLimits()
+
+    def __init__(self) -> None:
+        self._start: Start | None = None
+        self._names: tuple[str, ...] = ()
+        self._step = 0
+        self._looks = 0
+
+    def update(self, history: History) -> Sign | None:
+        if history.weights.now is None or self._looks > self.limits.looks:
+            return None
+        known = parameters_of(history)
+        self._looks += 1
+        if self._start is None:
+            self._start, self._step = Start(history, known), history.step
+            self._names = tuple(known.names)
+        if self._names != tuple(known.names):
+            return None  # the network has grown: its new layers did not start with the others
+        return self._alike(history, known, self._start) or self._zeros(history, known, self._start)
+
+    def _alike(self, history: History, known: Parameters, start: Start) -> Sign | None:
+        hidden = known.matrix & known.trainable & ~known.last & start.seen
+        constant = hidden & start.constant & ~start.zero
+        if not constant.any():
+            return None
+        alike = [
+            int(place) for place in np.flatnonzero(constant) if self._has_alike_units(history, known, place)
+        ]
+        # Without biases: two layers in a row that start so have nothing to tell their units apart.
+        all_alike = constant.sum() >= 2 and not (hidden & ~constant).any()
+        if not alike and not all_alike:
+            return None
+        names = tuple(known.names[place] for place in (alike or np.flatnonzero(constant)))
+        value = float(start.mean[known.place[names[0]]])
+        return self._sign(names, f"all weights of {names[0]} had the same value, {value:.3g}", 0.97)
+
+    def _has_alike_units(self, history: History, known: Parameters, place: int) -> bool:
+        """The gradients of a layer's biases are equal when all its units do the same."""
+        weight = known.names[place]
+        bias = known.place.get(f"{weight.rpartition('.')[0]}.bias" if "." in weight else "bias")
+        if bias is None:
+            return False
+        low, high, rms = (
+            float(known.column(history, Kind.GRADIENT, name)[bias]) for name in ("min", "max", "rms")
+        )
+        return rms > 0 and high - low <= self.limits.spread * rms
+
+    def _zeros(self, history: History, known: Parameters, start: Start) -> Sign | None:
+        """All zero, and their gradients are zero as well: nothing ever changes."""
+        gradient = known.column(history, Kind.GRADIENT, "zero_share")
+        weight = known.column(history, Kind.WEIGHT, "zero_share")
+        stuck = known.matrix & known.trainable & start.zero & (gradient == 1) & (weight == 1)
+        if self._looks < self.limits.looks or stuck.sum() < 2:
+            return None
+        names = known.chosen(stuck)
+        return self._sign(names, f"all weights of {names[0]} were 0 and still are", 0.95)
+
+    def _sign(self, names: tuple[str, ...], what: str, sureness: float) -> Sign:
+        return Sign(
+            Severity.ERROR,
+            f"At the start {what}: its units all do the same, get the same gradient and stay the same, as if "
+            f"there were one unit only. ({len(names)} layers are like that; 0 should be.)",
+            "Start weights with random values: leave torch's own, or torch.nn.init.kaiming_normal_(weight). "
+            "Only biases, and the last layer of a branch that is added to something, may start at 0.",
+            {"layers that start with one value": Evidence(float(len(names)), 0.0)},
+            names,
+            since=self._step,
+            sureness=sureness,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLimits:
+    gain: float = 3.0  # spread of the weights times sqrt(fan_in): 0.6 is what torch takes, 1 to 2 is usual
+    least: float = 0.1  # the same at the other end
+    growth: float = 100.0  # of the signal from the first to the last layer, or its inverse
+    share: float = 0.5  # of the layers are out of these bounds
+
+
+class InitScale(Rule):
+    """The weights start so large that signals explode from layer to layer, or so small that they fade."""
+
+    slug = "init-scale"
+    when = When.SAMPLES
+    needs = ("weights", "activations")
+    limits = ScaleLimits()
+
+    def __init__(self) -> None:
+        self._is_done = False
+
+    def update(self, history: History) -> Sign | None:
+        if self._is_done or history.weights.now is None or history.activations.now is None:
+            return None
+        self._is_done = True
+        known = parameters_of(history)
+        gain = self._gains(history, known)
+        seen = np.isfinite(gain)
+        if not seen.any():
+            return None
+        growth = signal_growth(history, known)
+        high = seen & (np.nan_to_num(gain) >= self.limits.gain)
+        low = seen & (np.where(seen, gain, 1.0) <= self.limits.least)
+        for bad, is_bad in ((high, growth >= self.limits.growth), (low, growth <= 1.0 / self.limits.growth)):
+            if bad.sum() >= max(self.limits.share * seen.sum(), 1):
+                return self._sign(known, bad, float(np.median(gain[bad])), growth, is_bad)
+        return None
+
+    def _gains(self, history: History, known: Parameters) -> Doubles:
+        start = Start(history, known)
+        move = np.nan_to_num(known.column(history, Kind.UPDATE, "rms"))
+        # After a step that changed them altogether nobody knows how they started.
+        clean = known.matrix & known.trainable & (move <= 0.3 * start.rms) & ~start.constant
+        return np.where(clean, start.rms * np.sqrt(known.fan_in), np.nan)
+
+    def _sign(self, known: Parameters, bad: Flags, gain: float, growth: float, is_bad: bool) -> Sign:
+        is_high = gain > 1
+        what = "large" if is_high else "small"
+        limit = self.limits.gain if is_high else self.limits.least
+        then = f"From the first to the last layer the signal becomes {growth:.3g} times as strong"
+        bound = self.limits.growth if is_high else 1.0 / self.limits.growth
+        return Sign(
+            Severity.WARNING if is_bad else Severity.INFO,
+            f"The weights of {bad.sum()} layers start too {what}: their spread is {gain:.2g} times 1 / "
+            f"sqrt(inputs of a unit) ({'more' if is_high else 'less'} than {limit:g} is too {what}). "
+            f"{then} ({'more' if is_high else 'less'} than {bound:g} is too "
+            f"{'much' if is_high else 'little'}).",
+            "Leave the weights as torch starts them, or take torch.nn.init.kaiming_normal_(weight) with "
+            "ReLU, xavier_normal_ with tanh. A normalisation between the layers makes it matter less.",
+            {
+                "spread of the weights times sqrt(inputs)": Evidence(gain, limit),
+                "growth of the signal": Evidence(growth, bound),
+            },
+            known.chosen(bad),
+            sureness=0.85 if is_bad else 0.5,
+        )
+
+
+def signal_growth(history: History, known: Parameters) -> float:
+    """The spread of the outputs of the last layer with weights against those of the first."""
+    seen = history.activations
+    if seen.now is None:
+        return 1.0
+    owners = dict.fromkeys(known.names[place].rpartition(".")[0] for place in np.flatnonzero(known.matrix))
+    layers = [name for name in history.layers.in_order(owners) if name in seen.place]
+    if len(layers) < 2:
+        return 1.0
+    first, last = (float(seen.now.rms[seen.place[name]]) for name in (layers[0], layers[-1]))
+    return last / first if first > 0 and last >= 0 else 1.0

@@ -1,0 +1,213 @@
+"""Weights that do not move: although they have gradients, or while the others do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...records.step import Kind
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from ..tensors import Doubles, Flags
+from .parameters import Parameters, parameters_of
+from .progress import learns
+
+HALVES = ("bfloat16", "float16")
+
+
+class Streaks:
+    """Of each parameter, in how many looks in a row something was so, and since which step.
+
+    Looks in which a parameter was not seen do not count.
+    """
+
+    def __init__(self) -> None:
+        self.looks: Doubles = np.zeros(0)
+        self.since: Doubles = np.zeros(0)
+
+    def note(self, step: int, is_so: Flags, is_seen: Flags) -> Doubles:
+        if len(self.looks) < len(is_so):
+            more = np.zeros(len(is_so) - len(self.looks))
+            self.looks, self.since = np.concatenate([self.looks, more]), np.concatenate([self.since, more])
+        self.since = np.where(is_so & (self.looks == 0), step, self.since)
+        self.looks = np.where(is_seen, np.where(is_so, self.looks + 1, 0), self.looks)
+        return self.looks
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedLimits:
+    looks: float = 3  # in a row; a first step with a rate of 0 (warm-up) is one
+    share: float = 0.95  # of a tensor's values that an update leaves as they are, though they have gradients
+    fallen: float = 0.05  # share of the first loss that is gone: what moves is enough then
+    steps: float = 40  # without a step of the optimizer; batches are rarely added up over more
+    back: float = 4  # looks in which weights were exactly the same after different updates
+
+
+class UnchangedWeights(Rule):
+    """Weights with a gradient and a learning rate that keep their values."""
+
+    slug = "unchanged-weights"
+    when = When.SAMPLES
+    needs = ("weights",)
+    limits = UnchangedLimits()
+
+    def __init__(self) -> None:
+        self._still = Streaks()
+        self._back = Streaks()
+        self._start: Doubles = np.zeros(0)
+
+    def update(self, history: History) -> Sign | None:
+        if history.updates.now is None:
+            return self._never(history)
+        known = parameters_of(history)
+        return self._swallowed(history, known) or self._put_back(history, known)
+
+    def _never(self, history: History) -> Sign | None:
+        """There are gradients, but the optimizer has never stepped. Without a step they are only counted."""
+        counted = history.curve("nonfinite_gradients")
+        if counted is None or history.curve("time/optimizer") is not None or history.updates.looks:
+            return None
+        if counted.count < self.limits.steps:
+            return None
+        return Sign(
+            Severity.WARNING,
+            f"There are gradients in each of {counted.count} steps, but optimizer.step() was never called "
+            f"(more than {self.limits.steps:.0f} steps without it are too many): the weights stay as they "
+            "are.",
+            "Call optimizer.step() after loss.backward(). If it is called, it is another optimizer than the "
+            "one given to nd.watch().",
+            {"steps without optimizer.step()": Evidence(float(counted.count), self.limits.steps)},
+            since=counted.steps[0],
+            sureness=0.9,
+        )
+
+    def _swallowed(self, history: History, known: Parameters) -> Sign | None:
+        kept = known.column(history, Kind.UPDATE, "zero_share")
+        dead = known.column(history, Kind.GRADIENT, "zero_share")
+        seen = ~np.isnan(kept) & known.trainable
+        still = seen & (kept >= self.limits.share) & (dead <= 0.5) & has_rates(history)
+        looks = self._still.note(history.step, still, seen)
+        stuck = still & (looks >= self.limits.looks)
+        if not stuck.any() or learns(history, self.limits.fallen):
+            return None
+        names = known.chosen(stuck)
+        share = known.share(names) or stuck.sum() / seen.sum()
+        is_all = not (seen & known.matrix & ~stuck).any()
+        precision = next((known.dtype[known.place[name]] for name in names), "")
+        if precision in HALVES:
+            why = (
+                f"they are {precision}, which keeps {3 if precision == 'float16' else 2} digits, so a change "
+                "that is small against the weight is rounded away"
+            )
+            advice = (
+                "Keep the weights in float32 (no model.half() or model.bfloat16()) and compute in 16 bits "
+                f"inside of torch.autocast(device_type, dtype=torch.{precision}). Or raise the learning rate."
+            )
+        else:
+            why = "the learning rate times the gradient is too small to change them, or something undoes it"
+            advice = (
+                "Raise the learning rate (1e-3 is usual for Adam, 1e-2 for SGD), and look for a schedule "
+                "that has come down to almost 0, or a step that GradScaler or your own code leaves out."
+            )
+        return Sign(
+            Severity.ERROR if is_all else Severity.WARNING if share >= 0.1 else Severity.INFO,
+            f"{float(kept[stuck].min()):.0%} of the values of {len(names)} weight tensors ({share:.0%} of "
+            f"all weights) stayed exactly as they were in {self.limits.looks:.0f} looks at the optimizer "
+            f"(more than {self.limits.share:.0%} is too many), although they have gradients: {why}.",
+            advice,
+            {
+                "share of values that did not change": Evidence(float(kept[stuck].min()), self.limits.share),
+                "precision": Evidence(precision or "unknown"),
+            },
+            names,
+            since=int(self._still.since[stuck].min()),
+            sureness=0.95,
+        )
+
+    def _put_back(self, history: History, known: Parameters) -> Sign | None:
+        """Before each step the weights are those of the start, whatever the steps have changed."""
+        change = known.column(history, Kind.UPDATE, "mean")
+        start = known.column(history, Kind.WEIGHT, "mean") - change
+        if len(self._start) < len(start):
+            self._start = np.concatenate([self._start, np.full(len(start) - len(self._start), np.nan)])
+        seen = known.matrix & ~np.isnan(start) & (change != 0)
+        same = seen & (np.abs(start - self._start) <= 1e-3 * np.abs(change))
+        self._start = np.where(np.isnan(start), self._start, start)
+        looks = self._back.note(history.step, same, seen)
+        stuck = same & (looks >= self.limits.back)
+        if not stuck.any() or stuck.sum() < 0.9 * seen.sum():
+            return None
+        return Sign(
+            Severity.ERROR,
+            f"The optimizer changes the weights, but before each of the last {self.limits.back + 1:.0f} "
+            "steps that were looked at they were what they had been before: something puts them back.",
+            "Look between optimizer.step() and the next batch for load_state_dict(), a model or an optimizer "
+            "that is made anew inside of the loop, or weights that are written by your own code.",
+            {"looks with the same weights": Evidence(float(looks[stuck].min()), self.limits.back)},
+            known.chosen(stuck),
+            since=int(self._back.since[stuck].min()),
+            sureness=0.95,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenLimits:
+    looks: float = 6  # in a row, while others moved
+    steps: float = 10  # and so many steps from the first to the last of them
+    share: float = 0.05  # of all trainable weights; a small part may be meant for later
+
+
+class FrozenWeights(Rule):
+    """Trainable weights of layers that run, which the optimizer has never moved while it moved others."""
+
+    slug = "frozen-weights"
+    when = When.SAMPLES
+    needs = ("updates",)
+    limits = FrozenLimits()
+
+    def __init__(self) -> None:
+        self._still = Streaks()
+
+    def update(self, history: History) -> Sign | None:
+        if history.updates.now is None:
+            return None
+        known = parameters_of(history)
+        kept = known.column(history, Kind.UPDATE, "zero_share")
+        gradient = known.column(history, Kind.GRADIENT, "rms")
+        seen = ~np.isnan(kept)
+        if not (seen & known.matrix & (kept < 1)).any():
+            return None  # nothing moves
+        still = seen & (kept == 1) & ~(gradient > 0)
+        looks = self._still.note(history.step, still, seen)
+        long = (looks >= self.limits.looks) & (history.step - self._still.since >= self.limits.steps)
+        stuck = still & long & known.trainable & known.matrix
+        return self._sign(history, known, stuck, gradient) if stuck.any() else None
+
+    def _sign(self, history: History, known: Parameters, stuck: Flags, gradient: Doubles) -> Sign:
+        names = known.chosen(stuck)
+        share = known.share(names) or len(names) / max(int(known.matrix.sum()), 1)
+        is_meant = not (stuck & known.called).any() or not has_rates(history)
+        has_none = bool(np.isnan(gradient[stuck]).all())
+        why = "they get no gradient at all" if has_none else "their gradient is exactly 0"
+        since = int(self._still.since[stuck].min())
+        is_much = share >= self.limits.share and not is_meant
+        return Sign(
+            Severity.WARNING if is_much else Severity.INFO,
+            f"{len(names)} layers ({share:.0%} of the weights) have not moved since step {since}, while "
+            f"others did (more than {self.limits.share:.0%} of the weights is too many): {why}.",
+            "If they are to learn, find what cuts them off from the loss: .detach(), torch.no_grad(), "
+            "rounding, units that are never active, an output that is not used. If not, say so with "
+            "layer.requires_grad_(False), which also saves time.",
+            {"share of the weights that stay": Evidence(share, self.limits.share)},
+            names,
+            since=since,
+            sureness=0.85 if is_much else 0.5,
+        )
+
+
+def has_rates(history: History) -> bool:
+    """Whether all learning rates are above 0; with one that is 0 it is not known whose it is."""
+    rates = [curve.last for curve in history.curves("lr/")]
+    return all(rate != 0 for rate in rates)
