@@ -152,6 +152,10 @@ class TorchAdapter:
     def graph(self) -> bytes | None:
         return self._graph.take()
 
+    def join(self, optimizer: Optimizer) -> bool:
+        """Watches one more optimizer, if it moves what is watched; whether it does."""
+        return self._optimizers.add(optimizer)
+
     def close(self) -> None:
         for part in (
             self._probes,

@@ -62,12 +62,21 @@ class OptimizerHooks:
                 register_optimizer_step_pre_hook(self._before),
                 register_optimizer_step_post_hook(self._after),
             ]
-        hooks = []
-        for optimizer in optimizers:
-            self._parameters_of(optimizer)
-            hooks.append(optimizer.register_step_pre_hook(self._before))
-            hooks.append(optimizer.register_step_post_hook(self._after))
-        return hooks
+        return [hook for optimizer in optimizers for hook in self._hooks_on(optimizer)]
+
+    def _hooks_on(self, optimizer: Optimizer) -> list[Any]:
+        self._parameters_of(optimizer)
+        return [
+            optimizer.register_step_pre_hook(self._before),
+            optimizer.register_step_post_hook(self._after),
+        ]
+
+    def add(self, optimizer: Optimizer) -> bool:
+        """One that was made later. False when it moves nothing that is watched: then it is left alone."""
+        if not self._parameters_of(optimizer):
+            return False
+        self._hooks += self._hooks_on(optimizer)
+        return True
 
     def close(self) -> None:
         for hook in self._hooks:
