@@ -27,11 +27,7 @@ MOST_CAPSULES = 3
 # So much of the disk stays free.
 ROOM_BYTES = 256 << 20
 # What goes first when a capsule would be too big, and what it is called.
-DISPENSABLE = (
-    ("optimizers", "the states of the optimizers"),
-    ("models", "the weights"),
-    ("calls", "the batch"),
-)
+DISPENSABLE = {"optimizers": "the states of the optimizers", "models": "the weights", "calls": "the batch"}
 
 
 class CapsuleWriter:
@@ -110,14 +106,13 @@ class CapsuleWriter:
         free = shutil.disk_usage(self._folder).free - self._room_bytes
         most = min(self._most_bytes, free)
         left_out = []
-        for name, what in DISPENSABLE:
+        for name, what in DISPENSABLE.items():
             size = bytes_of(content)
             if size <= most:
                 break
             content[name] = type(content[name])()
-            why = (
-                "the disk is nearly full" if free < self._most_bytes else f"more than {most >> 20} MiB in all"
-            )
+            is_scarce = free < self._most_bytes
+            why = "the disk is nearly full" if is_scarce else f"more than {most >> 20} MiB in all"
             left_out.append(f"{what}: {why}")
         return left_out
 

@@ -7,7 +7,7 @@ kernel a layer, whose answer is not waited for.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -38,7 +38,6 @@ class LayerChecks:
         self._hooks: list[Any] = []
         self._names: dict[int, tuple[str, str]] = {}
         self._armed_steps = 0
-        self._calls = 0
         self._found: Origin | None = None
         self._device = DeviceSummaries()
         if always:
@@ -52,11 +51,10 @@ class LayerChecks:
     def end_step(self) -> None:
         if not self._hooks:
             return
-        self._calls = 0
         self._device.flush()
         for collected in self._device.ready():
             for key, value in collected.scalars:
-                _, _, where, class_name = key  # type: ignore[misc]
+                where, class_name = cast("tuple[str, str]", key)
                 if not math.isfinite(value) and self._found is None:
                     kind = "NaN" if math.isnan(value) else "Inf"
                     self._found = Origin("output", where, class_name, kind, 0)
@@ -86,7 +84,6 @@ class LayerChecks:
             return
         started = now()
         try:
-            self._calls += 1
             for _, tensor in tensors_in(output):
                 if tensor.is_floating_point() and tensor.numel():
                     self._check(module, args, tensor)
@@ -98,8 +95,7 @@ class LayerChecks:
         where, class_name = self._names.get(id(module), ("", type(module).__name__))
         if not self._context.reader.is_on_host(tensor):
             # The greatest value is NaN where there is a NaN, and does not mind a mask of -inf.
-            key = self._context.collector.step, self._calls, where, class_name
-            self._device.scalar(tensor.detach().amax(), key)
+            self._device.scalar(tensor.detach().amax(), (where, class_name))
             return
         found = flags_of(tensor)
         if self._found is None and (found.nan or found.pos_inf):

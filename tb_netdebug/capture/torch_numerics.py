@@ -68,7 +68,7 @@ class NumericsProbe:
             self._operations.end_step()
 
     def capsule(self, reason: str, about: dict[str, Any]) -> Path | None:
-        """Writes the step that is going on into a file, now; None when that was not possible, which is said."""
+        """Writes the step that is going on into a file; None when that was not possible, which is said."""
         if self._capsules is None:
             return None
         written = self._write_capsule(reason, list(self._keeper.calls), about)

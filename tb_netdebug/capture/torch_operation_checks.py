@@ -55,7 +55,7 @@ class OperationChecks:
             except Exception as error:
                 self._guard.fault("following operations", error)
                 return
-            self._tracer.__enter__()
+            self._tracer.__enter__()  # type: ignore[no-untyped-call]
         self._calls.append(module)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -64,7 +64,7 @@ class OperationChecks:
         self._calls.pop()
         if self._calls:
             return
-        self._tracer.__exit__(None, None, None)
+        self._tracer.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             origin = self._tracer.origin_of(output) or self._tracer.origin_in_attributes()
         except Exception as error:

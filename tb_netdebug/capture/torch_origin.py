@@ -26,12 +26,37 @@ from tb_netdebug.capture.torch_values import tensors_in
 
 # What they give is what happens to lie in memory.
 UNINITIALISED = frozenset(
-    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ set_".split()
+    {
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+    }
 )
 # An infinity that these make was asked for.
-ASKED_FOR = frozenset("lift_fresh lift_fresh_copy scalar_tensor".split())
+ASKED_FOR = frozenset({"lift_fresh", "lift_fresh_copy", "scalar_tensor"})
 # A mask of −inf becomes one of +inf.
-SIGN_CHANGING = frozenset("neg neg_ mul mul_ sub sub_ rsub div div_ abs abs_ reciprocal reciprocal_".split())
+SIGN_CHANGING = frozenset(
+    {
+        "neg",
+        "neg_",
+        "mul",
+        "mul_",
+        "sub",
+        "sub_",
+        "rsub",
+        "div",
+        "div_",
+        "abs",
+        "abs_",
+        "reciprocal",
+        "reciprocal_",
+    }
+)
 # Processes would wait for each other, for the others do not repeat their forward pass.
 TALKING = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 MOST_TRACKED = 4096
@@ -49,8 +74,8 @@ class Origin:
     """What made the first values that are not finite.
 
     `masked_only`: they are infinities that somebody put there, as masks are made. `masked_inputs`: so were
-    those that it was given. `tensor` names an input or a parameter; `operation` and `site` say which operation
-    it was, and in which line it was called.
+    those that it was given. `tensor` names an input or a parameter, `operation` and `site` the operation and
+    its line.
     """
 
     what: str  # "output", "input", "parameter"
@@ -71,7 +96,7 @@ class OriginTracer(TorchDispatchMode):
     """Active around forward passes of `models`; afterwards `origin_of` tells about their outputs."""
 
     def __init__(self, models: Mapping[str, nn.Module]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._models = models
         self._names = names_of(models)
         self._running: list[nn.Module] = []
@@ -83,7 +108,7 @@ class OriginTracer(TorchDispatchMode):
 
     def begin(self, model: nn.Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
         """What is not finite already, before a call of `model`."""
-        self._running.clear()
+        self._running = [model]
         self._origins.clear()
         for each in self._models.values():
             self._note_state(each)

@@ -55,7 +55,8 @@ class Portable:
             try:
                 tensor = plain(tensor)
             except UnreadableError as error:
-                return self._leave(tensor, name, str(error))
+                self._leave(tensor, name, str(error))
+                return None
         tensor = tensor.detach()
         if tensor.layout is torch.strided and tensor.untyped_storage().nbytes() > tensor.nbytes:
             return tensor.clone()  # a slice would take all that it is a slice of along

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 
@@ -27,7 +28,9 @@ class DeviceRoots:
         if self._device is None or not self._is_waiting:
             return []
         self._device.flush()
-        found = []
-        for collected in self._device.ready():
-            found += [key for key, value in collected.scalars if not math.isfinite(value)]
-        return found
+        return [
+            cast("int", key)
+            for collected in self._device.ready()
+            for key, value in collected.scalars
+            if not math.isfinite(value)
+        ]

@@ -12,7 +12,7 @@ from torch._dynamo.eval_frame import OptimizedModule
 from torch.utils import _pytree as pytree
 
 from tb_netdebug.capture.torch_calls import Call
-from tb_netdebug.capture.torch_flags import CLEAN, Flags, flags_of
+from tb_netdebug.capture.torch_flags import Flags, flags_of
 from tb_netdebug.capture.torch_origin import Origin, OriginTracer, names_of
 from tb_netdebug.capture.torch_unnoticed import unnoticed
 
@@ -43,11 +43,7 @@ def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
 
 
 def search_call(call: Call, models: Mapping[str, nn.Module]) -> Searched:
-    was = (
-        CLEAN
-        if not call.outputs
-        else joined(flags_of(each) for ref in call.outputs if (each := ref()) is not None)
-    )
+    was = joined(flags_of(each) for ref in call.outputs if (each := ref()) is not None)
     try:
         origin = repeated(call, models)
     except Exception as error:  # the user's own code runs here

@@ -1,4 +1,4 @@
-"""A forward pass that leaves no trace: random numbers, buffers and attributes are afterwards what they were."""
+"""A forward pass that leaves no trace: random numbers, buffers and attributes stay what they were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import sys
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,8 +22,8 @@ ACCELERATORS = ("cuda", "xpu", "mps")
 def unnoticed(models: Iterable[nn.Module]) -> Iterator[None]:
     """Around calls of `models` without gradients.
 
-    Their modules get copies of their buffers meanwhile, since a backward pass to come may need the old ones as
-    they are. What the code of a module does elsewhere (a global list, a print) is not taken back.
+    Their modules get copies of their buffers meanwhile, since a backward pass to come may need the old ones
+    as they are. What the code of a module does elsewhere (a global list, a print) is not taken back.
     """
     with ExitStack() as stack:
         stack.enter_context(same_random_numbers())
@@ -132,10 +132,10 @@ def put_back(container: Any, inside: Any) -> None:
     if is_same(container, inside):
         return
     container.clear()
-    add: Callable[[Any], object] = (
-        container.extend if isinstance(container, list | deque) else container.update
-    )
-    add(inside)
+    if isinstance(container, list | deque):
+        container.extend(inside)
+    else:
+        container.update(inside)
 
 
 def is_same(container: Any, before: Any) -> bool:
@@ -148,5 +148,5 @@ def is_same(container: Any, before: Any) -> bool:
             for (key, value), (other, old) in zip(container.items(), before.items(), strict=True)
         )
     if isinstance(container, set):
-        return container == before
+        return bool(container == before)
     return all(value is old for value, old in zip(container, before, strict=True))

@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.cli.mistakes import ScriptInterrupt, UserMistake
 from tb_netdebug.version import __version__
 
 # One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
@@ -15,13 +15,14 @@ COMMANDS = {
     "check": "judge recorded trainings, for people and for CI",
     "doctor": "say what of NetDebug works on this machine",
     "export": "write what was recorded as CSV files",
+    "run": "watch the training of an unchanged script",
     "watch": "show a training live in this terminal",
 }
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Returns the exit code: 0 done, 2 not possible as asked."""
+    """Run a command line. Returns the exit code: 0 done, 2 not possible as asked; `run` has its script's."""
     try:
         return _run(sys.argv[1:] if argv is None else list(argv))
     except SystemExit as ending:  # argparse ends this way after --help and after a mistake
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserMistake as mistake:
         print(f"netdebug: {mistake}", file=sys.stderr)
         return 2
+    except ScriptInterrupt:
+        raise
     except KeyboardInterrupt:
         print("netdebug: interrupted", file=sys.stderr)
         return INTERRUPTED
