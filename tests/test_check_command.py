@@ -64,7 +64,7 @@ def test_the_text_for_people(sick: Path, capsys: pytest.CaptureFixture[str]) -> 
     code, out, err = checked(capsys, str(sick))
     assert (1, "") == (code, err)
     lines = out.splitlines()
-    assert ["run", "steps", "verdict", "errors", "warnings", "infos"] == lines[0].split()
+    assert ["run", "steps", "verdict", "errors", "warnings", "notes"] == lines[0].split()
     assert ["healthy", "10", "healthy"] == lines[1].split()
     assert ["sick", "10", "sick"] == lines[2].split()[:3]
     assert any(line.startswith("ERROR nonfinite-loss, steps 5 to 9") for line in lines)

@@ -26,7 +26,7 @@ from tb_netdebug.checks.rules import ALL
 from tb_netdebug.checks.words import paragraph, printable
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.configuration import FILE, checks_of, joined, read_checks
-from tb_netdebug.judging.logdir import CheckError, check
+from tb_netdebug.judging.logdir import CheckError, judged
 from tb_netdebug.judging.report import Report, RunReport
 
 FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING}
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.logdir is None:
         raise UserMistake("which runs? Give the folder that the training wrote to: netdebug check runs")
     try:
-        report = check(arguments.logdir, checks=wishes(arguments), tell=tell)
+        report = judged(Path(arguments.logdir), wishes(arguments), tell=tell)
     except (CheckError, ValueError) as error:
         raise UserMistake(str(error)) from error
     except OSError as error:

@@ -18,20 +18,18 @@ class CheckError(ValueError):
     """A logdir that cannot be judged; the sentence says why, and what to do."""
 
 
-def check(
-    logdir: Path | str,
-    *,
-    checks: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = lambda run: None,
-) -> Report:
+def check(logdir: Path | str, *, checks: Mapping[str, Any] | None = None) -> Report:
     """Judges all runs below a folder anew, whatever was said while they trained.
 
-    `checks` switches checks off or sets their thresholds, as for `nd.watch`; without it, a `netdebug.toml`
-    in the current folder does. `tell` is given the name of each run before it is judged. Raises CheckError
-    when there is nothing to judge, and ValueError for checks that do not exist.
+    `checks` switches checks off or sets their thresholds, as for `nd.watch`; what it leaves open, a
+    `netdebug.toml` in the current folder may say. Raises CheckError when there is nothing to judge, and
+    ValueError for checks that do not exist.
     """
-    checks = checks_of(checks, Path())
-    path = Path(logdir)
+    return judged(Path(logdir), checks_of(checks, Path()), tell=lambda run: None)
+
+
+def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]) -> Report:
+    """`tell` is given the name of each run before it is judged."""
     if not path.is_dir():
         raise CheckError(f"there is no folder {path}. Give the logdir of a training, such as `runs`.")
     places = LogDir([("", str(path.absolute()))])
@@ -47,7 +45,7 @@ def check(
     for name, place in places.runs.items():
         tell(name)
         runs.append(report_of(name, place, places, checks))
-    return Report(str(logdir), runs)
+    return Report(str(path), runs)
 
 
 def report_of(name: str, place: RunPlace, places: LogDir, checks: Mapping[str, Any]) -> RunReport:
