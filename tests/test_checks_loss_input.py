@@ -37,7 +37,8 @@ def test_rows_that_add_up_to_one_are_probabilities_and_said_at_once() -> None:
     engine = Engine(rules=RULES)
     news = engine.feed(training(call("cross_entropy", last_layer=None), steps=1, **PROBABILITIES))
     assert ["loss-input-softmaxed"] == [each.rule for each in news]
-    assert news[0].severity is Severity.ERROR and news[0].first_step == 0
+    assert news[0].severity is Severity.ERROR
+    assert news[0].first_step == 0
     assert news[0].where == ["train.py:41"]
     assert round(news[0].evidence["lowest loss that can be reached"].value, 2) == 1.46
 
@@ -48,7 +49,8 @@ def test_rows_that_add_up_to_one_are_probabilities_and_said_at_once() -> None:
 def test_the_last_layer_tells_it_without_numbers(function: str, layer: str) -> None:
     """The fact of the call alone is enough."""
     finding = found(call(function, last_layer=layer))["loss-input-softmaxed"]
-    assert finding.severity is Severity.ERROR and layer in finding.message
+    assert finding.severity is Severity.ERROR
+    assert layer in finding.message
 
 
 @pytest.mark.parametrize("numbers", [SCORES, {**PROBABILITIES, "outside_01": 0.1}, {"row_sum_error": 1e-3}])
@@ -85,7 +87,8 @@ def yes_or_no(**more: float) -> dict[str, Finding]:
 def test_scores_that_never_leave_zero_to_one_come_from_a_sigmoid() -> None:
     """Where no layer tells it, many steps do."""
     finding = yes_or_no()["loss-input-softmaxed"]
-    assert finding.severity is Severity.ERROR and finding.first_step == 0
+    assert finding.severity is Severity.ERROR
+    assert finding.first_step == 0
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_scores_that_never_leave_zero_to_one_come_from_a_sigmoid() -> None:
     ],
 )
 def test_scores_near_zero_are_no_probabilities(numbers: dict[str, float]) -> None:
-    """An untrained network, one that ends in a ReLU, and one whose answers are as often yes as they should."""
+    """An untrained network, one that ends in a ReLU, and one that says yes as often as it should."""
     assert {} == yes_or_no(**numbers)
 
 
@@ -114,7 +117,8 @@ def test_one_step_outside_tells_that_they_are_scores() -> None:
 def test_nll_wants_logarithms(numbers: dict[str, float]) -> None:
     """Raw scores and probabilities are both wrong, and named."""
     finding = found(call("nll_loss"), **numbers)["loss-input-logits"]
-    assert finding.severity is Severity.ERROR and finding.first_step == 0
+    assert finding.severity is Severity.ERROR
+    assert finding.first_step == 0
     assert ("probabilities, but" in finding.message) == (numbers is PROBABILITIES)
 
 
@@ -218,7 +222,8 @@ def test_far_targets_are_said_at_once() -> None:
 def test_a_border_that_no_layer_tells() -> None:
     """Outputs that come to 0 again and again and never below are those of a ReLU somewhere in the code."""
     finding = targets(None, -2.0, 2.0, input_min=0.0, input_max=1.7)
-    assert finding is not None and finding.severity is Severity.WARNING
+    assert finding is not None
+    assert finding.severity is Severity.WARNING
     assert targets(None, -2.0, 2.0, input_min=0.1, input_max=1.7) is None
 
 

@@ -52,11 +52,11 @@ class LossInputSoftmaxed(Rule):
     def _of_layer(self, call: dict[str, Any]) -> Iterator[Sign]:
         layer, function = call.get("last_layer"), call.get("function")
         if function == "cross_entropy" and layer in ("Softmax", "Softmax2d"):
-            yield twice(call, f"The last layer is a {layer}", {"last layer": Evidence(str(layer))})
+            yield twice(call, f"The input comes out of a {layer}", {"last layer": Evidence(str(layer))})
         elif function == "cross_entropy" and layer == "LogSoftmax":
             yield harmless(call, {"last layer": Evidence("LogSoftmax")})
         elif function == "binary_cross_entropy_with_logits" and layer == "Sigmoid":
-            yield squashed(call, "The last layer is a Sigmoid", {"last layer": Evidence("Sigmoid")})
+            yield squashed(call, "The input comes out of a Sigmoid", {"last layer": Evidence("Sigmoid")})
 
     def _of_rows(self, look: Look) -> Iterator[Sign]:
         limits = self.limits
@@ -153,7 +153,7 @@ def squashed(
 def harmless(call: dict[str, Any], evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.INFO,
-        "The last layer is a LogSoftmax, and cross_entropy applies log-softmax itself. The second time "
+        "The input comes out of a LogSoftmax, and cross_entropy applies log-softmax itself. The second time "
         "changes nothing: it only costs time.",
         "Remove one of them: either drop the LogSoftmax layer, or use nll_loss (nn.NLLLoss) with it.",
         evidence,

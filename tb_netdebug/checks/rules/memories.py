@@ -64,8 +64,9 @@ class MemoryGrowth(Rule):
         windows = int(limits.windows)
         if len(readings) <= windows:
             return
-        means = np.array([part.mean() for part in np.array_split(readings, windows + 1)])
-        rises, whole = np.diff(means), float(readings[-1] - readings[0])
+        # the floor of each part: what is taken and given back again is no leak
+        floors = np.array([part.min() for part in np.array_split(readings, windows + 1)])
+        rises, whole = np.diff(floors), float(readings[-1] - readings[0])
         if whole < limits.megabytes * MB or rises.min() < limits.evenness * rises.mean():
             return
         first = curve.windows[0].first_step
@@ -88,9 +89,9 @@ class MemoryGrowth(Rule):
 
 
 def course(curve: Curve) -> Doubles:
-    """The readings one by one, or their means over windows when there are too many."""
+    """The readings one by one, or the lowest of each window when there are too many."""
     tail = curve.tail()
-    return tail if curve.count <= len(tail) else curve.means()
+    return tail if curve.count <= len(tail) else np.array([each.lowest for each in curve.windows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,175 @@
+"""Rules over memory, time and other processes, on trainings made up number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tb_netdebug.checks.engine import Engine
+from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.rules.system import RULES
+from tb_netdebug.records.step import StepRecord
+from tests.support.stories import judged, record
+
+MB = 1 << 20
+RANDOM = np.random.default_rng(0)
+
+
+def found(records: Iterable[StepRecord], **checks: Any) -> dict[str, Finding]:
+    return judged(RULES, records, checks=checks)
+
+
+def scalar(name: str, of: Callable[[int], float], steps: int = 400, every: int = 1) -> list[StepRecord]:
+    return [record(step, {name: of(step)} if step % every == 0 else {}) for step in range(steps)]
+
+
+# ---- memory-growth
+
+
+def grown(
+    of: Callable[[int], float], steps: int = 400, name: str = "memory/rss", every: int = 5
+) -> Finding | None:
+    return found(scalar(name, lambda step: of(step) * MB, steps, every)).get("memory-growth")
+
+
+@pytest.mark.parametrize("name", ["memory/rss", "memory/children_rss", "memory/cuda0/allocated"])
+def test_memory_that_grows_in_every_window(name: str) -> None:
+    """Five megabytes a step, whoever holds them."""
+    finding = grown(lambda step: 800 + 5 * step, name=name)
+    assert finding is not None
+    assert (Severity.WARNING, [name]) == (finding.severity, finding.where)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda step: 800 + 0.5 * step,
+        lambda step: 800 + min(step, 100) * 20,
+        lambda step: 800 + 2000 * (step > 200),
+        lambda step: 800 + 700 * (step // 5 % 2),
+    ],
+)
+def test_memory_that_does_not(of: Callable[[int], float]) -> None:
+    """A little growth, a cache that fills, one jump, a saw."""
+    assert grown(of) is None
+
+
+def test_memory_in_a_long_training() -> None:
+    """More readings than are kept one by one."""
+    assert grown(lambda step: 800 + 0.2 * step, steps=6000, every=2) is not None
+    assert grown(lambda step: 800 + min(10 * step, 1500), steps=6000, every=2) is None
+
+
+def test_short_trainings_and_thresholds() -> None:
+    """The first steps fill pools; thresholds can be set lower."""
+    records = scalar("memory/rss", lambda step: (100 + step) * MB, 100)
+    assert {} == found(records)
+    assert found(records, **{"memory-growth": {"steps": 50, "megabytes": 40}})
+
+
+# ---- memory-pressure
+
+
+def test_little_memory_is_left_on_the_host() -> None:
+    assert {} == found(scalar("memory/host_available", lambda step: 4e9))
+    finding = found(scalar("memory/host_available", lambda step: 1e8))["memory-pressure"]
+    assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"), [(0.5, None), (0.94, Severity.INFO), (0.98, Severity.WARNING)]
+)
+def test_a_device_that_is_full(share: float, severity: Severity | None) -> None:
+    records = [
+        record(step, {"memory/gpu0/used": share * 8e9, "memory/gpu0/total": 8e9}) for step in range(40)
+    ]
+    finding = found(records).get("memory-pressure")
+    assert severity is (finding.severity if finding else None)
+
+
+# ---- time
+
+
+def test_single_slow_steps() -> None:
+    """Half a second in every twentieth step of 20 ms."""
+    finding = found(scalar("time/step", lambda step: 0.5 if step % 20 == 19 else 0.02))["step-time-outlier"]
+    assert finding.severity is Severity.WARNING
+    assert "every 20 steps" in finding.message
+
+
+@pytest.mark.parametrize(
+    "secs",
+    [
+        lambda step: 0.02 * RANDOM.lognormal(0, 0.5),
+        lambda step: 0.001 + 0.03 * (step % 10 == 0),
+        lambda step: 5.0 if step < 5 else 0.02,
+        lambda step: 0.5 if step in (100, 300) else 0.02,
+    ],
+)
+def test_times_of_a_busy_machine(secs: Callable[[int], float]) -> None:
+    """Noise, hiccups of some milliseconds, slow first steps, and rare ones."""
+    assert {} == found(scalar("time/step", secs))
+
+
+def test_evaluations_take_their_time() -> None:
+    records = scalar("time/step", lambda step: 0.5 if step % 20 == 19 else 0.02)
+    for each in records[19::20]:
+        each.scalars["probe/evaluations"] = 10.0
+    assert {} == found(records)
+
+
+def paused(secs: float, **checks: Any) -> dict[str, Finding]:
+    records = scalar("loss", lambda step: 1.0, 60)
+    for each in records[40:]:
+        each.wall_time += secs
+    return found(records, **checks)
+
+
+def test_a_training_that_stood_still() -> None:
+    """Ten minutes between two steps of a tenth of a second."""
+    finding = paused(600)["stalled"]
+    assert (Severity.WARNING, 40) == (finding.severity, finding.first_step)
+    assert "10 min" in finding.message
+
+
+def test_pauses_that_are_none() -> None:
+    """A minute is short, but the threshold can be set; where steps take minutes, ten of them are usual."""
+    assert {} == paused(60)
+    assert paused(60, stalled={"secs": 30})
+    slow = [record(step) for step in range(40)]
+    for each in slow:
+        each.wall_time = 1e9 + 400.0 * each.step
+    assert {} == found(slow)
+
+
+# ---- ranks
+
+
+def ranks(of: dict[int, Callable[[int], float]], steps: int = 100, step_secs: float = 0.1) -> Finding | None:
+    engine = Engine(rules=RULES)
+    for step in range(steps):
+        for rank, secs in of.items():
+            busy = secs(step)
+            times = {"time/forward": busy, "time/backward": step_secs - busy, "time/step": step_secs}
+            engine.feed([record(step, times)], rank=rank)
+    engine.finish()
+    assert engine.broken == {}
+    return next(iter(engine.findings), None)
+
+
+def test_one_process_that_all_wait_for() -> None:
+    """The others wait in their backward pass: all steps are equally long."""
+    finding = ranks({0: lambda step: 0.03, 1: lambda step: 0.03, 2: lambda step: 0.07, 3: lambda step: 0.03})
+    assert finding is not None
+    assert ("straggler-rank", Severity.WARNING, ["rank 2"]) == (finding.rule, finding.severity, finding.where)
+
+
+def test_processes_that_keep_pace() -> None:
+    """A little slower, slower now and then, or by nothing that counts."""
+    assert ranks({0: lambda step: 0.030, 1: lambda step: 0.035}) is None
+    assert ranks({0: lambda step: 0.03, 1: lambda step: 0.03 + 0.05 * (step % 4 == 0)}) is None
+    assert ranks({0: lambda step: 0.0003, 1: lambda step: 0.0008}, step_secs=0.001) is None
+    assert ranks({0: lambda step: 0.03}) is None
