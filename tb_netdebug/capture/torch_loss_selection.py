@@ -1,0 +1,37 @@
+"""Few enough of many values: a strided view, no copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+# Of outputs this big at most so many values are looked at; but never less than so many rows, for their
+# labels' sake.
+MOST_VALUES = 1 << 18
+LEAST_ROWS = 64
+
+
+def strides_for(shape: Sequence[int], *, values_per_row: int = 1) -> tuple[slice, ...]:
+    """Which rows to take, as an index into their dimensions; the biggest dimension is thinned first."""
+    wanted = max(MOST_VALUES // max(values_per_row, 1), LEAST_ROWS)
+    steps = [1] * len(shape)
+    rows = math.prod(shape)
+    for dim in sorted(range(len(shape)), key=lambda dim: -shape[dim]):
+        if rows <= wanted:
+            break
+        steps[dim] = min(math.ceil(rows / wanted), shape[dim])
+        rows = rows // shape[dim] * math.ceil(shape[dim] / steps[dim])
+    return tuple(slice(None, None, step) for step in steps)
+
+
+def thinned(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.numel() <= MOST_VALUES:
+        return tensor
+    return tensor[strides_for(tensor.shape)]
+
+
+def class_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """A view with the classes, which a loss takes in dimension 1, at the end."""
+    return tensor[None] if tensor.dim() == 1 else tensor.movedim(1, -1)
