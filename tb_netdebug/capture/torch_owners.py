@@ -1,0 +1,132 @@
+"""Which models the parameters of optimizers belong to, found among everything that Python keeps."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+# They hold modules and are never called themselves.
+SHELVES = (nn.ModuleList, nn.ModuleDict)
+
+
+@dataclass(slots=True)
+class Owners:
+    """The outermost models of some optimizers, by optimizer in the order of its parameters; and the tensors
+    that belong to no module."""
+
+    models: list[list[nn.Module]] = field(default_factory=list)
+    loose: list[Any] = field(default_factory=list)
+    monitors: list[Any] = field(default_factory=list)
+
+    def all_models(self) -> list[nn.Module]:
+        """Each once."""
+        return list({id(model): model for models in self.models for model in models}.values())
+
+
+def find_owners(
+    optimizers: Sequence[Optimizer], *, called: nn.Module | None = None, monitor_class: type | None = None
+) -> Owners:
+    """One look at all objects, some 50 ms; `monitors` are those of this class that it comes by.
+
+    A model inside of another counts as part of it, unless it is the one that is `called` and has all of what
+    the optimizers move: the outer one is no model then, but holds one, as Lightning's do.
+    """
+    wanted = {id(tensor) for optimizer in optimizers for tensor in tensors_of(optimizer)}
+    modules, monitors = all_of(nn.Module, monitor_class)
+    owner_of: dict[int, nn.Module] = {}
+    parents: dict[int, list[nn.Module]] = {}
+    for module in modules:
+        for tensor in dict(module._parameters).values():
+            if id(tensor) in wanted:
+                owner_of.setdefault(id(tensor), module)
+        for child in dict(module._modules).values():
+            parents.setdefault(id(child), []).append(module)
+    found = Owners(monitors=monitors)
+    whole = called if called is not None and wanted <= parameter_ids(called) else None
+    for optimizer in optimizers:
+        tensors = tensors_of(optimizer)
+        found.loose += [tensor for tensor in tensors if id(tensor) not in owner_of]
+        owners = unique(owner_of[id(tensor)] for tensor in tensors if id(tensor) in owner_of)
+        outermost = unique(root for owner in owners for root in roots(owner, parents))
+        found.models.append([whole] if whole is not None and outermost else outermost)
+    return found
+
+
+def all_of(module_class: type, other_class: type | None) -> tuple[list[Any], list[Any]]:
+    """Their classes are asked, not they themselves: a lazy proxy would load what it stands for."""
+    modules, others = [], []
+    kinds: dict[type, bool] = {}
+    for each in gc.get_objects():
+        kind = type(each)
+        is_module = kinds.get(kind)
+        if is_module is None:
+            is_module = kinds[kind] = issubclass(kind, module_class)
+        if is_module and "_modules" in vars(each) and "_parameters" in vars(each):
+            modules.append(each)
+        elif kind is other_class:
+            others.append(each)
+    return modules, others
+
+
+def roots(module: nn.Module, parents: dict[int, list[nn.Module]]) -> Iterator[nn.Module]:
+    """What it is part of, up to what is part of nothing but shelves."""
+    waiting, seen = [module], {id(module)}
+    while waiting:
+        each = waiting.pop()
+        above = [parent for parent in parents.get(id(each), ()) if type(parent) not in SHELVES]
+        shelved = [
+            grandparent
+            for parent in parents.get(id(each), ())
+            if type(parent) in SHELVES
+            for grandparent in parents.get(id(parent), ())
+        ]
+        above += [parent for parent in shelved if type(parent) not in SHELVES]
+        if not above:
+            yield each
+        for parent in above:
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                waiting.append(parent)
+
+
+def tensors_of(optimizer: Optimizer) -> list[Any]:
+    """In the order in which it was given them."""
+    return [tensor for group in getattr(optimizer, "param_groups", ()) for tensor in group["params"]]
+
+
+def parameter_ids(model: nn.Module) -> set[int]:
+    return {id(tensor) for tensor in model.parameters()}
+
+
+def unique(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    return list({id(module): module for module in modules}.values())
+
+
+def are_alike(optimizers: Sequence[Optimizer], models: Sequence[Sequence[nn.Module]]) -> bool:
+    """Several trainings of the same network side by side, as for each fold of a cross validation."""
+    if len(optimizers) < 2 or any(len(each) != 1 for each in models):
+        return False
+    if len({id(model) for (model,) in models}) < len(models):
+        return False
+    kinds = {
+        (type(model), tuple(tuple(tensor.shape) for tensor in tensors_of(optimizer)))
+        for optimizer, (model,) in zip(optimizers, models, strict=True)
+    }
+    return len(kinds) == 1
+
+
+def loose_model(tensors: Sequence[Any]) -> nn.Module:
+    """Stands for tensors that are trained without a module; nobody calls it."""
+    model = Loose()
+    for number, tensor in enumerate(tensors):
+        model._parameters[f"tensor{number}"] = tensor
+    return model
+
+
+class Loose(nn.Module):
+    """Its parameters are put in as they are: to make a Parameter of a tensor would be to copy it."""

@@ -1,0 +1,113 @@
+"""Watch the training of an unchanged PyTorch script.
+
+    netdebug run train.py --lr 0.1
+    netdebug run --logdir logs --every 1 -m mypackage.train --epochs 3
+    torchrun --nproc-per-node 2 -m tb_netdebug run train.py
+
+The script runs as `python SCRIPT` would run it, with its own exit status. What stands behind SCRIPT or MODULE
+belongs to it; options of netdebug stand before. Models, optimizers and losses are found by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import os
+import sys
+from typing import Any
+
+from tb_netdebug.capture.script import Script, run_as_main
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.zero_code import ZeroCode, say
+from tb_netdebug.cli.mistakes import ScriptInterrupt, UserMistake
+
+ON_FINDING = ("print", "raise", "ignore")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "netdebug run [options] (SCRIPT | -m MODULE) [ARGS...]"
+    parser.add_argument("--logdir", metavar="D", help="write the runs into this folder (default: runs)")
+    parser.add_argument("--run", metavar="NAME", help="call the run this (default: date and time)")
+    parser.add_argument(
+        "--every",
+        metavar="N|auto",
+        type=rate,
+        default="auto",
+        help="full statistics in every N-th step; auto: as often as --overhead allows",
+    )
+    parser.add_argument(
+        "--overhead",
+        metavar="X",
+        type=float,
+        default=0.02,
+        help="share of the step time that watching may take (default: 0.02)",
+    )
+    parser.add_argument(
+        "--on-finding",
+        choices=ON_FINDING,
+        default="print",
+        help="what to do when something is wrong: print it, raise an error in the script, or ignore it",
+    )
+    parser.add_argument("--include", metavar="RE", help="only layers and parameters whose names match")
+    parser.add_argument("--exclude", metavar="RE", help="no layers and parameters whose names match")
+    parser.add_argument("--console", action="store_true", help="print a line a step")
+    parser.add_argument("-m", dest="module", nargs=argparse.PARSER, metavar="MODULE", help="run a module")
+    parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="and its arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    script = script_of(arguments)
+    watched = ZeroCode(settings_of(arguments), rank=rank())
+    atexit.register(finish, watched)  # the first to be registered is the last to run
+    watched.install()
+    try:
+        ending = run_as_main(script)
+    except OSError as error:
+        watched.forget()
+        raise UserMistake(f"cannot open {script.name!r}: {error.strerror or error}") from None
+    if ending.error is not None:
+        watched.interrupted()
+    if isinstance(ending.error, KeyboardInterrupt):
+        sys.excepthook = lambda *_: None  # it has been shown
+        raise ScriptInterrupt
+    return ending.status
+
+
+def finish(watched: ZeroCode) -> None:
+    """At the very end, after the script's own threads and atexit."""
+    if not watched.is_ours():
+        return
+    watched.close()
+    if watched.rank or watched.stands_aside:
+        return
+    from tb_netdebug.capture.closing_words import closing_words
+
+    watched.attempt("telling what was found", lambda: say(closing_words(watched)))
+
+
+def script_of(arguments: argparse.Namespace) -> Script:
+    words = [*(arguments.module or []), *arguments.script]
+    if not words:
+        raise UserMistake("which script? netdebug run [options] (SCRIPT | -m MODULE) [ARGS...]")
+    return Script(words[0], tuple(words[1:]), is_module=arguments.module is not None)
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    names = ("logdir", "run", "every", "overhead", "on_finding", "include", "exclude", "console")
+    wishes: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+    try:
+        return Settings(**wishes)
+    except (TypeError, ValueError) as error:
+        raise UserMistake(str(error)) from None
+
+
+def rate(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
+def rank() -> int:
+    """As `capture.run_folder` says it; asked before anything heavy is imported."""
+    for name in ("RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
