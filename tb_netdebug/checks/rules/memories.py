@@ -66,14 +66,14 @@ class MemoryGrowth(Rule):
             return
         # the floor of each part: what is taken and given back again is no leak
         floors = np.array([part.min() for part in np.array_split(readings, windows + 1)])
-        rises, whole = np.diff(floors), float(readings[-1] - readings[0])
+        rises, whole = np.diff(floors), float(floors[-1] - floors[0])
         if whole < limits.megabytes * MB or rises.min() < limits.evenness * rises.mean():
             return
         first = curve.windows[0].first_step
         yield Sign(
             Severity.WARNING,
-            f"The memory of {what(curve.name)} grew from {size(float(readings[0]))} to "
-            f"{size(float(readings[-1]))}, in each of {windows} parts of the training (more than "
+            f"The memory of {what(curve.name)} grew from {size(float(floors[0]))} to "
+            f"{size(float(floors[-1]))}, in each of {windows} parts of the training (more than "
             f"{size(limits.megabytes * MB)} is too much): something is kept from every step.",
             "Keep numbers, not tensors: `losses.append(loss.item())` or `loss.detach()`; a loss that is "
             "kept keeps its whole graph of calculations. Look also for lists and caches that nobody "
