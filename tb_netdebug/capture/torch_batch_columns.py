@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from tb_netdebug.capture.torch_batch_contents import NUMPY_TYPES
 
-MOST_COLUMNS = 4096
-MOST_VALUES = 1 << 18
+MOST_FEATURES = 4096
+MOST_VALUES = 1 << 16
 MOST_PICTURES = 32
 FEWEST_ROWS = 2
 
@@ -21,14 +21,13 @@ def feature_scalars(tensor: torch.Tensor) -> dict[str, float]:
 
     Empty for other shapes and for a batch of one. Scales are standard deviations over the batch.
     """
-    columns = columns_of(tensor)
-    if columns is None or len(columns) < FEWEST_ROWS or not columns.shape[1]:
+    features = features_of(tensor)
+    if features is None or features.shape[1] < FEWEST_ROWS or not len(features):
         return {}
     with np.errstate(all="ignore"):
-        is_constant = columns.max(axis=0) == columns.min(axis=0)
-        means, scales = columns.mean(axis=0), columns.std(axis=0)
+        means, scales, is_constant = moments(features)
         varies = ~is_constant & np.isfinite(scales) & (scales > 0)
-        found = {"constant_features": float(is_constant.mean())}
+        found = {"constant_features": float(np.count_nonzero(is_constant) / len(features))}
         if not varies.any():
             return {**found, "feature_scale": 0.0} if is_constant.all() else found
         means, scales = means[varies], scales[varies]
@@ -40,22 +39,33 @@ def feature_scalars(tensor: torch.Tensor) -> dict[str, float]:
         }
 
 
-def columns_of(tensor: torch.Tensor) -> Floats | None:
-    """Rows × features, at most MOST_COLUMNS and MOST_VALUES, chosen from all over the batch."""
+def moments(features: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Means, standard deviations, and which features never change.
+
+    Counted from the first observation on: those of a feature that stays the same are exact zeros.
+    """
+    first = features[:, :1]
+    rest = features - first
+    drift = np.add.reduce(rest, axis=1) / rest.shape[1]
+    variances = np.einsum("ij,ij->i", rest, rest) / rest.shape[1] - drift * drift
+    return first[:, 0] + drift, np.sqrt(np.maximum(variances, 0.0)), ~rest.any(axis=1)
+
+
+def features_of(tensor: torch.Tensor) -> Floats | None:
+    """Features × observations, at most MOST_FEATURES and about MOST_VALUES, from all over the batch."""
     if tensor.dim() not in (2, 4):
         return None
     tensor = tensor.detach()
+    tensor = tensor[:, :: step(tensor.size(1), MOST_FEATURES)]
     if tensor.dim() == 4:
-        tensor = tensor[:: step(tensor.size(0), MOST_PICTURES), :: step(tensor.size(1), MOST_COLUMNS)]
-        lines = tensor[:, :, :: step(tensor.numel(), MOST_VALUES)]
-        tensor = lines.movedim(1, -1).flatten(0, 2)
+        tensor = tensor[:: step(tensor.size(0), MOST_PICTURES)]
+        tensor = tensor[:, :, :: step(tensor.numel(), MOST_VALUES)]
     else:
-        tensor = tensor[:, :: step(tensor.size(1), MOST_COLUMNS)]
         tensor = tensor[:: step(tensor.numel(), MOST_VALUES)]
     if tensor.dtype not in NUMPY_TYPES:
         tensor = tensor.float()
-    columns: Floats = tensor.numpy().astype(np.float64)
-    return columns
+    values: Floats = np.moveaxis(tensor.numpy(), 1, 0).astype(np.float64, order="C")
+    return values.reshape(len(values), -1)
 
 
 def step(size: int, most: int) -> int:

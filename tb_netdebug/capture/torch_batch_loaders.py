@@ -111,6 +111,7 @@ Start = Callable[[Any], Iterator[Any]]
 
 _changing = threading.Lock()
 _listeners: list[Loaders] = []
+_class: Any = DataLoader
 _patch: tuple[Start, Start] | None = None  # the original, and what stands in its place
 
 
@@ -119,9 +120,9 @@ def listen(listener: Loaders) -> None:
     with _changing:
         _listeners.append(listener)
         if _patch is None:
-            original = DataLoader.__iter__
+            original = _class.__iter__
             _patch = original, telling(original)
-            DataLoader.__iter__ = _patch[1]
+            _class.__iter__ = _patch[1]
 
 
 def stop_listening(listener: Loaders) -> None:
@@ -130,8 +131,8 @@ def stop_listening(listener: Loaders) -> None:
     with _changing:
         if listener in _listeners:
             _listeners.remove(listener)
-        if not _listeners and _patch is not None and DataLoader.__iter__ is _patch[1]:
-            DataLoader.__iter__ = _patch[0]
+        if not _listeners and _patch is not None and _class.__iter__ is _patch[1]:
+            _class.__iter__ = _patch[0]
             _patch = None
 
 

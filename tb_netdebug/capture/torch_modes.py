@@ -67,8 +67,8 @@ class ModeProbe:
     """Hooks on the outermost modules (see `torch_probes.Probe`).
 
     Calls that record gradients are looked at in probed steps, and in any step in which the model is in
-    another mode than in the call before. Calls without gradients are evaluations, unless their input is that of the
-    training; they are counted in every step.
+    another mode than in the call before. Calls without gradients are evaluations, unless their input is
+    that of the training; they are counted in every step.
     """
 
     def __init__(self, context: ProbeContext) -> None:
