@@ -19,9 +19,10 @@ MOST_STEPS_OF_NOW = 16
 @dataclass(frozen=True, slots=True)
 class Progress:
     """`start`, `before` and `now` are mean losses: of the first steps, of the last but one group, of the last
-    group; `steps` is how many losses there were."""
+    group; `first` is the loss of the very first step; `steps` is how many losses there were."""
 
     steps: int
+    first: float
     start: float
     before: float
     now: float
@@ -37,6 +38,10 @@ class Progress:
         """The same between the last two groups of steps."""
         scale = max(abs(self.before), 1e-12)
         return (self.before - self.now) / scale if math.isfinite(self.now) else -math.inf
+
+    def is_worse(self, factor: float) -> bool:
+        """Whether the loss is so many times what it was before the first update, or no number any more."""
+        return not self.now < self.first + (factor - 1.0) * abs(self.first)
 
 
 class Memory:
@@ -99,7 +104,7 @@ def told(curve: Curve, memory: Memory) -> Progress | None:
     before = newest[size:] or newest
     # A loss that is not finite any more makes the present one NaN: nothing has been learned then.
     now = math.fsum(newest[:size]) / size if all(map(math.isfinite, newest[:size])) else math.nan
-    return Progress(curve.count, memory.start, mean(before), now)
+    return Progress(curve.count, curve.first, memory.start, mean(before), now)
 
 
 def mean(values: Iterable[float]) -> float:

@@ -15,6 +15,8 @@ from ..tensors import Doubles
 from .parameters import Parameters, parameters_of
 from .progress import progress_of
 
+LOOKS_KEPT = 8
+
 
 @dataclass(frozen=True, slots=True)
 class HighLimits:
@@ -38,6 +40,10 @@ class UpdateRatioHigh(Rule):
         self._ratios: list[float] = []
         self._since = 0
 
+    @property
+    def _high(self) -> list[bool]:
+        return [ratio >= self.limits.ratio for ratio in self._ratios]
+
     def update(self, history: History) -> Sign | None:
         if history.updates.now is None:
             return None
@@ -46,25 +52,26 @@ class UpdateRatioHigh(Rule):
         if not np.isfinite(ratios).any():
             return None
         ratio = float(np.nanmedian(ratios))
-        if ratio < self.limits.ratio:
-            self._ratios.clear()
-            return None
-        if not self._ratios:
+        if ratio >= self.limits.ratio and not any(self._high):
             self._since = history.step
-        self._ratios = [*self._ratios, ratio][-int(self.limits.looks) :]
+        self._ratios = [*self._ratios, ratio][-LOOKS_KEPT:]
         if not self._is_bad(history):
             return None
-        high = known.matrix & (np.nan_to_num(ratios) >= self.limits.ratio)
-        return self._sign(float(np.median(self._ratios)), known.chosen(high))
+        most = [each for each, is_high in zip(self._ratios, self._high, strict=True) if is_high]
+        high = known.matrix & (np.nan_to_num(ratios) >= min(self.limits.ratio, ratio))
+        return self._sign(float(np.median(most)), known.chosen(high))
 
     def _is_bad(self, history: History) -> bool:
         progress = progress_of(history)
+        looks = int(self.limits.looks)
+        is_long = (
+            len(self._ratios) >= looks and history.step >= self.limits.steps and all(self._high[-looks:])
+        )
         if progress is None:
-            enough = len(self._ratios) >= self.limits.looks and history.step >= self.limits.steps
-            return enough and min(self._ratios) >= self.limits.replaced
-        if not progress.now < progress.start + (self.limits.worse - 1) * abs(progress.start):
-            return len(self._ratios) >= 3
-        is_long = len(self._ratios) >= self.limits.looks and history.step >= self.limits.steps
+            return is_long and min(self._ratios[-looks:]) >= self.limits.replaced
+        # A loss may leap at the start, and the weights grow until the same updates are small beside them.
+        if progress.is_worse(self.limits.worse):
+            return sum(self._high) >= 3
         return is_long and progress.fallen < self.limits.fallen
 
     def _sign(self, ratio: float, names: tuple[str, ...]) -> Sign:

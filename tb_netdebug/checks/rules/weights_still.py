@@ -129,14 +129,18 @@ class UnchangedWeights(Rule):
     def _put_back(self, history: History, known: Parameters) -> Sign | None:
         """Before each step the weights are those of the start, whatever the steps have changed."""
         change = known.column(history, Kind.UPDATE, "mean")
-        start = known.column(history, Kind.WEIGHT, "mean") - change
+        # Weights that were written after the step were looked at twice: before and after that.
+        looks = known.column(history, Kind.WEIGHT, "count") / known.column(history, Kind.UPDATE, "count")
+        start = known.column(history, Kind.WEIGHT, "mean") - change / looks
         if len(self._start) < len(start):
             self._start = np.concatenate([self._start, np.full(len(start) - len(self._start), np.nan)])
-        seen = known.matrix & ~np.isnan(start) & (change != 0)
+        # The changes of a last layer may add up to nothing by themselves: those of its classes do.
+        size = known.column(history, Kind.UPDATE, "rms")
+        seen = known.matrix & ~np.isnan(start) & (np.abs(change) > 1e-3 * size)
         same = seen & (np.abs(start - self._start) <= 1e-3 * np.abs(change))
         self._start = np.where(np.isnan(start), self._start, start)
-        looks = self._back.note(history.step, same, seen)
-        stuck = same & (looks >= self.limits.back)
+        times = self._back.note(history.step, same, seen)
+        stuck = same & (times >= self.limits.back)
         if not stuck.any() or stuck.sum() < 0.9 * seen.sum():
             return None
         return Sign(
@@ -145,7 +149,7 @@ class UnchangedWeights(Rule):
             "steps that were looked at they were what they had been before: something puts them back.",
             "Look between optimizer.step() and the next batch for load_state_dict(), a model or an optimizer "
             "that is made anew inside of the loop, or weights that are written by your own code.",
-            {"looks with the same weights": Evidence(float(looks[stuck].min()), self.limits.back)},
+            {"looks with the same weights": Evidence(float(times[stuck].min()), self.limits.back)},
             known.chosen(stuck),
             since=int(self._back.since[stuck].min()),
             sureness=0.95,
