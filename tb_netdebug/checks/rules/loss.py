@@ -18,7 +18,6 @@ from .loss_rise import DivergingLoss, LossOscillating, LossSpike
 @dataclass(frozen=True, slots=True)
 class NegativeLimits:
     below: float = 1e-3  # rounding makes zeros negative, this much it does not
-    turned: int = 4  # steps in which the loss was minus what the loss function returned
 
 
 class LossNegative(Rule):
