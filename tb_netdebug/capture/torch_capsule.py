@@ -44,6 +44,10 @@ class CapsuleWriter:
         self.written: list[Path] = []
         self.last_step = -1
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.written) >= MOST_CAPSULES
+
     def write(
         self,
         step: int,
@@ -55,7 +59,7 @@ class CapsuleWriter:
         about: Mapping[str, Any],
     ) -> Path | str:
         """The file, or in half a sentence why there is none. `about` becomes JSON texts. Never raises."""
-        if len(self.written) >= MOST_CAPSULES:
+        if self.is_full:
             return f"{MOST_CAPSULES} capsules are enough for a run"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -43,6 +43,10 @@ class LayerChecks:
         if always:
             self._put_on()
 
+    @property
+    def are_armed(self) -> bool:
+        return bool(self._hooks)
+
     def arm(self) -> None:
         self._armed_steps = STEPS_ARMED
         if not self._hooks:

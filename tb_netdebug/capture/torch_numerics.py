@@ -46,7 +46,7 @@ class NumericsProbe:
         self._order = CallOrder(context.models)
         self._told = 0
         self._is_well = True  # since the last time
-        self._told_in_step = -1
+        self._told_in_step = self._armed_in_step = -1
         self._device_roots = DeviceRoots()
         self._layers = LayerChecks(context, always=context.settings.check_numerics == "layers")
         self._operations = OperationChecks(context) if context.settings.check_numerics == "ops" else None
@@ -57,15 +57,24 @@ class NumericsProbe:
         self._hooks = list(self._watch_optimizers())
 
     def end_step(self) -> None:
-        self._keeper.forget()
-        late = self._device_roots.nonfinite_steps(self._collector.step)
         self._layers.end_step()
-        if late and self._told == 0:
-            self._layers.arm()  # by now that step is over: the next one of its kind will be seen
-        if self._told_in_step != self._collector.step and (found := self._layers.found()) is not None:
-            self._tell_once(Searched(found), what_else="loss")
+        if self._told_in_step != self._collector.step:
+            self._tell_late()
         if self._operations is not None:
             self._operations.end_step()
+        self._keeper.forget()
+
+    def _tell_late(self) -> None:
+        """What layers have shown in this step, or what a device says of steps before it."""
+        if (found := self._layers.found()) is not None:
+            self._tell(Searched(found), "loss", "", list(self._keeper.calls), [])
+            return
+        for step, kind in self._device_roots.nonfinite():
+            if not self._layers.are_armed:
+                self._layers.arm()  # that step is over by now: the next of its kind will be seen
+                self._armed_in_step = self._collector.step
+            elif step > self._armed_in_step and self._told == 0:
+                self._tell(Searched(), "loss", kind, list(self._keeper.calls), [])
 
     def capsule(self, reason: str, about: dict[str, Any]) -> Path | None:
         """Writes the step that is going on into a file; None when that was not possible, which is said."""
@@ -156,20 +165,19 @@ class NumericsProbe:
     def _may_tell(self) -> bool:
         return self._told < MOST_TOLD and self._is_well
 
-    def _tell_once(self, found: Searched, *, what_else: str) -> None:
-        if self._may_tell():
-            self._tell(found, what_else, "", list(self._keeper.calls), [])
-
     def _tell(
         self, found: Searched, what_else: str, kind: str, calls: Sequence[Call], operations: Sequence[str]
     ) -> None:
+        if not self._may_tell():
+            return
         self._told += 1
         self._is_well = False
         self._told_in_step = self._collector.step
         fact = as_fact(found, what_else, kind)
         fact["operations"] = list(operations)
         kept = calls[: found.call + 1] if found.call >= 0 else calls
-        fact["capsule"] = self._write_capsule("the first value that is not finite", kept, fact)
+        about = {"first_nonfinite": fact}
+        fact["capsule"] = self._write_capsule("the first value that is not finite", kept, about)
         self._collector.fact("first-nonfinite", **fact)
 
     # ---- capsules ----------------------------------------------------------------------------------------
@@ -179,7 +187,7 @@ class NumericsProbe:
         return CapsuleWriter(folder) if self._context.settings.capsules and folder is not None else None
 
     def _write_capsule(self, reason: str, calls: Sequence[Call], about: dict[str, Any]) -> str | None:
-        if self._capsules is None:
+        if self._capsules is None or (self._capsules.is_full and "first_nonfinite" in about):
             return None
         written = self._capsules.write(
             self._collector.step,
@@ -187,7 +195,7 @@ class NumericsProbe:
             calls=calls,
             models=self._context.models,
             optimizers=self._context.optimizers.known(),
-            about=about if "findings" in about or "error" in about else {"first_nonfinite": about},
+            about=about,
         )
         if isinstance(written, Path):
             return str(written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import cast
 
 import torch
@@ -15,22 +16,18 @@ class DeviceRoots:
 
     def __init__(self) -> None:
         self._device: DeviceSummaries | None = None
-        self._is_waiting = False
 
     def add(self, root: torch.Tensor, step: int) -> None:
         if self._device is None:
             self._device = DeviceSummaries()
         self._device.scalar(root.detach(), step)
-        self._is_waiting = True
 
-    def nonfinite_steps(self, step: int) -> list[int]:
-        """Called at the end of each step."""
-        if self._device is None or not self._is_waiting:
-            return []
+    def nonfinite(self) -> Iterator[tuple[int, str]]:
+        """Called at the end of each step: the steps that were not, and what they were."""
+        if self._device is None:
+            return
         self._device.flush()
-        return [
-            cast("int", key)
-            for collected in self._device.ready()
-            for key, value in collected.scalars
-            if not math.isfinite(value)
-        ]
+        for collected in self._device.ready():
+            for key, value in collected.scalars:
+                if not math.isfinite(value):
+                    yield cast("int", key), "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"

@@ -36,7 +36,7 @@ def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
     for number, call in enumerate(calls):
         seen = search_call(call, models)
         if seen.origin is not None and not seen.origin.masked_only:
-            return Searched(seen.origin, number)
+            return Searched(seen.origin, number, seen.why_not)
         if seen.why_not or seen.origin is not None:
             found = Searched(seen.origin, number, seen.why_not)
     return found
@@ -44,14 +44,17 @@ def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
 
 def search_call(call: Call, models: Mapping[str, nn.Module]) -> Searched:
     was = joined(flags_of(each) for ref in call.outputs if (each := ref()) is not None)
+    why_not = DIFFERENT
     try:
         origin = repeated(call, models)
     except Exception as error:  # the user's own code runs here
-        return Searched(why_not=f"its forward pass could not be repeated ({first_line(error)})")
-    if origin is None and was.any and not was.is_mask:
+        origin, why_not = None, f"its forward pass could not be repeated ({first_line(error)})"
+    if origin is not None:
+        return Searched(origin)
+    if was.nan or was.pos_inf:
         where, class_name = names_of({call.name: call.model})[id(call.model)]
-        return Searched(Origin("output", where, class_name, was.kind, 0), why_not=DIFFERENT)
-    return Searched(origin)
+        return Searched(Origin("output", where, class_name, was.kind, 0), why_not=why_not)
+    return Searched(why_not="" if why_not is DIFFERENT else why_not)
 
 
 def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
