@@ -48,7 +48,8 @@ def moments(features: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     rest = features - first
     drift = np.add.reduce(rest, axis=1) / rest.shape[1]
     variances = np.einsum("ij,ij->i", rest, rest) / rest.shape[1] - drift * drift
-    return first[:, 0] + drift, np.sqrt(np.maximum(variances, 0.0)), ~rest.any(axis=1)
+    is_constant: NDArray[np.bool_] = np.logical_not(np.logical_or.reduce(rest != 0, axis=1))
+    return first[:, 0] + drift, np.sqrt(np.maximum(variances, 0.0)), is_constant
 
 
 def features_of(tensor: torch.Tensor) -> Floats | None:

@@ -99,7 +99,7 @@ class BatchProbe:
         self._loader = self._loaders.source()
         self._look_for_slice([tensor for _, tensor in given])
         if self._collector.probing:
-            data = [tensor for name, tensor in given if tensor.is_floating_point() and is_data(name, tensor)]
+            data = [values_of(tensor) for name, tensor in given if is_data(name, tensor)]
             self._look_at_data([tensor for place, tensor in enumerate(data) if not is_beside(place, tensor)])
 
     def _add_to_fingerprint(self, given: list[torch.Tensor]) -> None:
@@ -150,15 +150,22 @@ def inputs_of(args: Any, kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def is_data(name: str, tensor: torch.Tensor) -> bool:
-    """Not computed by a network, nor a parameter, a mask or a single number."""
+    """Floats, but not computed by a network, nor a parameter, a mask or a single number."""
     return (
-        tensor.grad_fn is None
+        tensor.is_floating_point()
+        and tensor.grad_fn is None
         and type(tensor) is not nn.Parameter
         and tensor.dim() > 0
         and tensor.numel() > 0
         and "mask" not in name
         and not is_functorch_wrapped(tensor)
     )
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Of sequences of different lengths in one tensor all that it really holds."""
+    values: torch.Tensor = tensor.detach().values() if tensor.is_nested else tensor
+    return values
 
 
 def is_beside(place: int, tensor: torch.Tensor) -> bool:

@@ -50,7 +50,8 @@ def state_of(tensor: nn.Parameter) -> tuple[int, bytes] | None:
 
     The version alone is not enough: `parameter.data` can be changed without it.
     """
-    if not is_on_host(tensor):
+    bits = bits_of(tensor) if is_on_host(tensor) else None
+    if bits is None:
         return None
-    bits = bits_of(tensor)
-    return None if bits is None else (tensor._version, selection(bits, SELECTED).tobytes())
+    version = 0 if tensor.is_inference() else tensor._version
+    return version, selection(bits, SELECTED).tobytes()
