@@ -60,6 +60,7 @@ class TorchAdapter:
         self._guard = guard
         self._settings = settings
         self._not_watched: dict[str, str] = {}
+        self._optimizer_names: list[str] = []
         kernel.borrow_threads()
         self._parameters = Parameters(models, settings.wants)
         self._reader = TensorReader(collector, self._refuse)
@@ -138,11 +139,14 @@ class TorchAdapter:
         return torch_allocator(torch)
 
     def describe(self) -> dict[str, Any]:
+        known = self._optimizers.known()
+        if known:  # those of a training that is over may be gone
+            self._optimizer_names = [type(optimizer).__name__ for optimizer in known]
         return {
             "framework": f"torch {torch.__version__}",
             "python": platform.python_version(),
             "models": {name: type(model).__name__ for name, model in self._models.items()},
-            "optimizers": [type(optimizer).__name__ for optimizer in self._optimizers.known()],
+            "optimizers": self._optimizer_names,
             "parameters": len(self._parameters),
             "layers": len(self._activations),
             "threads": torch.get_num_threads(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 from collections import deque
@@ -76,6 +77,7 @@ class TorchDiscovery:
         return [
             listen(Optimizer.__init__, after=safe("looking at a new optimizer", self._made)),
             watch_backward(before_backward),
+            listen(nn.Parameter.__new__, before=safe("looking at a new layer", self._grown)),
             listen(scaler.scale, after=safe("looking at a scaled loss", self._scaled)),
             listen(
                 scaler.step, before=before_step, after=safe("looking at a skipped step", self._after_scaler)
@@ -87,9 +89,6 @@ class TorchDiscovery:
             ),
             register_optimizer_step_pre_hook(safe("looking at an optimizer's step", self._before)),
             register_optimizer_step_post_hook(safe("ending a step", self._after)),
-            nn.modules.module.register_module_parameter_registration_hook(
-                safe("looking at a new layer", self._grown)
-            ),
         ]
 
     # ---- what ZeroCode calls -------------------------------------------------------------------------------
@@ -101,11 +100,15 @@ class TorchDiscovery:
 
     def sweep(self) -> None:
         """Runs whose optimizers are all gone: until now their models were kept alive for us."""
+        has_closed = False
         while self._gone:
             followed, number = self._gone.popleft()
-            if followed.lost(number):
+            if followed.lost(number) and followed in self._followed:
                 self._followed.remove(followed)
                 followed.close()
+                has_closed = True
+        if has_closed:
+            gc.collect()  # hooks and models know each other: the memory is wanted now, for the next model
 
     def close(self) -> None:
         for handle in self._handles:

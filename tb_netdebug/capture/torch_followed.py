@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.step_cycle import StepCycle
 from tb_netdebug.capture.torch_adapter import TorchAdapter
 from tb_netdebug.capture.torch_names import Place, common_prefix, named, names_at, unused
-from tb_netdebug.capture.torch_owners import Owners, parameter_ids, tensors_of
+from tb_netdebug.capture.torch_owners import Loose, Owners, parameter_ids, tensors_of
 from tb_netdebug.capture.training import Training
 
 if TYPE_CHECKING:
@@ -44,8 +48,10 @@ class Followed:
         by_name = named(models, guesses_of(optimizers, owners, places))
         made: list[TorchAdapter] = []
 
-        def make(*context: Any) -> TorchAdapter:
-            made.append(TorchAdapter(by_name, optimizers, *context))
+        def make(collector: Collector, guard: Guard, settings: Settings) -> TorchAdapter:
+            if any(isinstance(model, Loose) for model in models):
+                settings = replace(settings, activations=False)  # nobody calls it
+            made.append(TorchAdapter(by_name, optimizers, collector, guard, settings))
             return made[0]
 
         training = zero_code.open(make)
