@@ -18,6 +18,7 @@ class ScaleLimits:
     growth: float = 1e3  # from the first hidden layer to the last ones; ordinary networks stay within 100
     shrinking: float = 1e-4  # the other way round; ordinary deep ones without normalisation reach 1e-2
     least_layers: int = 5  # hidden linear maps; fewer cannot tell a trend
+    trend: float = 0.8  # correlation of depth and the logarithm of the size
     looks: int = 3  # samples in a row
     learned: float = 0.7  # a loss below this share of its start copes with it
 
@@ -49,14 +50,13 @@ class ActivationScale(Rule):
         return None
 
     def _judge(self, history: History, places: np.ndarray, rms: np.ndarray) -> Sign | None:
-        """The last third of the layers all have to be far from the first third: one layer alone may be a
-        branch that begins at zero, or one that is scaled on purpose."""
-        third = max(len(places) // 3, 1)
+        """All along the depth: one layer alone may be a branch that begins at zero, or scaled on purpose."""
+        few, limits = max(len(places) // 6, 1), self.limits
         with np.errstate(all="ignore"):
-            grown = float(np.nanmin(rms[:, -third:].min(axis=1) / rms[:, :third].max(axis=1)))
-            shrunk = float(np.nanmax(rms[:, -third:].max(axis=1) / rms[:, :third].min(axis=1)))
-        limits = self.limits
-        if not (grown > limits.growth or 0 < shrunk < limits.shrinking):
+            grown = float(np.nanmin(rms[:, -few:].min(axis=1) / rms[:, :few].max(axis=1)))
+            shrunk = float(np.nanmax(rms[:, -few:].max(axis=1) / rms[:, :few].min(axis=1)))
+            trend = float(np.corrcoef(np.arange(len(places)), np.log(rms[-1]))[0, 1])
+        if not (grown > limits.growth or 0 < shrunk < limits.shrinking) or not abs(trend) > limits.trend:
             return None
         seen = course(history)
         learns = len(seen.values) > 8 and float(seen.values[-8:].mean()) < limits.learned * seen.start

@@ -11,8 +11,9 @@ from ..history import History
 from ..rule import Rule, When
 from .loss_course import NEVER_NEGATIVE, course
 from .loss_late import LossPlateau, Overfitting
-from .loss_level import LossAtChance, LossAtChanceStart, NotLearning
+from .loss_level import LossAtChance, NotLearning
 from .loss_rise import DivergingLoss, LossOscillating, LossSpike
+from .loss_start import LossAtChanceStart
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ from .loss_shape import Doubles
 
 # A training's first values, before it has learned anything.
 FIRST_VALUES = 8
-# Of the rows of a batch, this many classes were seen by accident: corrects the entropy of small batches.
-SMOOTHING = 0.1
 # The recorded loss is that of the loss calls when their ratio is the same to within this.
 SAME = 2e-3
 LEAST_COMPARED = 4
+ALIKE = 0.3
 
 # Below zero, such a loss was fed with something that it is not made for.
 NEVER_NEGATIVE = frozenset({
@@ -64,7 +63,15 @@ class Course:
 
     @property
     def factor(self) -> float:
-        return float(np.median(self._ratios)) if self.is_of_calls else math.nan
+        """Of the recorded loss to that of the calls; NaN when they have little to do with each other.
+
+        Where a step has several batches only the first is measured: then it is right in the mean."""
+        if self.is_of_calls:
+            return float(np.median(self._ratios))
+        if len(self._ratios) < FIRST_VALUES:
+            return math.nan
+        low, middle, high = np.quantile(self._ratios, (0.1, 0.5, 0.9))
+        return float(middle) if high - low < ALIKE * abs(middle) else math.nan
 
     @property
     def is_contest(self) -> bool:
@@ -127,7 +134,8 @@ class Course:
                 self._ratios.append(loss / value)
         del self._ratios[:-32], self.measured[:-64]
         known = [chance for _, _, chance in self.measured[-32:]]
-        self.chance = float(np.mean(known)) * abs(self.factor) if known and self.is_of_calls else None
+        factor = abs(self.factor)
+        self.chance = float(np.mean(known)) * factor if known and math.isfinite(factor) else None
 
     @staticmethod
     def _of_calls(calls: dict[Any, dict[str, Any]], record: StepRecord) -> tuple[float | None, float | None]:

@@ -92,8 +92,8 @@ class Overfitting(Rule):
         shown = name.removeprefix("scalar/")
         return Sign(
             Severity.ERROR if rise >= self.limits.error_rise else Severity.WARNING,
-            f"{shown} was lowest at step {since} ({best:.4g}) and has risen by {rise:.0%} since (more than "
-            f"{self.limits.rise:.0%} is too much), while the loss on the training data fell from "
+            f"{shown} was lowest at step {since} ({best:.4g}) and has risen by {rise:.0%} or more since "
+            f"(more than {self.limits.rise:.0%} is too much), while the loss on the training data fell from "
             f"{training[0]:.4g} to {training[1]:.4g}: the network learns its examples by heart.",
             f"Keep the weights of step {since} (early stopping). To get further: more or augmented data, "
             "`weight_decay=1e-2`, `nn.Dropout(0.2)`, or a smaller network.",

@@ -1,8 +1,7 @@
-"""The height of the loss: at the start, where guessing is, and where it does not leave its start."""
+"""A loss that stays: where guessing is, or where it began."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,101 +15,10 @@ from .stillness import standstill
 
 
 @dataclass(frozen=True, slots=True)
-class StartLimits:
-    ratio: float = 2.0  # published: 1.5; ordinary initialisations stay below 1.3, tied embeddings do not
-    excess: float = 3.0  # nats above guessing; a factor alone is little where there are two classes
-    steep_ratio: float = 3.0  # or as many times guessing …
-    steep_excess: float = 2.0  # … and so many nats
-    wide: float = 30.0  # outputs so many times wider than the targets are large
-    first_steps: int = 2  # what comes later is no start
-
-
-class LossAtChanceStart(Rule):
-    """Before it has learned anything a network is worse than guessing: its outputs are far too large."""
-
-    slug = "loss-at-chance-start"
-    when = When.FACTS
-    needs = ("loss-call",)
-    limits = StartLimits()
-
-    def __init__(self) -> None:
-        self._is_over = False
-
-    def update(self, history: History) -> Iterable[Sign] | None:
-        if self._is_over:
-            return None
-        self._is_over = history.step > self.limits.first_steps
-        signs = []
-        for record in history.recent:
-            if record.step > self.limits.first_steps:
-                break
-            for key, call in history.known_facts.get("loss-call", {}).items():
-                values = {
-                    name: record.scalars.get(f"probe/loss/{key}/{name}")
-                    for name in ("value", "baseline", "uniform", "input_std", "target_std", "target_mean")
-                }
-                if call.get("reduction") == "mean":
-                    signs += self._classes(values) or self._numbers(values)
-        return signs
-
-    def _classes(self, seen: dict[str, float | None]) -> list[Sign]:
-        value, guess, limits = seen["value"], seen["uniform"], self.limits
-        if value is None or guess is None or guess <= 0:
-            return []
-        excess, ratio = value - guess, value / guess
-        is_far = (ratio >= limits.ratio and excess >= limits.excess) or (
-            ratio >= limits.steep_ratio and excess >= limits.steep_excess
-        )
-        if not is_far:
-            return []
-        return [
-            Sign(
-                Severity.WARNING,
-                f"The first loss is {value:.3g}, {ratio:.2g} times the {guess:.3g} that guessing among all "
-                f"classes would get (more than {limits.ratio:g} times is too much): the untrained network is "
-                "already very sure of answers that are wrong.",
-                "Make the first scores small: a smaller initialisation of the last layer, such as "
-                "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
-                "layer before the output. If the network was trained before, on other classes, this is no "
-                "fault: give it a new last layer.",
-                {
-                    "first loss": Evidence(value, limits.ratio * guess),
-                    "loss of guessing": Evidence(guess),
-                },
-                sureness=0.8,
-            )
-        ]
-
-    def _numbers(self, seen: dict[str, float | None]) -> list[Sign]:
-        """Targets far from zero are no fault of the network's: only its outputs' own width counts."""
-        value, guess = seen["value"], seen["baseline"]
-        width, spread, middle = seen["input_std"], seen["target_std"], seen["target_mean"]
-        if value is None or guess is None or width is None or spread is None or middle is None:
-            return []
-        size = spread + abs(middle)
-        if seen["uniform"] is not None or not 0 < self.limits.wide * size <= width or value <= guess:
-            return []
-        return [
-            Sign(
-                Severity.WARNING,
-                f"The outputs of the untrained network spread {width / size:.3g} times as wide as the "
-                f"targets are large (more than {self.limits.wide:g} times is too much): the first loss is "
-                f"{value:.3g}, a constant answer would get {guess:.3g}.",
-                "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
-                "0 and spread 1.",
-                {
-                    "spread of the outputs": Evidence(width, self.limits.wide * size),
-                    "size of the targets": Evidence(size),
-                },
-                sureness=0.85,
-            )
-        ]
-
-
-@dataclass(frozen=True, slots=True)
 class ChanceLimits:
     ignored: int = 12  # steps that anything may take at first
     window: int = 40  # steps that are looked at, or a half of all, whichever is more
+    above: float = 1.5  # times guessing: a loss that is higher does something else than guessing
     below: float = 0.03  # a loss that much below guessing has learned something
     fall: float = 0.005  # so has one that still falls by this share within the window
     patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
@@ -146,7 +54,8 @@ class LossAtChance(Rule):
         if seen.best < (1.0 - 3.0 * limits.below) * chance:
             return False  # it had learned something: whatever this is, it is something else
         mean = float(values.mean())
-        return mean >= (1.0 - limits.below) * chance and not is_falling(values, share=limits.fall)
+        is_near = (1.0 - limits.below) * chance <= mean <= limits.above * chance
+        return is_near and not is_falling(values, share=limits.fall)
 
     def _sign(self, history: History, seen: Course, values: Doubles, lasted: int, why: str) -> Sign | None:
         chance = seen.chance or 0.0
@@ -191,6 +100,7 @@ class LearningLimits:
     steps: int = 64  # before that nearly everything may stand still
     window: int = 24  # steps at the end that are held against the first
     fall: float = 0.02  # less than this share below the start is no progress
+    runaway: float = 3.0  # times the start: then it diverges, which says more
     learned: float = 0.1  # a loss this share below guessing was learned before, as in fine-tuning
     patience: int = 128  # steps, where it is not known what guessing would get
     variation: float = 0.4  # a loss that varies more than that from batch to batch is not judged by its mean
@@ -219,6 +129,8 @@ class NotLearning(Rule):
 
     def _stands(self, seen: Course, recent: Doubles) -> bool:
         limits, mean = self.limits, float(recent.mean())
+        if mean > limits.runaway * max(seen.start, seen.chance or 0.0):
+            return False
         if seen.chance is not None and mean < (1.0 - limits.learned) * seen.chance:
             return False
         doubt = 2.0 * float(np.hypot(error_of_mean(recent), error_of_mean(np.array(seen.first))))

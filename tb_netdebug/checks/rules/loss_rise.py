@@ -112,7 +112,7 @@ def _calms_down(recent: Doubles) -> bool:
 @dataclass(frozen=True, slots=True)
 class SpikeLimits:
     before: int = 24  # steps that must be known
-    above_highest: float = 3.0  # times the highest of the last 100 losses, or more where they vary much
+    above_highest: float = 3.0  # times the highest of the last 48 losses, or more where they vary much
     above_start: float = 1.5  # and worse than the untrained network: jumps near zero are harmless
     warn_above_start: float = 3.0  # the size from which one is enough
     repeated: int = 2  # as many, and smaller ones count as well
@@ -128,7 +128,7 @@ class LossSpike(Rule):
     limits = SpikeLimits()
 
     def __init__(self) -> None:
-        self._calm: deque[float] = deque(maxlen=100)
+        self._calm: deque[float] = deque(maxlen=48)
         self._open: tuple[int, float, float] | None = None
         self._spikes = 0
         self._highest = 0.0
@@ -195,6 +195,7 @@ class OscillatingLimits:
     ignored: int = 8  # the first ones
     amplitude: float = 0.25  # standard deviation beside the mean
     full_batch_amplitude: float = 0.02  # the same, where all batches are the same and make no noise
+    runaway: float = 10.0  # times the start: then it diverges, which says more
     repeats: float = 0.5  # correlation after one period, and opposed after half of it
     level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
     erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
@@ -220,6 +221,8 @@ class LossOscillating(Rule):
         ):
             return None
         mean, swing = float(recent.mean()), variation(recent)
+        if float(np.median(recent)) > limits.runaway * seen.start:
+            return None
         least = limits.full_batch_amplitude if always_the_same(history) else limits.amplitude
         if mean < limits.level * seen.start or swing < min(least, limits.erratic):
             return None
@@ -239,7 +242,7 @@ class LossOscillating(Rule):
     def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None, least: float) -> Sign:
         low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
         batches = history.curve("probe/loader_batches")
-        is_epoch = turns is not None and batches is not None and turns == round(batches.last)
+        is_epoch = turns is not None and batches is not None and abs(turns - batches.last) <= 0.1 * turns
         how = f"every {turns} steps" if turns else "without a pattern"
         guess = "" if seen.chance is None else f"; a constant answer would get {seen.chance:.4g}"
         return Sign(

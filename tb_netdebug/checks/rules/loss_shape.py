@@ -58,11 +58,13 @@ def period(values: Doubles, *, least: float) -> int | None:
     full = np.correlate(centred, centred, "full")[len(values) - 1 :]
     # Fewer products at longer lags: each is weighed by their number.
     alike = full[: longest + 1] / power * len(values) / (len(values) - np.arange(longest + 1))
-    for lag in range(2, longest + 1):
-        opposed = min(alike[lag // 2], alike[(lag + 1) // 2])
-        if alike[lag] >= least and opposed <= -least:
-            return lag
-    return None
+    lags = [
+        lag
+        for lag in range(2, longest + 1)
+        if alike[lag] >= least and min(alike[lag // 2], alike[(lag + 1) // 2]) <= -least
+    ]
+    best = max((alike[lag] for lag in lags), default=0.0)
+    return next((lag for lag in lags if alike[lag] >= 0.95 * best), None)
 
 
 def ends(values: Doubles) -> tuple[float, float]:

@@ -1,0 +1,127 @@
+"""The very first loss: an untrained network should be unsure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+
+MEASURED = (
+    "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StartLimits:
+    ratio: float = 2.0  # published: 1.5; ordinary initialisations stay below 1.3, tied embeddings do not
+    excess: float = 3.0  # nats above guessing; a factor alone is little where there are two classes
+    steep_ratio: float = 3.0  # or as many times guessing …
+    steep_excess: float = 2.0  # … and so many nats
+    wide: float = 30.0  # outputs so many times wider than the targets are large
+    last_step: int = 1  # what comes later is no start
+    accident: float = 0.01  # chance of not a single right answer by accident; below, it is sure on purpose
+    deviations: float = 4.0  # so many standard deviations more right answers than by accident, likewise
+
+
+class LossAtChanceStart(Rule):
+    """Before it has learned anything a network is worse than guessing: its outputs are far too large."""
+
+    slug = "loss-at-chance-start"
+    when = When.FACTS
+    needs = ("loss-call",)
+    limits = StartLimits()
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    def update(self, history: History) -> Iterable[Sign] | None:
+        calls = history.known_facts.get("loss-call", {})
+        if self._is_over or not (calls or history.step > self.limits.last_step):
+            return None
+        self._is_over = True
+        record = history.recent[0] if history.recent else None
+        if record is None or record.step > self.limits.last_step:
+            return None
+        was_trained = has_frozen(history)
+        signs = []
+        for key, call in calls.items():
+            seen = {name: record.scalars.get(f"probe/loss/{key}/{name}") for name in MEASURED}
+            if call.get("reduction") == "mean" and seen["value"] is not None:
+                rows = math.prod(call.get("target_shape") or (1,))
+                severity = Severity.INFO if was_trained or self._answers(seen, rows) else Severity.WARNING
+                signs += self._classes(seen, severity) or self._numbers(seen)
+        return signs
+
+    def _answers(self, seen: dict[str, float | None], rows: int) -> bool:
+        """Whether it is right far more or less often than by accident: then it was trained before, on the
+        same or on other classes."""
+        accuracy, uniform = seen["accuracy"], seen["uniform"]
+        if accuracy is None or uniform is None:
+            return False
+        share = math.exp(-uniform)
+        never = (1.0 - share) ** rows < self.limits.accident
+        often = share + self.limits.deviations * math.sqrt(share * (1.0 - share) / rows)
+        return (accuracy == 0.0 and never) or accuracy > max(often, 1.5 * (seen["top_share"] or 0.0))
+
+    def _classes(self, seen: dict[str, float | None], severity: Severity) -> list[Sign]:
+        value, guess, limits = seen["value"], seen["uniform"], self.limits
+        if value is None or guess is None or guess <= 0:
+            return []
+        excess, ratio = value - guess, value / guess
+        is_far = (ratio >= limits.ratio and excess >= limits.excess) or (
+            ratio >= limits.steep_ratio and excess >= limits.steep_excess
+        )
+        if not is_far:
+            return []
+        return [
+            Sign(
+                severity,
+                f"The first loss is {value:.3g}, {ratio:.2g} times the {guess:.3g} that guessing among all "
+                f"classes would get (more than {limits.ratio:g} times is too much): the untrained network is "
+                "already very sure of answers that are wrong.",
+                "Make the first scores small: a smaller initialisation of the last layer, such as "
+                "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
+                "layer before the output. If the network was trained before, on other classes, this is no "
+                "fault: give it a new last layer.",
+                {
+                    "first loss": Evidence(value, limits.ratio * guess),
+                    "loss of guessing": Evidence(guess),
+                },
+                sureness=0.8,
+            )
+        ]
+
+    def _numbers(self, seen: dict[str, float | None]) -> list[Sign]:
+        """Targets far from zero are no fault of the network's: only its outputs' own width counts."""
+        value, guess = seen["value"], seen["baseline"]
+        width, spread, middle = seen["input_std"], seen["target_std"], seen["target_mean"]
+        if value is None or guess is None or width is None or spread is None or middle is None:
+            return []
+        size = spread + abs(middle)
+        if seen["uniform"] is not None or not 0 < self.limits.wide * size <= width or value <= guess:
+            return []
+        return [
+            Sign(
+                Severity.WARNING,
+                f"The outputs of the untrained network spread {width / size:.3g} times as wide as the "
+                f"targets are large (more than {self.limits.wide:g} times is too much): the first loss is "
+                f"{value:.3g}, a constant answer would get {guess:.3g}.",
+                "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
+                "0 and spread 1.",
+                {
+                    "spread of the outputs": Evidence(width, self.limits.wide * size),
+                    "size of the targets": Evidence(size),
+                },
+                sureness=0.85,
+            )
+        ]
+
+
+def has_frozen(history: History) -> bool:
+    """Whether some parameters are not trained: then they were trained before."""
+    parameters = [each for node in history.layers.nodes.values() for each in node.own_parameters]
+    return any(not each.trainable for each in parameters)

@@ -1,0 +1,370 @@
+"""Rules over the loss, on made-up trainings: what must be said, and what must not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.rules.loss import RULES
+from tb_netdebug.records.step import Kind, StepRecord
+from tests.support.stories import judged, record, sample
+
+LN10 = math.log(10)
+CLASSES = {
+    "id": 0,
+    "function": "cross_entropy",
+    "reduction": "mean",
+    "target_shape": [64],
+    "site": "train.py:7",
+}
+NUMBERS = {
+    "id": 0,
+    "function": "mse_loss",
+    "reduction": "mean",
+    "target_shape": [64, 1],
+    "site": "train.py:7",
+}
+
+
+def noisy(levels: Iterable[float], noise: float = 0.02, seed: int = 0) -> list[float]:
+    random = np.random.default_rng(seed)
+    return [level * (1 + noise * random.standard_normal()) for level in levels]
+
+
+def learning(steps: int = 200, start: float = LN10, end: float = 0.2) -> list[float]:
+    return noisy((end + (start - end) * math.exp(-step / 30) for step in range(steps)), 0.05)
+
+
+def training(
+    losses: Sequence[float],
+    *,
+    call: Mapping[str, object] | None = None,
+    numbers: Mapping[str, float] | None = None,
+    scalars: Mapping[str, Sequence[float]] | None = None,
+    measured: int = 32,
+) -> list[StepRecord]:
+    """The loss call is measured in the first steps and in every fourth, as the probe does it."""
+    records = []
+    for step, loss in enumerate(losses):
+        known = {"loss": loss} | {name: values[step] for name, values in (scalars or {}).items()}
+        if call and (step < measured or step % 4 == 0):
+            known |= {f"probe/loss/0/{name}": value for name, value in (numbers or {}).items()}
+            known.setdefault("probe/loss/0/value", loss)
+        facts = [("loss-call", dict(call))] if call and step == 0 else []
+        records.append(record(step, known, (), facts))
+    return records
+
+
+AT_CHANCE = {"baseline": 2.23, "uniform": LN10, "classes": 10.0, "accuracy": 0.1, "top_share": 0.17}
+
+
+def classes(losses: Sequence[float], **changes: float) -> dict[str, Finding]:
+    return judged(RULES, training(losses, call=CLASSES, numbers=AT_CHANCE | changes))
+
+
+def alarms(found: Mapping[str, Finding]) -> list[str]:
+    return [slug for slug, finding in found.items() if finding.severity > Severity.INFO]
+
+
+def test_a_healthy_training_is_left_alone() -> None:
+    assert {} == classes(learning())
+    assert [] == alarms(judged(RULES, training(learning())))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_the_scale_of_the_loss_is_no_matter(scale: float) -> None:
+    assert {} == judged(RULES, training([scale * loss for loss in learning()]))
+
+
+# ---- at the start
+
+
+@pytest.mark.parametrize(("first", "is_said"), [(2.3, False), (4.0, False), (5.5, True), (40.0, True)])
+def test_a_first_loss_far_above_guessing(first: float, is_said: bool) -> None:
+    found = classes(learning(100, start=first))
+    assert is_said is ("loss-at-chance-start" in alarms(found))
+    if is_said:
+        said = found["loss-at-chance-start"]
+        assert (0, Severity.WARNING) == (said.first_step, said.severity)
+        assert 2 * LN10 == said.evidence["first loss"].limit
+
+
+def test_targets_far_from_zero_are_no_fault() -> None:
+    """Of the loss it is the outputs' own width that counts."""
+    numbers = {"baseline": 25.0, "target_mean": 1000.0, "target_std": 5.0, "input_std": 0.3}
+    losses = noisy(1e6 * math.exp(-step / 20) + 20 for step in range(150))
+    assert [] == alarms(judged(RULES, training(losses, call=NUMBERS, numbers=numbers)))
+    wide = numbers | {"target_mean": 0.0, "input_std": 1000.0}
+    found = judged(RULES, training(losses, call=NUMBERS, numbers=wide))
+    assert ["loss-at-chance-start"] == alarms(found)
+
+
+# ---- guessing
+
+
+def test_a_loss_that_stays_at_guessing() -> None:
+    found = classes(noisy([LN10] * 120, 0.003))
+    said = found["loss-at-chance"]
+    assert (Severity.WARNING, 0) == (said.severity, said.first_step)
+    assert pytest.approx(LN10, rel=0.01) == said.evidence["loss of the best constant answer"].value
+    assert "2.30" in said.message
+    assert Severity.ERROR is classes(noisy([LN10] * 450, 0.003))["loss-at-chance"].severity
+
+
+def test_it_is_said_sooner_where_nothing_moves() -> None:
+    records = training(
+        noisy([LN10] * 64, 0.003), call=CLASSES, numbers=AT_CHANCE, scalars={"lr/0": [0.0] * 64}
+    )
+    assert "the learning rate is 0" in judged(RULES, records)["loss-at-chance"].message
+    assert "loss-at-chance" not in classes(noisy([LN10] * 64, 0.003))
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        pytest.param([2.3 - 0.002 * step for step in range(150)], id="slow"),
+        pytest.param([2.3] * 60 + [2.3 * math.exp(-step / 20) for step in range(90)], id="late"),
+        pytest.param([2.0] * 150, id="below"),
+    ],
+)
+def test_what_is_not_at_guessing(losses: list[float]) -> None:
+    assert "loss-at-chance" not in classes(noisy(losses, 0.002))
+
+
+def test_right_answers_are_no_guesses() -> None:
+    assert "loss-at-chance" not in classes(noisy([LN10] * 150, 0.003), accuracy=0.5)
+
+
+def test_a_rate_that_still_rises_is_waited_for() -> None:
+    rates = [1e-4 * step for step in range(150)]
+    records = training(noisy([LN10] * 150, 0.003), call=CLASSES, numbers=AT_CHANCE, scalars={"lr/0": rates})
+    assert [] == alarms(judged(RULES, records))
+
+
+# ---- not learning
+
+
+def test_a_loss_that_does_not_leave_its_start() -> None:
+    said = judged(RULES, training(noisy([5.0] * 150, 0.1)))["not-learning"]
+    assert (Severity.WARNING, 0) == (said.severity, said.first_step)
+    assert pytest.approx(5.0, rel=0.1) == said.evidence["loss at the start"].value
+
+
+@pytest.mark.parametrize("length", [40, 60, 100])
+def test_short_trainings_are_given_time(length: int) -> None:
+    assert [] == alarms(judged(RULES, training(noisy([5.0] * length, 0.1))))
+
+
+def test_fine_tuning_begins_where_it_stays() -> None:
+    assert [] == alarms(classes(noisy([0.3] * 200, 0.2)))
+
+
+def test_policies_need_not_learn_by_their_loss() -> None:
+    random = np.random.default_rng(0)
+    assert [] == alarms(judged(RULES, training(list(random.normal(0.5, 1.0, 300)))))
+    assert [] == alarms(judged(RULES, training(list(random.lognormal(0.0, 1.0, 300)))))
+
+
+def test_two_optimizers_contend() -> None:
+    records = training(noisy([0.7] * 200, 0.05), call=CLASSES, numbers={"baseline": 0.69, "uniform": 0.69})
+    records[0].facts += record(0, facts=[("optimizer", {"id": each}) for each in (0, 1)]).facts
+    assert [] == alarms(judged(RULES, records))
+
+
+# ---- rising
+
+
+def test_a_loss_that_runs_away() -> None:
+    losses = [2.0 * 1.3**step for step in range(40)]
+    said = judged(RULES, training(losses))["diverging-loss"]
+    assert Severity.ERROR is said.severity
+    assert said.first_step < 12
+
+
+def test_a_loss_that_climbs_until_it_is_no_number() -> None:
+    losses = [2.0, 5.0, 80.0, 4e3, 1e6, 1e12, math.inf, math.nan]
+    said = judged(RULES, training(losses))["diverging-loss"]
+    assert Severity.ERROR is said.severity
+    assert "and then was no number" in said.message
+
+
+def test_an_overshoot_that_calms_down_is_none() -> None:
+    """The catapult of a large learning rate that works."""
+    losses = [2.0 * 1.5**step for step in range(10)] + [77.0 * 0.8**step for step in range(90)]
+    assert [] == alarms(judged(RULES, training(noisy(losses, 0.05))))
+
+
+def test_what_was_learned_may_be_lost() -> None:
+    losses = [*learning(100), *noisy([LN10] * 64, 0.01)]
+    said = judged(RULES, training(losses))["diverging-loss"]
+    assert Severity.WARNING is said.severity
+    assert 100 <= said.first_step <= 132
+
+
+def test_bounces_near_zero_are_harmless() -> None:
+    losses = [math.exp(-step / 8) for step in range(120)] + [1e-3] * 40
+    assert [] == alarms(judged(RULES, training(losses)))
+
+
+def test_rewards_may_grow() -> None:
+    """A loss that was below zero and is of no known function may rise, within reason."""
+    losses = [-0.5, *(0.1 * step for step in range(1, 200))]
+    assert [] == alarms(judged(RULES, training(losses)))
+
+
+def spiked(at: Sequence[int], height: float) -> list[float]:
+    losses = learning(200)
+    for step in at:
+        losses[step] = height
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("at", "height", "severity"),
+    [
+        ([100], 20.0, Severity.WARNING),
+        ([100], 4.0, Severity.INFO),
+        ([80, 140], 4.0, Severity.WARNING),
+        ([100], 2.0, None),
+        ([10], 20.0, None),
+    ],
+)
+def test_spikes(at: list[int], height: float, severity: Severity | None) -> None:
+    """They are measured by the untrained network, so that jumps near zero are none."""
+    said = judged(RULES, training(spiked(at, height))).get("loss-spike")
+    assert severity == (said and said.severity)
+    if said:
+        assert at[0] == said.first_step
+        assert height == said.evidence["highest loss"].value
+
+
+def test_noise_with_long_tails_has_no_spikes() -> None:
+    random = np.random.default_rng(3)
+    assert [] == alarms(judged(RULES, training(list(random.lognormal(0.0, 1.0, 400)))))
+
+
+def test_a_loss_that_swings() -> None:
+    losses = [2.0 + 1.5 * math.sin(step / 2) for step in range(120)]
+    said = judged(RULES, training(noisy(losses, 0.05)))["loss-oscillating"]
+    assert Severity.WARNING is said.severity
+    assert said.evidence["steps from high to high"].value in (12, 13)
+
+
+def test_small_swings_count_where_batches_make_no_noise() -> None:
+    losses = [2.0 + 0.1 * (-1) ** step for step in range(120)]
+    assert "loss-oscillating" not in judged(RULES, training(losses))
+    same = training(losses, scalars={"probe/batch_id": [7.0] * 120})
+    assert 2.0 == judged(RULES, same)["loss-oscillating"].evidence["steps from high to high"].value
+
+
+def test_swings_of_one_pass_are_the_order_of_the_data() -> None:
+    losses = [2.0 + math.sin(step * math.pi / 5) for step in range(120)]
+    records = training(losses, scalars={"probe/loader_batches": [10.0] * 120})
+    assert Severity.INFO is judged(RULES, records)["loss-oscillating"].severity
+
+
+def test_swings_on_the_way_down_are_none() -> None:
+    losses = [(2.0 + math.sin(step / 2)) * math.exp(-step / 40) for step in range(160)]
+    assert [] == alarms(judged(RULES, training(losses)))
+
+
+# ---- below zero
+
+
+def test_a_function_that_cannot_be_negative() -> None:
+    call = CLASSES | {"function": "nll_loss"}
+    found = judged(
+        RULES, training(noisy([-0.25] * 40), call=call, numbers={"input_min": 0.0, "input_max": 0.6})
+    )
+    said = found["loss-negative"]
+    assert (Severity.ERROR, 0, ["train.py:7"]) == (said.severity, said.first_step, said.where)
+    assert 0.6 == said.evidence["max of what goes in"].value
+
+
+def test_a_wrong_sign() -> None:
+    losses = [-1.0 - 0.1 * step for step in range(60)]
+    records = training(losses, call=NUMBERS)
+    for each in records:
+        if "probe/loss/0/value" in each.scalars:
+            each.scalars["probe/loss/0/value"] = -each.scalars["loss"]
+    said = judged(RULES, records)["loss-negative"]
+    assert Severity.WARNING is said.severity
+    assert "minus" in said.message
+
+
+def test_a_likelihood_may_be_negative() -> None:
+    found = judged(RULES, training(noisy([1.0 - 0.05 * step for step in range(100)])))
+    assert Severity.INFO is found["loss-negative"].severity
+
+
+# ---- later
+
+
+def evaluated(losses: Sequence[float], evaluations: Mapping[int, float]) -> list[StepRecord]:
+    records = training(losses)
+    for step, value in evaluations.items():
+        records[step].scalars["scalar/val_loss"] = value
+    return records
+
+
+def test_overfitting() -> None:
+    rising = {20 * place: value for place, value in enumerate([2.3, 1.2, 0.9, 0.95, 1.1, 1.2, 1.3, 1.4])}
+    said = judged(RULES, evaluated(learning(160, end=0.01), rising))["overfitting"]
+    assert (Severity.WARNING, 40) == (said.severity, said.first_step)
+    assert ["scalar/val_loss"] == said.where
+    assert pytest.approx(1.1 / 0.9 - 1) == said.evidence["rise of val_loss"].value
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([2.3, 1.2, 0.9, 0.92, 0.91, 0.93, 0.9, 0.92], id="flat"),
+        pytest.param([2.3, 1.2, 0.9, 1.3, 0.8, 0.75, 0.7, 0.68], id="one bad"),
+        pytest.param([2.3, 1.2, 0.9, 0.7, 0.6, 0.5, 0.7, 0.8], id="too early to say"),
+    ],
+)
+def test_what_is_no_overfitting(values: list[float]) -> None:
+    points = {20 * place: value for place, value in enumerate(values)}
+    assert [] == alarms(judged(RULES, evaluated(learning(160, end=0.01), points)))
+
+
+def test_both_losses_rising_is_no_overfitting() -> None:
+    points = {20 * place: 0.5 + 0.1 * place for place in range(8)}
+    found = judged(RULES, evaluated([0.4 + 0.004 * step for step in range(160)], points))
+    assert "overfitting" not in found
+
+
+def plateau(steps: int = 200) -> list[float]:
+    return noisy((1.2 + 0.8 * max(0.0, 1 - step / 30) for step in range(steps)), 0.01)
+
+
+def test_a_plateau_is_worth_knowing() -> None:
+    assert Severity.INFO is judged(RULES, training(plateau()))["loss-plateau"].severity
+
+
+def test_a_learning_rate_that_fell_too_soon() -> None:
+    rates = [0.1 * 0.8**step for step in range(200)]
+    said = judged(RULES, training(plateau(), scalars={"lr/0": rates}))["loss-plateau"]
+    assert Severity.WARNING is said.severity
+    assert "learning rate" in said.message
+
+
+def test_a_cosine_that_ends_with_the_loss_is_fine() -> None:
+    rates = [0.05 * (1 + math.cos(math.pi * step / 200)) for step in range(200)]
+    assert [] == alarms(judged(RULES, training(learning(200, end=1.0), scalars={"lr/0": rates})))
+
+
+def test_weights_that_do_not_move_explain_a_plateau() -> None:
+    records = training(plateau())
+    for each in records[::10]:
+        each.samples += [sample(Kind.WEIGHT, "0.weight", [1.0]), sample(Kind.UPDATE, "0.weight", [1e-9])]
+    assert Severity.WARNING is judged(RULES, records)["loss-plateau"].severity
+
+
+def test_thresholds_can_be_set() -> None:
+    found = judged(RULES, training(spiked([100], 20.0)), checks={"loss-spike": {"warn_above_start": 50}})
+    assert Severity.INFO is found["loss-spike"].severity
