@@ -117,3 +117,12 @@ def learns(history: History, share: float) -> bool:
     """Whether at least this share of the first loss is gone."""
     progress = progress_of(history)
     return progress is not None and progress.fallen >= share
+
+
+def is_rising(history: History) -> bool:
+    """A learning rate that is higher than some steps ago: a warm-up."""
+    for curve in history.curves("lr/"):
+        rates = list(curve.values)[-16:]
+        if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
+            return True
+    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..history import History
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Parameters, parameters_of
-from .progress import progress_of
+from .progress import is_rising, progress_of
 
 LOOKS_KEPT = 8
 
@@ -25,7 +24,9 @@ class HighLimits:
     steps: float = 12  # the first steps of small networks are big ones
     replaced: float = 0.5  # from here on nothing is left of the weights after a few steps
     fallen: float = 0.1  # share of the first loss that is gone: then the steps are not too big
-    worse: float = 3.0  # a loss so many times that of the start needs no patience
+    worse: float = 3.0  # the loss is so many times that of the start, for some time
+    lost: float = 30.0  # such a loss needs no patience; one layer alone may leap and still come down
+    patience: float = 16  # steps
 
 
 class UpdateRatioHigh(Rule):
@@ -70,7 +71,8 @@ class UpdateRatioHigh(Rule):
         if progress is None:
             return is_long and min(self._ratios[-looks:]) >= self.limits.replaced
         # A loss may leap at the start, and the weights grow until the same updates are small beside them.
-        if progress.is_worse(self.limits.worse):
+        is_early = history.step < self.limits.patience
+        if progress.is_worse(self.limits.lost if is_early else self.limits.worse):
             return sum(self._high) >= 3
         return is_long and progress.fallen < self.limits.fallen
 
@@ -158,12 +160,3 @@ def ratios_of(history: History, known: Parameters) -> Doubles:
     counts = known.matrix & known.trainable & (update > 0) & (weight > 0)
     with np.errstate(all="ignore"):
         return np.where(counts, update / weight, np.nan)
-
-
-def is_rising(history: History) -> bool:
-    """A learning rate that is higher than some steps ago: a warm-up."""
-    for curve in history.curves("lr/"):
-        rates = list(curve.values)[-16:]
-        if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
-            return True
-    return False

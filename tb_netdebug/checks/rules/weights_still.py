@@ -12,7 +12,7 @@ from ..history import History
 from ..rule import Rule, When
 from ..tensors import Doubles, Flags
 from .parameters import Parameters, parameters_of
-from .progress import learns
+from .progress import is_rising, learns
 
 HALVES = ("bfloat16", "float16")
 
@@ -41,6 +41,7 @@ class UnchangedLimits:
     looks: float = 3  # in a row; a first step with a rate of 0 (warm-up) is one
     share: float = 0.95  # of a tensor's values that an update leaves as they are, though they have gradients
     fallen: float = 0.05  # share of the first loss that is gone: what moves is enough then
+    patience: float = 16  # steps, when others move
     steps: float = 40  # without a step of the optimizer; batches are rarely added up over more
     back: float = 4  # looks in which weights were exactly the same after different updates
 
@@ -90,11 +91,13 @@ class UnchangedWeights(Rule):
         still = seen & (kept >= self.limits.share) & (dead <= 0.5) & has_rates(history)
         looks = self._still.note(history.step, still, seen)
         stuck = still & (looks >= self.limits.looks)
-        if not stuck.any() or learns(history, self.limits.fallen):
+        if not stuck.any() or learns(history, self.limits.fallen) or is_rising(history):
+            return None
+        is_all = not (seen & known.matrix & ~stuck).any()
+        if not is_all and history.step < self.limits.patience:
             return None
         names = known.chosen(stuck)
         share = known.share(names) or stuck.sum() / seen.sum()
-        is_all = not (seen & known.matrix & ~stuck).any()
         precision = next((known.dtype[known.place[name]] for name in names), "")
         if precision in HALVES:
             why = (
