@@ -22,7 +22,7 @@ def feature_scalars(tensor: torch.Tensor) -> dict[str, float]:
     Empty for other shapes and for a batch of one. Scales are standard deviations over the batch.
     """
     features = features_of(tensor)
-    if features is None or features.shape[1] < FEWEST_ROWS or not len(features):
+    if features is None or features.shape[1] < FEWEST_ROWS:
         return {}
     with np.errstate(all="ignore"):
         means, scales, is_constant = moments(features)
@@ -54,7 +54,7 @@ def moments(features: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
 
 def features_of(tensor: torch.Tensor) -> Floats | None:
     """Features × observations, at most MOST_FEATURES and about MOST_VALUES, from all over the batch."""
-    if tensor.dim() not in (2, 4):
+    if tensor.dim() not in (2, 4) or not tensor.numel():
         return None
     tensor = tensor.detach()
     tensor = tensor[:, :: step(tensor.size(1), MOST_FEATURES)]
