@@ -23,7 +23,7 @@ class DeadUnitsLimits:
     share: float = (
         0.5  # of a layer's units; published: the same. Healthy nets lose some, and do not miss them
     )
-    values: float = 32.0  # times that a unit of average activity would have been active meanwhile
+    values: float = 32.0  # times that a unit that is alive was active meanwhile
     least_units: int = 4  # in a layer of fewer units one dead unit is a large share
     ignored: int = 4  # the first steps: the first of all updates may throw many units back
 
@@ -60,7 +60,8 @@ class DeadUnits(Rule):
             return None  # all of them are another rule's
         zeros = seen.past("zero_share", limits.looks)[:, place]
         # Rare activity is no death: experts, sparse codes and single inputs are silent most of the time.
-        occasions = float(seen.now.count[place]) / count * limits.looks * (1.0 - float(zeros.mean()))
+        inputs = float(seen.now.count[place]) / count * limits.looks
+        occasions = inputs * (1.0 - float(zeros.mean())) / (1.0 - share)
         if occasions < limits.values:
             return None
         return Sign(
