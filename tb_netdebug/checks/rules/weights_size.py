@@ -43,6 +43,14 @@ class Sizes:
             self.steps = [*self.steps, history.step][-8:]
         return ratio
 
+    def multiply(self, looks: int) -> bool:
+        """Whether over these looks they have doubled, by the same factor in each step."""
+        medians = self.medians[-looks:]
+        if len(medians) < looks or not medians[-1] >= 2.0 * medians[0]:
+            return False
+        rates = np.diff(np.log(medians)) / np.diff(self.steps[-looks:])
+        return bool(rates[-1] >= 0.85 * rates[0])
+
     def _floor(self, usual: Doubles) -> Doubles:
         return np.where(self.start > 0, usual, np.inf)
 
@@ -51,6 +59,7 @@ class Sizes:
 class GrowthLimits:
     factor: float = 10.0  # when the loss does not fall
     anyway: float = 100.0  # whatever the loss does
+    steady: float = 5.0  # likewise, when each step multiplies them: what learns grows ever more slowly
     looks: float = 4  # in which they have grown each time
     fallen: float = 0.1  # share of the first loss that is gone
 
@@ -70,13 +79,15 @@ class WeightGrowth(Rule):
         known = parameters_of(history)
         ratio = self._sizes.look(history, known)
         medians = self._sizes.medians[-int(self.limits.looks) :]
-        if ratio is None or not medians or medians[-1] < self.limits.factor:
+        if ratio is None or not medians or medians[-1] < min(self.limits.factor, self.limits.steady):
             return None
         if len(medians) < self.limits.looks or not bool((np.diff(medians) > 0).all()):
             return None
         progress = progress_of(history)
         is_learning = progress is not None and progress.fallen >= self.limits.fallen
         limit = self.limits.anyway if is_learning else self.limits.factor
+        if self._sizes.multiply(int(self.limits.looks)):
+            limit = self.limits.steady
         if medians[-1] < limit:
             return None
         grown = known.chosen(np.nan_to_num(ratio) >= limit)

@@ -75,14 +75,13 @@ class InitConstant(Rule):
         constant = hidden & start.constant & ~start.zero
         if not constant.any():
             return None
-        alike = [
-            int(place) for place in np.flatnonzero(constant) if self._has_alike_units(history, known, place)
-        ]
+        places: list[int] = np.flatnonzero(constant).tolist()
+        alike = [place for place in places if self._has_alike_units(history, known, place)]
         # Without biases: two layers in a row that start so have nothing to tell their units apart.
         all_alike = constant.sum() >= 2 and not (hidden & ~constant).any()
         if not alike and not all_alike:
             return None
-        names = tuple(known.names[place] for place in (alike or np.flatnonzero(constant)))
+        names = tuple(known.names[place] for place in (alike or places))
         value = float(start.mean[known.place[names[0]]])
         return self._sign(names, f"all weights of {names[0]} had the same value, {value:.3g}", 0.97)
 
