@@ -11,12 +11,6 @@ import torch
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.torch_taps import Handle, listen
 
-# What is differentiated: one or several tensors.
-Roots = tuple[Any, ...]
-
-# Positions of its arguments.
-TENSORS, GRADIENTS = 0, 1
-
 
 class BackwardWatch:
     """Calls `before` and `after` around each backward pass until `close`, on the thread that runs it.
@@ -47,22 +41,25 @@ class BackwardWatch:
             self._handle = None
 
     def _before(self, args: tuple[Any, ...]) -> None:
-        self._tell(self._tell_before, args)
+        try:
+            if self._tell_before is not None and not (self._guard and self._guard.is_off):
+                self._tell_before(args[0])
+        except Exception as error:
+            self._fail(error)
 
     def _after(self, args: tuple[Any, ...], _: Any) -> None:
-        self._tell(self._tell_after, args)
-
-    def _tell(self, watcher: Callable[[Any], None] | None, args: tuple[Any, ...]) -> None:
-        if watcher is None or (self._guard is not None and self._guard.is_off):
-            return
         try:
-            watcher(args[TENSORS])
+            if self._tell_after is not None and not (self._guard and self._guard.is_off):
+                self._tell_after(args[0])
         except Exception as error:
-            if self._guard is not None:
-                self._guard.fault("looking at a backward pass", error)
-                return
-            self.close()
-            warnings.warn(f"NetDebug failed while looking at a backward pass: {error!r}", stacklevel=2)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._guard is not None:
+            self._guard.fault("looking at a backward pass", error)
+            return
+        self.close()
+        warnings.warn(f"NetDebug failed while looking at a backward pass: {error!r}", stacklevel=2)
 
 
 def watch_backward(

@@ -3,85 +3,110 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from tb_netdebug.capture.torch_backward import watch_backward
 from tb_netdebug.capture.torch_loss_outlet import Outlet, is_recorded, measuring
 from tb_netdebug.capture.torch_probe import ProbeContext
 from tb_netdebug.capture.torch_values import PLAIN_TYPES
 
 NAME = "probe/gradients_kept"
 MOST_LOOKED_AT = 3
+MOST_OPTIMIZERS = 1024
+UNKNOWN = -2
 
-Mark = tuple[int, int]
+# 1.0: kept, 0.0: cleared, on a device a tensor of one of them; None: not known.
+Verdict = Tensor | float | None
 
 
 class Kept:
-    """The gradient of one parameter from one step of its optimizer to the next.
+    """The gradient of one parameter, from one step of its optimizer to the next.
 
-    A gradient that is still the same tensor with the same version was not touched, unless through `.data`:
-    only then its values are looked at. `kept` is 1.0 or 0.0, on a device a tensor, and None before a look.
+    A gradient that is another tensor by now, or has another version, was cleared or at least changed. One
+    that was not may still have been cleared through `.data`, so its values are looked at.
     """
 
-    __slots__ = ("_mark", "kept", "missed", "parameter")
+    __slots__ = ("_mark", "parameter", "verdict")
 
     def __init__(self, parameter: Tensor) -> None:
         self.parameter = parameter
-        self.begin()
+        self.begin(marked=False)
 
-    def begin(self) -> None:
-        self.kept: Tensor | float | None = None
-        self.missed = False
-        self._mark = mark_of(self.parameter)
+    def begin(self, *, marked: bool) -> None:
+        """The optimizer has stepped; where the mark is spared, only values tell."""
+        self.verdict: Verdict = None
+        self._mark = mark_of(self.parameter) if marked else None
 
-    def look(self, outlet: Outlet, *, probing: bool) -> None:
+    def look(self, outlet: Outlet) -> None:
         """At the beginning of a backward pass."""
-        if self._mark is None or mark_of(self.parameter) != self._mark:
-            self.kept = 0.0
-        elif probing:
-            self.kept = both(self.kept, holds_something(self.parameter.grad, outlet))
-        else:
-            self.missed = True
-
-    @property
-    def has_gradient(self) -> bool:
-        return self._mark is not None
+        mark = mark_of(self.parameter)
+        if mark is None or (self._mark is not None and mark != self._mark):
+            self.verdict = 0.0
+        elif not is_cleared(self.verdict):
+            found = holds_something(self.parameter.grad, outlet)
+            self.verdict = found if self.verdict is None else self.verdict * found
 
     def mark(self) -> None:
-        """At its end: what it has added is new, and no clearing."""
-        if not is_cleared(self.kept):
+        """At its end: what it has added is no clearing."""
+        if not is_cleared(self.verdict):
             self._mark = mark_of(self.parameter)
 
 
 class Watching:
-    """An optimizer, and the few parameters of it that are looked at."""
+    """An optimizer, and the few parameters of it that are looked at.
+
+    `marked_at` is how many backward passes had gone by without a look when the marks were taken.
+    """
+
+    __slots__ = ("marked_at", "parameters", "reference")
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.reference = weakref.ref(optimizer)
         self.parameters: list[Kept] = []
+        self.marked_at = -1
 
-    def choose(self, tensors: list[Tensor]) -> None:
+    def look(self, outlet: Outlet, *, since: int) -> None:
+        """`since`: how many had gone by without a look when it stepped last."""
+        if since != self.marked_at:
+            self.marked_at = since
+            for each in self.parameters:
+                each.begin(marked=False)
+        for each in self.parameters:
+            each.look(outlet)
+
+    @property
+    def has_gradients(self) -> bool:
+        return any(mark_of(each.parameter) is not None for each in self.parameters)
+
+    def choose(self, tensors: Sequence[Tensor]) -> None:
         """The smallest that have a gradient; of equal ones those at the end of the network."""
         having = [tensor for tensor in reversed(tensors) if mark_of(tensor) is not None]
+        having = having or [tensor for tensor in reversed(tensors) if tensor.requires_grad]
         self.parameters = [Kept(tensor) for tensor in sorted(having, key=Tensor.numel)[:MOST_LOOKED_AT]]
 
-    def verdict(self) -> Tensor | float | None:
-        """Whether any was kept; None when that is not known."""
-        known = [each.kept for each in self.parameters if each.kept is not None]
-        if any(each.missed and not is_cleared(each.kept) for each in self.parameters) or not known:
+    def verdict(self, *, is_complete: bool) -> Verdict:
+        """Whether any was kept; where looks were missed, only a clearing is for sure."""
+        known = [each.verdict for each in self.parameters if each.verdict is not None]
+        if not known or not (is_complete or all(map(is_cleared, known))):
             return None
         return highest(known)
+
+    def begin(self, *, since: int) -> None:
+        """It has stepped."""
+        self.marked_at = since
+        for each in self.parameters:
+            each.begin(marked=True)
 
 
 class KeptGradients:
     """Judges when an optimizer steps again: cleared at any time in between is cleared.
 
     So the gradients that a generator's loss leaves in a discriminator do not count, nor those of batches that
-    are accumulated between two steps.
+    are accumulated between two steps. In ordinary steps it is only counted: `missed` are the backward passes
+    without a look, ever, and `since` how many these were when an optimizer stepped last, by its id.
     """
 
     def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
@@ -89,53 +114,58 @@ class KeptGradients:
         self._outlet = outlet
         self._watching: dict[int, Watching] = {}
         self._verdicts: list[Tensor | float] = []
-        self._backward = watch_backward(self._before, self._after, guard=context.guard)
-
-    def close(self) -> None:
-        self._backward.close()
+        self.missed = 0
+        self.since: dict[int, int] = {}
 
     def end_step(self) -> None:
+        if len(self.since) > MOST_OPTIMIZERS:  # made anew for each step
+            self.since.clear()
         if self._verdicts:
-            if self._context.collector.probing:
-                self._outlet.put(NAME, highest(self._verdicts))
+            self._outlet.put(NAME, highest(self._verdicts))
             self._verdicts = []
 
-    def stepped(self, optimizer: Optimizer) -> None:
-        """An optimizer has stepped."""
-        watching = self._watching.get(id(optimizer))
-        if watching is None or watching.reference() is not optimizer:
-            self._forget_gone()
-            watching = self._watching[id(optimizer)] = Watching(optimizer)
-        verdict = watching.verdict()
-        if verdict is not None:
-            self._verdicts.append(verdict)
-        for each in watching.parameters:
-            each.begin()
-        if not any(each.has_gradient for each in watching.parameters):
-            watching.choose([each.tensor for each in self._context.parameters.of(optimizer)])
+    def before_backward(self) -> None:
+        """Of a step whose losses are measured."""
+        for number, watching in self._watching.items():
+            optimizer = watching.reference()
+            if optimizer is not None:
+                if not watching.parameters:
+                    watching.choose(self._tensors_of(optimizer))
+                watching.look(self._outlet, since=self.since.get(number, UNKNOWN))
 
-    def _before(self, _: Any) -> None:
-        if not self._outlet.is_here():
-            return
-        probing = self._context.collector.probing
-        for watching in self._watching.values():
-            for each in watching.parameters:
-                if not is_cleared(each.kept):
-                    each.look(self._outlet, probing=probing)
-
-    def _after(self, _: Any) -> None:
-        if not self._outlet.is_here():
-            return
+    def after_backward(self) -> None:
+        """Of a step whose losses are measured."""
         for watching in self._watching.values():
             for each in watching.parameters:
                 each.mark()
 
-    def _forget_gone(self) -> None:
+    def stepped(self, optimizer: Optimizer) -> None:
+        """An optimizer has stepped, in a step whose losses are measured."""
+        watching = self._watching.get(id(optimizer))
+        if watching is None or watching.reference() is not optimizer:
+            watching = self._watching_of(optimizer)
+        elif watching.marked_at == self.since.get(
+            id(optimizer), UNKNOWN
+        ):  # it was looked at since it stepped last
+            verdict = watching.verdict(is_complete=self.missed == watching.marked_at)
+            if verdict is not None:
+                self._verdicts.append(verdict)
+        self.since[id(optimizer)] = self.missed
+        if not watching.has_gradients:
+            watching.choose(self._tensors_of(optimizer))
+        watching.begin(since=self.missed)
+
+    def _watching_of(self, optimizer: Optimizer) -> Watching:
         for number in [number for number, each in self._watching.items() if each.reference() is None]:
             del self._watching[number]
+        watching = self._watching[id(optimizer)] = Watching(optimizer)
+        return watching
+
+    def _tensors_of(self, optimizer: Optimizer) -> list[Tensor]:
+        return [each.tensor for each in self._context.parameters.of(optimizer)]
 
 
-def mark_of(parameter: Tensor) -> Mark | None:
+def mark_of(parameter: Tensor) -> tuple[int, int] | None:
     """Which tensor its gradient is, and how often that was changed; None when there is none to be read."""
     gradient = parameter.grad
     if gradient is None or type(gradient) not in PLAIN_TYPES or gradient.layout is not torch.strided:
@@ -151,15 +181,11 @@ def holds_something(gradient: Tensor | None, outlet: Outlet) -> Tensor | float:
         return float(found) if outlet.reads(found) else found.float()
 
 
-def is_cleared(kept: Tensor | float | None) -> bool:
-    return not isinstance(kept, Tensor) and kept == 0.0
+def is_cleared(verdict: Verdict) -> bool:
+    return not isinstance(verdict, Tensor) and verdict == 0.0
 
 
-def both(first: Tensor | float | None, second: Tensor | float) -> Tensor | float:
-    return second if first is None else first * second
-
-
-def highest(values: list[Tensor | float]) -> Tensor | float:
+def highest(values: Sequence[Tensor | float]) -> Tensor | float:
     """Of those on a device only when none of the others is 1.0 already."""
     best = max((each for each in values if not isinstance(each, Tensor)), default=0.0)
     tensors = [each for each in values if isinstance(each, Tensor)]

@@ -18,7 +18,7 @@ class Evaluations:
         self._trained: set[tuple[str, str]] = set()
         self._host_total = 0.0
         self._device_total: Tensor | None = None
-        self._calls = 0
+        self.calls = 0
 
     def expect(self, call: LossCall) -> None:
         """A training call."""
@@ -37,18 +37,16 @@ class Evaluations:
                 self._device_total = self._device_total + value
             else:
                 return
-        self._calls += 1
+        self.calls += 1
 
     def end_step(self) -> None:
-        """Unless the user says it himself."""
-        if not self._calls:
-            return
+        """After calls; unless the user says the number."""
         if not self._outlet.has(NAME):
             total: Tensor | float = self._host_total
             if self._device_total is not None:
                 with measuring(self._device_total.device):
-                    total = (self._device_total + total) / self._calls
+                    total = (self._device_total + total) / self.calls
             else:
-                total = self._host_total / self._calls
+                total = self._host_total / self.calls
             self._outlet.put(NAME, total)
-        self._host_total, self._device_total, self._calls = 0.0, None, 0
+        self._host_total, self._device_total, self.calls = 0.0, None, 0

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tb_netdebug.capture.torch_backward import watch_backward
 from tb_netdebug.capture.torch_loss_outlet import Outlet, is_recorded, measuring
 from tb_netdebug.capture.torch_loss_scale import LossScale
 from tb_netdebug.capture.torch_probe import ProbeContext
@@ -27,18 +26,15 @@ class LossRoots:
         self._context = context
         self._outlet = outlet
         self._scale = scale
+        self.is_told = False  # by the user
         self._has_said = False
-        self._in_optimizer = 0  # how many of its backward passes, counted from 1
+        self.in_optimizer = 0  # how many of its backward passes there were, counted from 1
         self._host: float | None = None
         self._device: Tensor | None = None
-        self._backward = watch_backward(self._before, guard=context.guard)
-
-    def close(self) -> None:
-        self._backward.close()
 
     def end_step(self, *, calls: int) -> None:
         if self._outlet.has(NAME):
-            self.close()
+            self.is_told = True
             self._host = self._device = None
             return
         found: Tensor | float | None = self._host
@@ -52,27 +48,24 @@ class LossRoots:
             self._has_said = True
             self._context.collector.fact("backward-loss", value_name="backward")
 
-    def enter_optimizer(self) -> None:
-        self._in_optimizer = 1
-
-    def leave_optimizer(self) -> None:
-        self._in_optimizer = 0
-
-    def _before(self, roots: Tensor | Sequence[Any]) -> None:
-        if not self._outlet.is_here():
-            return
-        if self._in_optimizer:
-            self._in_optimizer += 1
-            if self._in_optimizer > 2:
+    def add(self, roots: Tensor | Sequence[Any]) -> None:
+        """At the beginning of a backward pass."""
+        if self.in_optimizer:
+            self.in_optimizer += 1
+            if self.in_optimizer > 2:
                 return
-        for root in (roots,) if isinstance(roots, Tensor) else roots:
-            if isinstance(root, Tensor) and root.numel() == 1 and not is_functorch_wrapped(root):
+        for root in (roots,) if isinstance(roots, Tensor) else tuple(roots):
+            if isinstance(root, Tensor) and is_number(root) and not is_functorch_wrapped(root):
                 self._add(self._scale.unscaled(root))
 
     def _add(self, root: Tensor) -> None:
         if self._outlet.reads(root):
-            self._host = (self._host or 0.0) + float(root.detach())
+            self._host = (self._host or 0.0) + root.item()
         elif not is_recorded(root.device):
             with measuring(root.device):
                 value = root.detach().reshape(()).to(torch.float32, copy=True)
                 self._device = value if self._device is None else self._device + value.to(self._device.device)
+
+
+def is_number(root: Tensor) -> bool:
+    return root.numel() == 1 and root.is_floating_point()

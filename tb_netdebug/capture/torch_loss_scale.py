@@ -28,7 +28,7 @@ class LossScale:
         self._guard = context.guard
         self._outlet = outlet
         self._scaled: list[Scaled] = []
-        self._stepped = False
+        self.stepped = False  # an optimizer, since the scaler was asked to step it
         self._handles: list[Any] = [
             listen(GradScaler.scale, after=self._on_scale),
             listen(GradScaler.step, before=self._before_step, after=self._after_step),
@@ -42,11 +42,9 @@ class LossScale:
         """The loss that was scaled to this one, or else this one."""
         return next((loss for scaled, loss in self._scaled if scaled() is root), root)
 
-    def enter_optimizer(self) -> None:
-        self._stepped = True
-
     def end_step(self) -> None:
-        self._scaled.clear()
+        if self._scaled:
+            self._scaled.clear()
 
     def _on_scale(self, args: tuple[Any, ...], output: Any) -> None:
         loss = args[1]
@@ -56,7 +54,7 @@ class LossScale:
             self._scaled.append((weakref.ref(output), loss.detach()))
 
     def _before_step(self, args: tuple[Any, ...]) -> None:
-        self._stepped = False
+        self.stepped = False
 
     def _after_step(self, args: tuple[Any, ...], _: Any) -> None:
         scaler, optimizer = args[:2]
@@ -83,7 +81,7 @@ class LossScale:
 
     def _skipped(self, scaler: GradScaler, optimizer: Any) -> Tensor | float:
         """A fused optimizer skips its step on the device, any other is not called."""
-        if not self._stepped:
+        if not self.stepped:
             return 1.0
         if not getattr(optimizer, "_step_supports_amp_scaling", False):
             return 0.0

@@ -1,158 +1,82 @@
-"""What loss functions are given, and what the loss is where nobody says it."""
+"""What loss functions are given, what the loss is where nobody says it, and what becomes of its gradients."""
 
 from __future__ import annotations
 
-import sys
-from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.overrides import has_torch_function
 
-from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.torch_backward import watch_backward
 from tb_netdebug.capture.torch_kept_gradients import KeptGradients
-from tb_netdebug.capture.torch_loss_evaluations import Evaluations
-from tb_netdebug.capture.torch_loss_functions import LossCall, LossFunction, loss_functions
-from tb_netdebug.capture.torch_loss_numbers import numbers_of
-from tb_netdebug.capture.torch_loss_outlet import Outlet, is_recorded, measuring
+from tb_netdebug.capture.torch_loss_calls import LossCalls
+from tb_netdebug.capture.torch_loss_outlet import Outlet
 from tb_netdebug.capture.torch_loss_roots import LossRoots
 from tb_netdebug.capture.torch_loss_scale import LossScale
-from tb_netdebug.capture.torch_loss_sites import Site, Sites
 from tb_netdebug.capture.torch_probe import ProbeContext
-from tb_netdebug.capture.torch_taps import listen
-from tb_netdebug.capture.torch_values import UnreadableError, is_functorch_wrapped, plain
-from tb_netdebug.records.step import Kind, Series
-
-is_traced = torch._C._is_tracing
-is_grad_enabled = torch.is_grad_enabled
-current_backward = torch._C._current_graph_task_id
 
 
 class LossProbe:
-    """Listens to the loss functions of torch.nn.functional, to backward passes and to GradScaler.
+    """Listens to loss functions, backward passes, GradScaler and the steps of optimizers.
 
-    It does not matter how a function is reached: through a loss module, an attribute of torch.nn.functional,
-    or a name imported long before. Not seen are losses that a program computes by itself (of these, backward
-    tells the value), and calls inside of torch.compile, torch.jit.trace and torch.func transforms, on other
-    threads than that which calls `step`, in forked children, and while backward computes something again.
+    Of a loss that a program computes by itself, without a loss function of torch, only backward tells.
     """
 
     def __init__(self, context: ProbeContext) -> None:
         self._collector = context.collector
-        self._reader = context.reader
         self._guard = context.guard
-        self._wants_labels = context.settings.batches
         self._outlet = Outlet(context.collector, context.reader)
-        self._sites = Sites()
-        self._labels = Series(Kind.TENSOR, "label/0")
-        self._calls = 0  # in this step
-        self._evaluations = Evaluations(self._outlet)
         self._scale = LossScale(context, self._outlet)
         self._roots = LossRoots(context, self._outlet, self._scale)
         self._kept = KeptGradients(context, self._outlet)
-        self._handles = [
-            listen(each.function, after=partial(self._called, each)) for each in loss_functions()
-        ]
+        self._calls = LossCalls(context, self._outlet)
+        self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
         self._hooks: list[Any] = [
-            register_optimizer_step_pre_hook(self._enter_optimizer),
-            register_optimizer_step_post_hook(self._leave_optimizer),
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
         ]
 
     def end_step(self) -> None:
         self._outlet.end_step()
-        self._evaluations.end_step()
-        self._roots.end_step(calls=self._calls)
+        if not self._roots.is_told:
+            self._roots.end_step(calls=self._calls.seen)
+        self._calls.end_step()
         self._scale.end_step()
         self._kept.end_step()
-        self._calls = 0
 
     def close(self) -> None:
-        for handle in self._handles:
-            handle.close()
+        for part in (self._calls, self._backward, self._scale):
+            part.close()
         for hook in self._hooks:
             hook.remove()
-        self._roots.close()
-        self._kept.close()
-        self._scale.close()
 
-    def _called(self, function: LossFunction, args: tuple[Any, ...], output: Any) -> None:
-        """In ordinary steps, and that is most of them, a training call ends at the second condition."""
-        if self._guard.is_off or not self._outlet.is_here():
+    def _before_backward(self, roots: Any) -> None:
+        if not self._roots.is_told and self._outlet.is_here():
+            self._roots.add(roots)
+        if not self._collector.probing:
+            self._kept.missed += 1
+        elif self._outlet.is_here():
+            self._kept.before_backward()
+
+    def _after_backward(self, _: Any) -> None:
+        if self._collector.probing and self._outlet.is_here():
+            self._kept.after_backward()
+
+    def _before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._scale.stepped = True
+        self._roots.in_optimizer = 1
+
+    def _after_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._roots.in_optimizer = 0
+        if not self._collector.probing:
+            self._kept.since[id(optimizer)] = self._kept.missed
             return
-        self._calls += 1
-        is_training = is_grad_enabled()
-        if is_training and not self._collector.probing:
-            return
-        started = now()
-        try:
-            if is_readable(args, output):
-                call = LossCall(function, args, output)
-                if is_training:
-                    self._measure(call)
-                else:
-                    self._evaluations.add(call)
-        except Exception as error:
-            self._guard.fault(f"looking at {function.name}", error)
-        self._collector.charge(started)
-
-    def _enter_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._roots.enter_optimizer()
-        self._scale.enter_optimizer()
-
-    def _leave_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._roots.leave_optimizer()
         if self._guard.is_off or not self._outlet.is_here():
             return
         try:
             self._kept.stepped(optimizer)
         except Exception as error:
             self._guard.fault("looking whether gradients were cleared", error)
-
-    def _measure(self, call: LossCall) -> None:
-        """Of several calls in one place and step the first: batches that are accumulated are much alike."""
-        site = self._sites.of(call.function.name, sys._getframe())
-        if site is None or site.step == self._collector.step:
-            return
-        site.step = self._collector.step
-        self._evaluations.expect(call)
-        with measuring(call.input.device):
-            numbers = numbers_of(call)
-        self._outlet.put_all(f"probe/loss/{site.id}/", numbers)
-        self._tell(site, call)
-        if not site.id and self._collector.sampling and self._wants_labels and call.target is not None:
-            self._reader.sample([(self._labels, call.target)])
-
-    def _tell(self, site: Site, call: LossCall) -> None:
-        ignored = call.ignored
-        known = ignored is not None and ignored.numel() and self._outlet.reads(ignored)
-        news = site.news(call, float(ignored.float().mean()) if known and ignored is not None else None)
-        if news is not None:
-            self._collector.fact("loss-call", **news)
-
-
-def is_readable(args: tuple[Any, ...], output: Any) -> bool:
-    """Whether these are ordinary tensors with values, in a call that is what it looks like."""
-    tensors = [each for each in (*args[:3], output) if isinstance(each, Tensor)]
-    if len(tensors) < 2 or output is not tensors[-1] or args[0] is not tensors[0]:
-        return False
-    if is_traced() or current_backward() != -1 or torch._C._len_torch_dispatch_stack():
-        return False
-    # What overrides a function is asked first, and calls it once more.
-    if has_torch_function(args[:3]) or any(map(is_functorch_wrapped, tensors)):
-        return False
-    if any(each.is_sparse or each.is_nested or each.is_meta for each in tensors):
-        return False
-    if is_recorded(output.device) or len({each.device for each in tensors}) > 1:
-        return False
-    try:
-        for each in tensors:
-            plain(each)
-    except UnreadableError:
-        return False
-    return True
