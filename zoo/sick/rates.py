@@ -92,7 +92,7 @@ def cnn_whose_schedule_multiplies_by_zero(zoo: Zoo) -> None:
 
 @sick("learning-rate-zero", also=TOO_LOW, from_step=10)
 def epochs_schedule_stepped_in_each_batch(zoo: Zoo) -> None:
-    """ExponentialLR(0.3), meant for epochs, is stepped after each batch: after ten batches nothing is left."""
+    """ExponentialLR(0.3), meant for epochs, is stepped after each batch: soon nothing is left."""
     inputs, labels = digits()
     model = perceptron(64, 48, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
