@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any
 from tb_netdebug.version import __version__
 
 if TYPE_CHECKING:
+    from tb_netdebug.capture.excepthook import install_excepthook
     from tb_netdebug.capture.monitor import Monitor
+    from tb_netdebug.capture.torch_replay import replay
     from tb_netdebug.capture.watch import watch
     from tb_netdebug.judging.logdir import check
 
-__all__ = ["Monitor", "__version__", "check", "watch"]
+__all__ = ["Monitor", "__version__", "check", "install_excepthook", "replay", "watch"]
 
 # Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
 _PLACES = {
     "Monitor": "tb_netdebug.capture.monitor",
     "check": "tb_netdebug.judging.logdir",
+    "install_excepthook": "tb_netdebug.capture.excepthook",
+    "replay": "tb_netdebug.capture.torch_replay",
     "watch": "tb_netdebug.capture.watch",
 }
 

@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from tb_netdebug.cli.mistakes import ScriptInterrupt, UserMistake
+from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.version import __version__
 
 # One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "judge recorded trainings, for people and for CI",
     "doctor": "say what of NetDebug works on this machine",
     "export": "write what was recorded as CSV files",
+    "replay": "show a capsule, and run its batch again",
     "run": "watch the training of an unchanged script",
     "watch": "show a training live in this terminal",
 }
@@ -23,16 +24,17 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 done, 2 not possible as asked; `run` has its script's."""
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        return _run(sys.argv[1:] if argv is None else list(argv))
+        return _run(words)
     except SystemExit as ending:  # argparse ends this way after --help and after a mistake
         return ending.code if isinstance(ending.code, int) else 2
     except UserMistake as mistake:
         print(f"netdebug: {mistake}", file=sys.stderr)
         return 2
-    except ScriptInterrupt:
-        raise
     except KeyboardInterrupt:
+        if words[:1] == ["run"]:
+            raise  # the script's: the process has to end by the signal, as under Python itself
         print("netdebug: interrupted", file=sys.stderr)
         return INTERRUPTED
 
