@@ -53,9 +53,11 @@ def run_as_main(script: Script) -> Ending:
     except SystemExit as ending:
         return Ending(status_of(ending))
     except BaseException as error:
-        forget_our_frames(error)
-        return Ending(show(error), error)
-    return Ending(0)
+        uncaught = error  # shown outside of this block, or it would be the context of what a hook raises
+    else:
+        return Ending(0)
+    forget_our_frames(uncaught)
+    return Ending(show(uncaught), uncaught)
 
 
 # ---- beginning -------------------------------------------------------------------------------------------

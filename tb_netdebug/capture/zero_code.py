@@ -56,6 +56,7 @@ class ZeroCode:
         self.passed_over = 0
         self.is_off = False
         self.stands_aside = False
+        self.is_finished = False
         self._settings = replace(settings, logdir=self.logdir)
         self._discoveries: list[Discovery] = []
         self._waiting: list[FirstImport] = []

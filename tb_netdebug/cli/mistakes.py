@@ -5,7 +5,3 @@ from __future__ import annotations
 
 class UserMistake(Exception):  # noqa: N818  # a mistake is what it is
     """Shown as one message without a stack trace; says what was seen and what to do next."""
-
-
-class ScriptInterrupt(KeyboardInterrupt):
-    """Ctrl-C in a script that we run: the process has to end as under Python itself, by the signal."""

@@ -19,7 +19,7 @@ from typing import Any
 from tb_netdebug.capture.script import Script, run_as_main
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.zero_code import ZeroCode, say
-from tb_netdebug.cli.mistakes import ScriptInterrupt, UserMistake
+from tb_netdebug.cli.mistakes import UserMistake
 
 ON_FINDING = ("print", "raise", "ignore")
 
@@ -68,16 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
     if ending.error is not None:
         watched.interrupted()
     if isinstance(ending.error, KeyboardInterrupt):
+        finish(watched)  # now: a module imported at exit would make Python forget that it was interrupted
         sys.excepthook = lambda *_: None  # it has been shown
-        raise ScriptInterrupt
+        raise ending.error
     return ending.status
 
 
 def finish(watched: ZeroCode) -> None:
-    """At the very end, after the script's own threads and atexit."""
-    if not watched.is_ours():
+    """At the very end, after the script's own threads and atexit. Harmless when called again."""
+    if not watched.is_ours() or watched.is_finished:
         return
     watched.close()
+    watched.is_finished = True
     if watched.rank or watched.stands_aside:
         return
     from tb_netdebug.capture.closing_words import closing_words

@@ -1,0 +1,1 @@
+"""A package with a command line, relative imports and a training."""
