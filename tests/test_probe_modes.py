@@ -276,7 +276,7 @@ def test_excluded_names_and_later_modules(logdir: Path) -> None:
 
     def body(step: int) -> torch.Tensor:
         if step == 3:
-            model.insert(2, nn.Dropout(0.2))
+            model.append(nn.Dropout(0.2))
         return learn(model, optimizer, *vectors())
 
     found = probed(logdir, model, optimizer, body, exclude=r"^1$")

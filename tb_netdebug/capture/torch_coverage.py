@@ -20,7 +20,7 @@ from tb_netdebug.capture.torch_coverage_optimizers import (
     Held,
     HeldTensors,
     Missing,
-    described,
+    are_alike,
 )
 from tb_netdebug.capture.torch_optimizers import has_closure
 from tb_netdebug.capture.torch_probe import ProbeContext
@@ -130,29 +130,32 @@ class CoverageProbe:
         self._tell_gradients(members)
 
     def _tell_optimizers(self, members: Mapping[int, Member]) -> None:
-        self._held.hold(self._context.optimizers.known())
+        self._held.hold(members, self._context.optimizers.known())
         missing = self._ripe(self._missing.of(members, self._held.ever), members)
         names = [member.name for member in missing]
         are_same = names == self._told_missing
-        for held, optimizer in self._held.alive():
-            if held.number == NOT_DESCRIBED or (held.is_told and are_same):
-                continue
-            self._collector.fact("optimizer", **described(held, optimizer, members, missing))
-            held.is_told = True
+        for held in self._held:
+            is_ours = held.number != NOT_DESCRIBED and (missing or held.moves_any(members))
+            if is_ours and not (held.is_told and are_same):
+                self._collector.fact("optimizer", **held.fact(members, missing))
+                held.is_told = True
         self._told_missing = names
 
     def _ripe(self, missing: list[Member], members: Mapping[int, Member]) -> list[Member]:
-        """Those that should have been in an optimizer by now."""
+        """Those that should have been in an optimizer by now.
+
+        A model of which no part is trained may be meant so: a teacher, or one that is copied now and then. It
+        counts when it gets gradients, or when an optimizer holds its like.
+        """
         if not missing or self._training_steps < STEPS_BEFORE_MISSING:
             return []
-        if self._training_steps >= STEPS_BEFORE_MISSING_MODEL:
-            return missing
         trained = {member.model for key, member in members.items() if key in self._held.ever}
-        ripe = [member for member in missing if member.model in trained]
         rest = [member for member in missing if member.model not in trained]
-        if rest and self._held.holds_copies_of(rest, members):
-            ripe = missing
-        return ripe
+        if rest and any(are_alike(rest, held.strangers(members)) for held in self._held):
+            return missing
+        if self._training_steps >= STEPS_BEFORE_MISSING_MODEL:
+            trained |= {member.model for member in rest if member.tensor.grad is not None}
+        return [member for member in missing if member.model in trained]
 
     def _tell_gradients(self, members: Mapping[int, Member]) -> None:
         none = self._gradients.without(members)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,19 +18,60 @@ MOST_NAMES = 256
 MOST_OPTIMIZERS = 64
 NOT_DESCRIBED = -1
 
-Shapes = Counter[tuple[torch.Size, torch.dtype]]
+Kind = tuple[torch.Size, torch.dtype]
 
 
 class Held:
-    """An optimizer that has stepped, and the tensors that it moves; neither is kept alive."""
+    """An optimizer that has stepped, and what it moves; neither is kept alive."""
 
-    __slots__ = ("ids", "is_told", "number", "reference")
-
-    def __init__(self, optimizer: Optimizer, number: int) -> None:
-        self.reference = weakref.ref(optimizer)
+    def __init__(self, number: int) -> None:
         self.number = number
         self.ids: tuple[int, ...] = ()
-        self.is_told = False
+        self.is_told = number == NOT_DESCRIBED
+        self.reference: weakref.ref[Optimizer] | None = None
+        self._class_name = ""
+        self._groups: list[dict[str, Any]] = []
+        self._kinds: dict[int, Kind] = {}
+
+    def is_of(self, optimizer: Optimizer) -> bool:
+        return self.reference is not None and self.reference() is optimizer
+
+    @property
+    def is_gone(self) -> bool:
+        return self.reference is None or self.reference() is None
+
+    def moves_any(self, members: Mapping[int, Member]) -> bool:
+        return any(key in members for key in self.ids)
+
+    def look(self, optimizer: Optimizer, ids: tuple[int, ...]) -> None:
+        """It holds other tensors than before. It may be gone when this is told."""
+        self.ids = ids
+        self.is_told = self.number == NOT_DESCRIBED
+        self._class_name = type(optimizer).__name__
+        self._groups = [described(group) for group in optimizer.param_groups[:MOST_GROUPS]]
+        self._kinds = {
+            id(tensor): (tensor.shape, tensor.dtype)
+            for group in optimizer.param_groups
+            for tensor in group["params"]
+        }
+
+    def strangers(self, members: Mapping[int, Member]) -> Counter[Kind]:
+        """What it holds and no watched model does."""
+        return Counter(kind for key, kind in self._kinds.items() if key not in members)
+
+    def fact(self, members: Mapping[int, Member], missing: Sequence[Member]) -> dict[str, Any]:
+        strangers = self.strangers(members)
+        return {
+            "id": self.number,
+            "class": self._class_name,
+            "groups": self._groups,
+            "parameters": len(self.ids),
+            "strangers": sum(strangers.values()),
+            "missing": [member.name for member in missing[:MOST_NAMES]],
+            "missing_total": len(missing),
+            "missing_with_gradient": sum(member.tensor.grad is not None for member in missing),
+            "alike": are_alike(missing, strangers),
+        }
 
 
 class HeldTensors:
@@ -44,39 +85,36 @@ class HeldTensors:
     def of(self, optimizer: Optimizer) -> Held | None:
         """What is known of it; None when it is new."""
         known = self._by_id.get(id(optimizer))
-        return known if known is not None and known.reference() is optimizer else None
+        return known if known is not None and known.is_of(optimizer) else None
 
     def look(self, optimizer: Optimizer) -> Held:
         """Brings what is known of it up to date."""
         ids = tuple(id(tensor) for group in optimizer.param_groups for tensor in group["params"])
         known = self.of(optimizer) or self._meet(optimizer, ids)
         if known.ids != ids:
-            known.ids = ids
-            known.is_told = False
-            self.ever.update(ids)
+            known.look(optimizer, ids)
         return known
 
-    def hold(self, optimizers: Sequence[Optimizer]) -> None:
-        """Optimizers that the user has named, before they step."""
-        for optimizer in optimizers:
+    def hold(self, members: Mapping[int, Member], named: Sequence[Optimizer]) -> None:
+        """Takes down which parameters are held now; `named` by the user may not have stepped yet."""
+        for held in self._by_id.values():
+            self.ever.update(key for key in held.ids if key in members)
+        for optimizer in named:
             if self.of(optimizer) is None:
-                self.ever.update(id(tensor) for group in optimizer.param_groups for tensor in group["params"])
+                ids = (id(tensor) for group in optimizer.param_groups for tensor in group["params"])
+                self.ever.update(key for key in ids if key in members)
 
-    def holds_copies_of(self, missing: Sequence[Member], members: Mapping[int, Member]) -> bool:
-        """Whether one of them holds as many tensors like these that belong to no watched model."""
-        return any(are_alike(missing, strangers_of(optimizer, members)) for _, optimizer in self.alive())
-
-    def alive(self) -> list[tuple[Held, Optimizer]]:
-        return [(held, one) for held in self._by_id.values() if (one := held.reference()) is not None]
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._by_id.values())
 
     def _meet(self, optimizer: Optimizer, ids: tuple[int, ...]) -> Held:
         """One that takes the place of another that is gone, with the same tensors, is that one again."""
-        gone = [key for key, held in self._by_id.items() if held.reference() is None]
+        gone = [key for key, held in self._by_id.items() if held.is_gone]
         again = next((self._by_id[key] for key in gone if self._by_id[key].ids == ids), None)
         for key in gone:
             del self._by_id[key]
         if again is None:
-            again = Held(optimizer, self._made if self._made < MOST_OPTIMIZERS else NOT_DESCRIBED)
+            again = Held(self._made if self._made < MOST_OPTIMIZERS else NOT_DESCRIBED)
             self._made += 1
         again.reference = weakref.ref(optimizer)
         self._by_id[id(optimizer)] = again
@@ -107,43 +145,15 @@ class Missing:
         return found
 
 
-def described(
-    held: Held, optimizer: Optimizer, members: Mapping[int, Member], missing: Sequence[Member]
-) -> dict[str, Any]:
-    """The fact."""
-    groups = [
-        {
-            "lr": number_in(group.get("lr")),
-            "weight_decay": number_in(group.get("weight_decay")),
-            "parameters": len(group["params"]),
-        }
-        for group in optimizer.param_groups[:MOST_GROUPS]
-    ]
-    strangers = strangers_of(optimizer, members)
+def described(group: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "id": held.number,
-        "class": type(optimizer).__name__,
-        "groups": groups,
-        "parameters": len(held.ids),
-        "strangers": strangers.total(),
-        "missing": [member.name for member in missing[:MOST_NAMES]],
-        "missing_total": len(missing),
-        "missing_with_gradient": sum(member.tensor.grad is not None for member in missing),
-        "alike": are_alike(missing, strangers),
+        "lr": number_in(group.get("lr")),
+        "weight_decay": number_in(group.get("weight_decay")),
+        "parameters": len(group["params"]),
     }
 
 
-def strangers_of(optimizer: Optimizer, members: Mapping[int, Member]) -> Shapes:
-    """What it holds and no watched model does."""
-    return Counter(
-        (tensor.shape, tensor.dtype)
-        for group in optimizer.param_groups
-        for tensor in group["params"]
-        if id(tensor) not in members
-    )
-
-
-def are_alike(missing: Sequence[Member], strangers: Shapes) -> bool:
+def are_alike(missing: Sequence[Member], strangers: Counter[Kind]) -> bool:
     """Whether the optimizer holds a stranger for each parameter that is missing."""
     return (
         bool(missing) and not Counter((each.tensor.shape, each.tensor.dtype) for each in missing) - strangers
