@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +20,14 @@ ASKED_FOR = (FindingError, MonitorError)
 
 
 class CrashWatch:
-    """Calls `on_crash(error, traceback)` once. The hooks that were there before are called first."""
+    """Calls the method `on_crash(error, traceback)` once, and does not keep its object alive.
+
+    The hooks that were there before are called first.
+    """
 
     def __init__(self, on_crash: Callable[[Exception, str], Path | None]) -> None:
-        self._on_crash: Callable[[Exception, str], Path | None] | None = on_crash
+        self._on_crash = weakref.WeakMethod(on_crash)
+        self._is_done = False
         self._before = sys.excepthook
         self._before_in_thread = threading.excepthook
         self._own, self._own_in_thread = self._hook, self._hook_in_thread  # each access makes another object
@@ -32,7 +37,7 @@ class CrashWatch:
     def close(self) -> None:
         """Whoever closes because of an exception still has it in flight."""
         self._tell(sys.exc_info()[1])
-        self._on_crash = None
+        self._is_done = True
         if sys.excepthook is self._own:
             sys.excepthook = self._before
         if threading.excepthook is self._own_in_thread:
@@ -49,7 +54,8 @@ class CrashWatch:
         self._tell(told.exc_value)
 
     def _tell(self, error: BaseException | None) -> Path | None:
-        if self._on_crash is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
+        tell = self._on_crash()
+        if self._is_done or tell is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
             return None
-        tell, self._on_crash = self._on_crash, None
+        self._is_done = True
         return tell(error, "".join(traceback.format_exception(error))[-MOST_CHARACTERS:])

@@ -69,9 +69,7 @@ def load_capsule(path: str | Path) -> dict[str, Any]:
             warnings.simplefilter("ignore")  # of what else is wrong with it
             content = torch.load(Path(path), map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise CapsuleError(
-            f"there is no file {path}; capsules lie in the folder capsules/ of a run"
-        ) from None
+        raise CapsuleError(f"there is no file {path}; see the folder capsules/ of a run") from None
     except Exception as error:  # whatever a damaged or hostile file makes torch raise
         raise CapsuleError(
             f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain values, "
