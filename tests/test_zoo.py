@@ -60,7 +60,7 @@ def joined(*parts: Tally) -> Tally:
 
 
 def test_every_fault_has_a_program() -> None:
-    """Each rule has a program that it is the first right answer to, and no program names a rule that is not."""
+    """Each rule is the first right answer to some program, and no program names a rule that is not."""
     slugs = {rule.slug for rule in ALL}
     named = {program.slug for program in all_programs() if program.is_sick}
     assert set() == named - slugs

@@ -143,7 +143,7 @@ def cnn_with_batch_norm(zoo: Zoo) -> None:
 
 
 @healthy
-def digits_evaluated_in_train_order(zoo: Zoo) -> None:
+def digits_with_test_loss(zoo: Zoo) -> None:
     """An MLP on 8 × 8 digits whose test loss is logged under another name after each epoch."""
     inputs, labels = digits()
     inputs = inputs.flatten(1)

@@ -162,7 +162,7 @@ def weights_decay_to_nothing(zoo: Zoo) -> None:
 
 @healthy
 def plateau_that_is_left(zoo: Zoo) -> None:
-    """Parity of three bits among sixteen: nothing for a while, then all at once."""
+    """Parity of three bits among eight: nothing for a while, then all at once."""
     bits = torch.randint(0, 2, (2000, 8)).float()
     labels = bits[:, :3].sum(1).remainder(2).long()
     model = perceptron(8, 2, hidden=64)
@@ -194,7 +194,7 @@ def curriculum_of_harder_data(zoo: Zoo) -> None:
 
 
 @healthy
-def momentum_warm_up_by_hand(zoo: Zoo) -> None:
+def inverse_root_warm_up_by_hand(zoo: Zoo) -> None:
     """Inverse square root after a linear warm-up, set in the loop as in the transformer paper."""
     inputs, labels = blobs(800, features=12, classes=4, spread=1.0)
     model = nn.Sequential(nn.Linear(12, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 4))

@@ -209,7 +209,7 @@ def rnn_of_equal_weights(zoo: Zoo) -> None:
         "update-ratio-low",
     ),
 )
-def classifier_drawn_hundred_times_too_wide(zoo: Zoo) -> None:
+def classifier_drawn_far_too_wide(zoo: Zoo) -> None:
     """Hidden weights of a deviation of 3: the first loss is in the thousands."""
     inputs, labels = blobs(800, features=32, classes=5)
     model = perceptron(32, 64, 64, 5)
@@ -235,7 +235,7 @@ def cnn_drawn_a_thousand_times_too_narrow(zoo: Zoo) -> None:
 
 
 @sick("loss-at-chance-start", also=("init-scale", "activation-scale", "exploding-gradients"))
-def last_layer_fifty_times_too_loud(zoo: Zoo) -> None:
+def last_layer_hundred_times_too_loud(zoo: Zoo) -> None:
     """The output layer begins so large that the first loss is ten times that of guessing."""
     inputs, labels = digits()
     last = nn.Linear(48, 10)
