@@ -180,8 +180,7 @@ def test_weights_that_are_moved_by_something_else(logdir: Path) -> None:
             own.data.copy_(master.data)
         return loss
 
-    found = probed(logdir, model, optimizer, body)
-    assert [(6, [])] == [(told["strangers"], told["missing"]) for _, told in found.facts["optimizer"]]
+    assert "optimizer" not in probed(logdir, model, optimizer, body).facts
 
 
 def test_an_optimizer_for_every_step(logdir: Path) -> None:
