@@ -47,15 +47,13 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
   );
 }
 
-/** Findings on the curve. Their places are steps, so on other axes they are left out. */
+/** Causes on the curve, where they began. Their places are steps, so on other axes they are left out. */
 function markersOf(details: RunDetails): Marker[] {
   if (axis.value !== "step" || focus.value !== details.name) return [];
   const tones = { error: "bad", warning: "warning", info: "info" } as const;
-  return details.findings.map((finding) => ({
-    x: finding.first_step,
-    label: finding.rule,
-    tone: tones[finding.severity],
-  }));
+  return details.findings
+    .filter((finding) => finding.cause === null && finding.severity !== "info")
+    .map((finding) => ({ x: finding.first_step, label: finding.rule, tone: tones[finding.severity] }));
 }
 
 interface GroupsProps {
