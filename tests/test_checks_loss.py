@@ -83,14 +83,14 @@ def test_the_scale_of_the_loss_is_no_matter(scale: float) -> None:
 # ---- at the start
 
 
-@pytest.mark.parametrize(("first", "is_said"), [(2.3, False), (4.0, False), (5.5, True), (40.0, True)])
+@pytest.mark.parametrize(("first", "is_said"), [(2.3, False), (6.5, False), (7.5, True), (40.0, True)])
 def test_a_first_loss_far_above_guessing(first: float, is_said: bool) -> None:
     found = classes(learning(100, start=first))
     assert is_said is ("loss-at-chance-start" in alarms(found))
     if is_said:
         said = found["loss-at-chance-start"]
         assert (0, Severity.WARNING) == (said.first_step, said.severity)
-        assert 2 * LN10 == said.evidence["first loss"].limit
+        assert 3 * LN10 == said.evidence["first loss"].limit
 
 
 def test_targets_far_from_zero_are_no_fault() -> None:
@@ -182,7 +182,7 @@ def test_a_loss_that_runs_away() -> None:
     losses = [2.0 * 1.3**step for step in range(40)]
     said = judged(RULES, training(losses))["diverging-loss"]
     assert Severity.ERROR is said.severity
-    assert said.first_step < 12
+    assert said.first_step < 16
 
 
 def test_a_loss_that_climbs_until_it_is_no_number() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ FIRST_VALUES = 8
 SAME = 2e-3
 LEAST_COMPARED = 4
 ALIKE = 0.3
+LEAST_ROWS = 8
 
 # Below zero, such a loss was fed with something that it is not made for.
 NEVER_NEGATIVE = frozenset({
@@ -49,6 +51,7 @@ class Course:
         self._judged_step = -1
         self._ratios: list[float] = []
         self._rivals = False
+        self._moves = False
 
     @property
     def start(self) -> float:
@@ -80,8 +83,9 @@ class Course:
 
     @property
     def may_rise(self) -> bool:
-        """Losses of policies, games and energies: their height says little."""
-        return self._rivals or (self.has_been_negative and not self.is_of_calls)
+        """Losses of policies, games and energies, and errors from targets that move (as those of values
+        that are being learned): their height says little."""
+        return self._rivals or self._moves or (self.has_been_negative and not self.is_of_calls)
 
     def after(self, step: int) -> Doubles:
         return self.values[np.searchsorted(self.steps, step, side="right") :]
@@ -109,6 +113,7 @@ class Course:
                 self.first_step = int(self.steps[0])
             self.first = [float(value) for value in self.values[:FIRST_VALUES]]
         self.has_been_negative |= curve.lowest < 0
+        self._moves = any(map(partial(moving_targets, history), history.known_facts.get("loss-call", {})))
         self._follow_best()
         self._compare(history, new)
 
@@ -154,19 +159,34 @@ class Course:
 
 
 def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float | None:
-    """What the best constant answer would get on such data; that for this very batch is a little less,
-    the fewer rows it has."""
+    """What the best constant answer would get on such data; that for this very batch is less, the fewer
+    rows it has. None when they are too few to tell."""
     baseline = scalars.get(f"probe/loss/{key}/baseline")
     if baseline is None or not math.isfinite(baseline):
         return None
     rows = max(math.prod(call.get("target_shape") or (1,)), 1)
     uniform, classes = scalars.get(f"probe/loss/{key}/uniform"), scalars.get(f"probe/loss/{key}/classes")
     if uniform is not None:
+        if rows < max(LEAST_ROWS, 2.0 * (classes or 2.0)):
+            return None
+        missing = max((classes or 2.0) - 1.0, 0.0) / 2.0  # Miller and Madow, of the entropy times the rows
         if call.get("reduction") == "sum":
-            return baseline
-        return min(baseline + max((classes or 2.0) - 1.0, 0.0) / (2.0 * rows), max(uniform, baseline))
+            return baseline + missing
+        return min(baseline + missing / rows, max(uniform, baseline))
     rows = max((call.get("target_shape") or (1,))[0], 1)
-    return baseline * rows / (rows - 1) if rows > 1 else None
+    return baseline * rows / (rows - 1) if rows >= LEAST_ROWS else None
+
+
+def moving_targets(history: History, key: Any) -> bool:
+    """Whether the mean of numbers to be met has gone further than they are wide."""
+    mean, std = (history.curve(f"probe/loss/{key}/target_{name}") for name in ("mean", "std"))
+    if mean is None or std is None or mean.count < FIRST_VALUES:
+        return False
+    if history.curve(f"probe/loss/{key}/uniform") is not None:
+        return False
+    means, widths = mean.tail(64), std.tail(64)
+    apart = abs(float(means[: len(means) // 4].mean() - means[-len(means) // 4 :].mean()))
+    return apart > float(widths.mean())
 
 
 _COURSES: WeakKeyDictionary[History, Course] = WeakKeyDictionary()

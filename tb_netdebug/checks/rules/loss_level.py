@@ -101,7 +101,7 @@ class LearningLimits:
     window: int = 24  # steps at the end that are held against the first
     fall: float = 0.02  # less than this share below the start is no progress
     runaway: float = 3.0  # times the start: then it diverges, which says more
-    learned: float = 0.1  # a loss this share below guessing was learned before, as in fine-tuning
+    learned: float = 0.03  # a loss this share below guessing has learned something, as in fine-tuning
     patience: int = 128  # steps, where it is not known what guessing would get
     variation: float = 0.4  # a loss that varies more than that from batch to batch is not judged by its mean
     error_steps: int = 400
@@ -118,7 +118,7 @@ class NotLearning(Rule):
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
         lasted = history.step - seen.first_step + 1
-        if lasted < limits.steps or len(seen.values) < limits.window + 8 or seen.start <= 0:
+        if lasted < limits.steps or len(seen.values) < limits.window + 8 or seen.may_rise or seen.start <= 0:
             return None
         recent = without_spikes(seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :])
         if not self._stands(seen, recent) or still_warming_up(history):
@@ -140,8 +140,6 @@ class NotLearning(Rule):
 
     def _severity(self, seen: Course, recent: Doubles, lasted: int, stands: bool) -> Severity | None:
         limits = self.limits
-        if seen.may_rise:
-            return Severity.INFO if lasted >= limits.patience else None
         if seen.chance is None and variation(recent) > limits.variation:
             return Severity.INFO if lasted >= limits.patience else None
         if lasted >= limits.error_steps and (seen.chance is not None or stands):
@@ -157,8 +155,7 @@ class NotLearning(Rule):
             "Check in this order: does `optimizer` hold the parameters of this very model; is "
             "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
             "learning rate far too small or too large (try 10 times more and 10 times less); can the network "
-            "learn one single batch by heart?"
-            + (" Losses of games and policies need not fall: look at the reward." if seen.may_rise else ""),
+            "learn one single batch by heart?",
             {
                 "loss": Evidence(mean, seen.start * (1.0 - self.limits.fall)),
                 "loss at the start": Evidence(seen.start),

@@ -23,6 +23,9 @@ LOWER_RATE = (
 @dataclass(frozen=True, slots=True)
 class DivergingLimits:
     factor: float = 3.0  # times the start; large rates that work overshoot, but for fewer steps
+    own_factor: float = (
+        10.0  # times the start, for losses that no function of torch.nn gave: sums over episodes
+    )
     window: int = 16  # steps in a row
     error_factor: float = 30.0
     blown_up: float = 1e3  # times the start: nothing comes back from there within a few steps
@@ -48,7 +51,8 @@ class DivergingLoss(Rule):
         start = max(seen.start if len(seen.first) >= 8 else seen.first[0], 0.0)
         if seen.chance is not None:
             start = max(start, seen.chance)  # fine-tuning begins low: above guessing is another matter
-        factor = limits.unknown_factor if seen.may_rise else limits.factor
+        factor = limits.factor if seen.chance is not None else limits.own_factor
+        factor = limits.unknown_factor if seen.may_rise else factor
         if not math.isfinite(curve.last) and curve.nonfinite:
             return self._ended(seen, start, factor)
         recent = seen.values[-limits.window :]

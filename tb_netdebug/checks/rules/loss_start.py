@@ -17,10 +17,8 @@ MEASURED = (
 
 @dataclass(frozen=True, slots=True)
 class StartLimits:
-    ratio: float = 2.0  # published: 1.5; ordinary initialisations stay below 1.3, tied embeddings do not
+    ratio: float = 3.0  # published: 1.5; ordinary initialisations stay below 1.3, tied embeddings reach 2.5
     excess: float = 3.0  # nats above guessing; a factor alone is little where there are two classes
-    steep_ratio: float = 3.0  # or as many times guessing …
-    steep_excess: float = 2.0  # … and so many nats
     wide: float = 30.0  # outputs so many times wider than the targets are large
     last_step: int = 1  # what comes later is no start
     accident: float = 0.01  # chance of not a single right answer by accident; below, it is sure on purpose
@@ -72,10 +70,7 @@ class LossAtChanceStart(Rule):
         if value is None or guess is None or guess <= 0:
             return []
         excess, ratio = value - guess, value / guess
-        is_far = (ratio >= limits.ratio and excess >= limits.excess) or (
-            ratio >= limits.steep_ratio and excess >= limits.steep_excess
-        )
-        if not is_far:
+        if ratio < limits.ratio or excess < limits.excess:
             return []
         return [
             Sign(
