@@ -8,6 +8,7 @@ by the identity of the function (pickle, torch.compile, the tables of tensor sub
 from __future__ import annotations
 
 import ast
+import itertools
 import threading
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -32,6 +33,7 @@ def {name}({parameters}):
     return __netdebug_output
 """
 
+_numbers = itertools.count()
 _taps: dict[FunctionType, Tap] = {}
 _lock = threading.Lock()
 
@@ -75,7 +77,7 @@ class Tap:
     def __init__(self, function: FunctionType) -> None:
         self._function = function
         self._own_code = function.__code__
-        self._name = f"__netdebug_{function.__qualname__.replace('.', '_')}"
+        self._name = f"__netdebug_{next(_numbers)}"
         self._handles: list[Handle] = []
         self.before: tuple[Before, ...] = ()
         self.after: tuple[After, ...] = ()
