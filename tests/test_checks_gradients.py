@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tb_netdebug.checks.finding import Finding, Severity
@@ -12,7 +13,7 @@ from tb_netdebug.checks.rules.gradients import RULES
 from tb_netdebug.records.graph import Graph
 from tb_netdebug.records.step import Kind, StepRecord
 from tests.support.networks import linears, network, samples
-from tests.support.stories import judged, record
+from tests.support.stories import judged, record, sample
 
 Number = Callable[[int], float]
 LAYERS = tuple(f"{place}.weight" for place in range(8))
@@ -174,11 +175,17 @@ def test_little_without_gradient_is_worth_knowing() -> None:
     assert Severity.INFO == found(training(sizes), layers)["zero-gradients"].severity
 
 
-@pytest.mark.parametrize(("loss", "steps"), [(0.0, 40), (2.3, 4)])
-def test_zero_gradients_that_are_in_order(loss: float, steps: int) -> None:
-    """Nothing is left to learn; or a layer before one that starts at zero has to wait for a step."""
+@pytest.mark.parametrize(
+    ("loss", "steps", "is_bad"),
+    [
+        (lambda step: float(step == 0), 40, False),  # nothing is left to learn
+        (lambda step: 0.0, 40, True),  # there never was anything
+        (lambda step: 2.3, 4, False),  # layers before one that starts at zero have to wait for a step
+    ],
+)
+def test_zero_gradients_that_may_be_in_order(loss: Number, steps: int, is_bad: bool) -> None:
     sizes = dict.fromkeys(LAYERS, 0.0)
-    assert "zero-gradients" not in found(training(sizes, loss=lambda step: loss, steps=steps))
+    assert is_bad == ("zero-gradients" in found(training(sizes, loss=loss, steps=steps)))
 
 
 # ---- none
@@ -202,6 +209,33 @@ def test_a_loss_without_history() -> None:
 def test_weights_that_get_no_gradient(names: tuple[str, ...], severity: Severity | None) -> None:
     finding = found(told(none=list(names), steps=2)).get("no-gradient")
     assert severity == (finding.severity if finding else None)
+
+
+@pytest.mark.parametrize(
+    ("called", "size", "severity"),
+    [
+        ("called", 1.0, Severity.WARNING),
+        ("called_without_grad", 1.0, Severity.INFO),
+        ("called_without_grad", 0.0, Severity.WARNING),
+        ("uncalled", 1.0, Severity.INFO),
+    ],
+)
+def test_a_part_that_is_called_without_gradients(called: str, size: float, severity: Severity) -> None:
+    """May be an old one that shall stay as it is, if it is not as random as at its start."""
+    start = np.random.default_rng(0).uniform(-1, 1, (8, 8)) / np.sqrt(8) + size
+    fact = ("gradients", {"none": ["0.weight", "1.weight"], "steps": 2, called: ["0", "1"]})
+    weights = [sample(Kind.WEIGHT, name, start) for name in LAYERS]
+    finding = found([record(step, {"loss": 1.0}, weights, [fact] if step else []) for step in range(2)])[
+        "no-gradient"
+    ]
+    assert severity == finding.severity
+
+
+def test_a_first_layer_that_is_cut_off() -> None:
+    """However few its weights are."""
+    first, rest = {"weight": (2, 8)}, {"weight": (80, 80)}
+    layers = network(("0", "Conv2d", first), ("1", "Linear", rest), ("2", "Linear", rest))
+    assert Severity.WARNING == found(told(none=["0.weight"], steps=2), layers)["no-gradient"].severity
 
 
 def test_layers_that_never_run_may_be_meant() -> None:

@@ -105,15 +105,27 @@ def test_weights_that_may_stay(records: list[StepRecord], why: str) -> None:
     assert "unchanged-weights" not in found(records), why
 
 
-def test_an_optimizer_that_never_steps() -> None:
-    """Gradients are counted in each step, and no optimizer has a time."""
-    steps = [record(step, {"loss": 2.0, "nonfinite_gradients": 0.0}, looks(0, update={}) if not step else [])
-             for step in range(60)]  # fmt: skip
-    finding = found(steps)["unchanged-weights"]
-    assert "optimizer.step() was never called" in finding.message
-    assert {} == found(steps[:30])
-    steps[16].scalars["time/optimizer"] = 0.001
-    assert {} == found(steps)
+@pytest.mark.parametrize(
+    ("fact", "severity"),
+    [
+        ({"gradients": True, "cleared": True}, Severity.ERROR),
+        ({"gradients": True, "cleared": False}, Severity.WARNING),
+        ({"gradients": False, "cleared": False}, None),
+        ({"gradients": True, "cleared": True, "steps": 1}, None),
+        ({"gradients": True, "cleared": True, "moved": True}, None),  # by something else
+    ],
+)
+def test_an_optimizer_that_never_steps(fact: dict[str, Any], severity: Severity | None) -> None:
+    """Gradients that are cleared without having been used leave no doubt."""
+    told = ("optimizer", {"id": "none", "batches": 3, "missing": [], **fact})
+    records = [
+        record(step, {"loss": 2.0}, samples(Kind.ACTIVATION, {"0": 1.0}), [told] if step == 2 else [])
+        for step in range(4)
+    ]
+    finding = found(records).get("unchanged-weights")
+    assert severity == (finding.severity if finding else None)
+    if finding is not None:
+        assert (0, 3) == (finding.first_step, finding.last_step)
 
 
 def test_weights_that_are_put_back() -> None:
@@ -264,11 +276,17 @@ def test_updates_that_may_be_small(records: list[StepRecord], severity: Severity
 
 @pytest.mark.parametrize(
     ("growth", "loss", "is_bad"),
-    [(1.1, flat, True), (1.1, falling, False), (1.15, falling, True), (1.02, flat, False)],
+    [
+        (lambda step: 1 + step / 3, flat, True),
+        (lambda step: 1 + step / 3, falling, False),
+        (lambda step: 1 + step * 3, falling, True),
+        (lambda step: 1.05**step, falling, True),
+        (lambda step: 1.02**step, flat, False),
+    ],
 )
-def test_weights_that_grow(growth: float, loss: Number, is_bad: bool) -> None:
-    """Tenfold without learning anything, or a hundredfold whatever the loss says."""
-    finding = found(training(weight=lambda step: 0.2 * growth**step, loss=loss)).get("weight-growth")
+def test_weights_that_grow(growth: Number, loss: Number, is_bad: bool) -> None:
+    """Tenfold without learning anything, a hundredfold or by a factor in each step whatever the loss says."""
+    finding = found(training(weight=lambda step: 0.3 * growth(step), loss=loss)).get("weight-growth")
     assert is_bad == (finding is not None)
     if finding is not None:
         assert (Severity.WARNING, list(LAYERS)) == (finding.severity, finding.where)

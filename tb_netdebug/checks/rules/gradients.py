@@ -18,8 +18,11 @@ from .gradients_exploding import ExplodingGradients
 from .gradients_vanishing import VanishingGradients
 from .parameters import Parameters, parameters_of
 from .progress import loss_of
+from .weights_optimizer import is_fresh
 
 ZERO_LOSS = 1e-9
+# A loss may be nought by chance in the first batches.
+STEPS_AT_ZERO = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +92,13 @@ class ZeroGradients(Rule):
 
 
 def is_fitted(history: History) -> bool:
-    """A loss that is nought leaves nothing to learn: a margin that is kept, a reward that was never given."""
+    """A loss that is nought leaves nothing to learn: a margin that is kept, a reward that was not given. One
+    that was never anything else is no loss."""
     curve = loss_of(history)
-    return curve is not None and bool((np.abs(curve.tail(4)) <= ZERO_LOSS).any())
+    if curve is None or not (np.abs(curve.tail(4)) <= ZERO_LOSS).any():
+        return False
+    was_more = max(abs(curve.highest), abs(curve.lowest)) > ZERO_LOSS
+    return was_more or curve.count < STEPS_AT_ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ class NoGradient(Rule):
             if fact.get("detached"):
                 yield self._detached()
             elif fact.get("none"):
-                yield from self._missing(history, fact)
+                yield self._missing(history, fact)
 
     def _detached(self) -> Sign:
         return Sign(
@@ -126,24 +133,29 @@ class NoGradient(Rule):
             sureness=0.98,
         )
 
-    def _missing(self, history: History, fact: dict[str, Any]) -> Iterator[Sign]:
+    def _missing(self, history: History, fact: dict[str, Any]) -> Sign:
         known = parameters_of(history)
-        names = [name for name in fact["none"] if name not in set(fact.get("frozen") or ())]
-        used = [name for name in names if is_called(known, name)]
-        ignored = set((history.fact("ignored-outputs") or {}).get("names") or ())
-        share, share_used = known.share(names), known.share(used)
-        if not known.elements.size and names:
-            share = share_used = 1.0  # nothing is known of the network
-        is_much = share_used >= self.limits.share
-        is_most = share >= self.limits.most
-        how = f"{len(names)} weight tensors ({share:.0%} of all weights)"
-        why = "their layers were called, so something cuts the way back" if used else "their layers never run"
-        if ignored:
-            why = f"the output of {', '.join(sorted(ignored)[:3])} is not used for the loss"
-        yield Sign(
+        names: list[str] = fact["none"]
+        without = {name for name in names if owner_of(name) in fact.get("called_without_grad", ())}
+        if without and not is_fresh(history, known, without):
+            without = set()  # an old part that shall stay as it is
+        cut = [name for name in names if name in without or is_cut(known, name, fact)]
+        share, share_cut = known.share(names), known.share(cut)
+        is_first = any(name in cut for name in first_matrices(known))
+        is_most = share_cut >= self.limits.most
+        is_much = is_first or share_cut >= self.limits.share
+        if without or (fact.get("called_without_grad") and not cut):
+            why = "their layers are called inside of torch.no_grad() only"
+        elif cut:
+            why = "their layers are called, but nothing of the loss comes back through what they put out"
+        else:
+            why = "their layers are never called"
+        first = " The first layer is one of them." if is_first else ""
+        return Sign(
             Severity.ERROR if is_most else Severity.WARNING if is_much else Severity.INFO,
-            f"{how} got no gradient in the last {fact.get('steps', 2)} steps of the optimizer (more than "
-            f"{self.limits.share:.0%} is too many): {why}.",
+            f"{len(names)} weight tensors ({share:.0%} of all weights) got no gradient in the last "
+            f"{fact.get('steps', 2)} steps of the optimizer (more than {self.limits.share:.0%}, or the first "
+            f"layer, is too much): {why}.{first}",
             "If they are meant to learn, look for .detach(), torch.no_grad(), .data or numpy between these "
             "layers and the loss, and whether forward() uses their output. If not, say so: "
             "layer.requires_grad_(False).",
@@ -153,9 +165,30 @@ class NoGradient(Rule):
         )
 
 
-def is_called(known: Parameters, name: str) -> bool:
+def is_cut(known: Parameters, name: str, fact: dict[str, Any]) -> bool:
+    """Whether its layer is called as those are that learn; before that is told, the first batch says it."""
+    owner = owner_of(name)
+    if owner in fact.get("called", ()):
+        return True
+    if owner in fact.get("called_without_grad", ()) or owner in fact.get("uncalled", ()):
+        return False
     place = known.place.get(name)
     return place is None or bool(known.called[place])
+
+
+def owner_of(name: str) -> str:
+    """The layer of a parameter."""
+    return name.rpartition(".")[0]
+
+
+def first_matrices(known: Parameters) -> list[str]:
+    """Of each model the one that runs first; with several in it, others may bring the gradient around it."""
+    found = []
+    for chain in known.chains:
+        matrices = [place for place in chain.tolist() if known.matrix[place] and known.called[place]]
+        if len(matrices) > 1 and known.trainable[matrices[0]]:
+            found.append(known.names[matrices[0]])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

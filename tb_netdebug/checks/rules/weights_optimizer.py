@@ -19,7 +19,6 @@ from .parameters import Parameters, model_of, parameters_of
 class OptimizedLimits:
     share: float = 0.1  # of all trainable weights
     most: float = 0.9  # from here on hardly anything is trained
-    steps: float = 3  # until then optimizers that step later may still be found
 
 
 class NotOptimized(Rule):
@@ -34,7 +33,8 @@ class NotOptimized(Rule):
         self._told = False
 
     def update(self, history: History) -> Sign | None:
-        known = list(history.known_facts.get("optimizer", {}).values())
+        told = history.known_facts.get("optimizer", {})
+        known = [fact for number, fact in told.items() if number != "none"]
         if not known or (self._told and not history.facts.get("optimizer")):
             return None
         missing = set.intersection(*(set(fact.get("missing") or ()) for fact in known))
@@ -46,8 +46,6 @@ class NotOptimized(Rule):
         if any(fact.get("alike") for fact in known) or (strangers and share >= self.limits.most):
             self._told = True
             return self._copied(missing, strangers, share)
-        if history.steps < self.limits.steps and share < self.limits.most:
-            return None
         self._told = True
         return self._left_out(history, parameters, missing, share)
 

@@ -135,8 +135,7 @@ class WeightCollapse(Rule):
         small = seen & (np.where(seen, ratio, 1.0) <= self.limits.factor)
         if not small.any() or small.sum() < self.limits.share * seen.sum():
             return None
-        progress = progress_of(history)
-        if progress is None or progress.fallen >= self.limits.fallen:
+        if not self._is_harmful(history):
             return None
         most = float(np.median(ratio[small]))
         return Sign(
@@ -154,3 +153,18 @@ class WeightCollapse(Rule):
             since=self._sizes.steps[0] if self._sizes.steps else None,
             sureness=0.85,
         )
+
+    def _is_harmful(self, history: History) -> bool:
+        """The loss has not fallen, or what a loss function gives is no better than for a constant answer: a
+        penalty on the weights may fall while nothing is learned."""
+        progress = progress_of(history)
+        if progress is not None and progress.fallen < self.limits.fallen:
+            return True
+        compared = [
+            (float(np.mean(values)), float(np.mean(baselines)))
+            for curve in history.curves("probe/loss/")
+            if curve.name.endswith("/baseline") and len(baselines := curve.tail(4))
+            if (value := history.curve(curve.name.replace("/baseline", "/value"))) is not None
+            if len(values := value.tail(4))
+        ]
+        return bool(compared) and all(value >= 0.95 * baseline for value, baseline in compared)

@@ -11,6 +11,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from ..tensors import Doubles, Flags
+from .gradients_vanishing import ends
 from .parameters import Parameters, parameters_of
 
 
@@ -72,13 +73,14 @@ class InitConstant(Rule):
 
     def _alike(self, history: History, known: Parameters, start: Start) -> Sign | None:
         hidden = known.matrix & known.trainable & ~known.last & start.seen
-        constant = hidden & start.constant & ~start.zero
+        constant = hidden & start.constant
         if not constant.any():
             return None
         places: list[int] = np.flatnonzero(constant).tolist()
         alike = [place for place in places if self._has_alike_units(history, known, place)]
         # Without biases: two layers in a row that start so have nothing to tell their units apart.
-        all_alike = constant.sum() >= 2 and not (hidden & ~constant).any()
+        other = constant & ~start.zero
+        all_alike = other.sum() >= 2 and not (hidden & ~other).any()
         if not alike and not all_alike:
             return None
         names = tuple(known.names[place] for place in (alike or places))
@@ -100,8 +102,11 @@ class InitConstant(Rule):
         """All zero, and their gradients are zero as well: nothing ever changes."""
         gradient = known.column(history, Kind.GRADIENT, "zero_share")
         weight = known.column(history, Kind.WEIGHT, "zero_share")
-        stuck = known.matrix & known.trainable & start.zero & (gradient == 1) & (weight == 1)
-        if self._looks < self.limits.looks or stuck.sum() < 2:
+        seen = known.matrix & known.trainable & start.seen
+        stuck = seen & start.zero & (gradient == 1) & (weight == 1)
+        # One layer at zero hides those before it for a step; when most are, nothing can start.
+        is_clear = stuck.sum() >= 0.5 * seen.sum() and not (seen & start.zero & ~stuck).any()
+        if stuck.sum() < 2 or (self._looks < self.limits.looks and not is_clear):
             return None
         names = known.chosen(stuck)
         return self._sign(names, f"all weights of {names[0]} were 0 and still are", 0.95)
@@ -124,7 +129,8 @@ class InitConstant(Rule):
 class ScaleLimits:
     gain: float = 3.0  # spread of the weights times sqrt(fan_in): 0.6 is what torch takes, 1 to 2 is usual
     least: float = 0.1  # the same at the other end
-    growth: float = 100.0  # of the signal from the first to the last layer, or its inverse
+    growth: float = 100.0  # of the signal from the inputs to the last layer, or its inverse
+    fading: float = 1e-5  # gradient of the first layer against the last one
     share: float = 0.5  # of the layers are out of these bounds
 
 
@@ -148,10 +154,11 @@ class InitScale(Rule):
         seen = np.isfinite(gain)
         if not seen.any():
             return None
-        growth = signal_growth(history, known)
+        growth, fading = signal_growth(history, known), gradient_fading(history, known)
         high = seen & (np.nan_to_num(gain) >= self.limits.gain)
         low = seen & (np.where(seen, gain, 1.0) <= self.limits.least)
-        for bad, is_bad in ((high, growth >= self.limits.growth), (low, growth <= 1.0 / self.limits.growth)):
+        is_lost = growth <= 1.0 / self.limits.growth or fading <= self.limits.fading
+        for bad, is_bad in ((high, growth >= self.limits.growth), (low, is_lost)):
             if bad.sum() >= max(self.limits.share * seen.sum(), 1):
                 return self._sign(known, bad, float(np.median(gain[bad])), growth, is_bad)
         return None
@@ -167,7 +174,7 @@ class InitScale(Rule):
         is_high = gain > 1
         what = "large" if is_high else "small"
         limit = self.limits.gain if is_high else self.limits.least
-        then = f"From the first to the last layer the signal becomes {growth:.3g} times as strong"
+        then = f"From the inputs to the last layer the signal becomes {growth:.3g} times as strong"
         bound = self.limits.growth if is_high else 1.0 / self.limits.growth
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
@@ -187,8 +194,8 @@ class InitScale(Rule):
 
 
 def signal_growth(history: History, known: Parameters) -> float:
-    """The spread of the outputs of the last layer with weights against those of the first."""
-    seen = history.activations
+    """The size of what the last layer puts out against the inputs, or else against the first layer."""
+    seen, inputs = history.activations, history.tensors
     if seen.now is None:
         return 1.0
     owners = dict.fromkeys(known.names[place].rpartition(".")[0] for place in np.flatnonzero(known.matrix))
@@ -196,4 +203,19 @@ def signal_growth(history: History, known: Parameters) -> float:
     if len(layers) < 2:
         return 1.0
     first, last = (float(seen.now.rms[seen.place[name]]) for name in (layers[0], layers[-1]))
+    if inputs.now is not None and "input/0" in inputs.place:
+        given = float(inputs.now.rms[inputs.place["input/0"]])
+        first = given if given > 0 else first
     return last / first if first > 0 and last >= 0 else 1.0
+
+
+def gradient_fading(history: History, known: Parameters) -> float:
+    """The smallest ratio of the gradients at both ends of a model: biases alone may keep up the outputs."""
+    rms = known.column(history, Kind.GRADIENT, "rms")
+    ratios = []
+    for chain in known.chains:
+        there = chain[~np.isnan(rms[chain])]
+        layers = there[known.matrix[there]]
+        if len(layers) >= 3:
+            ratios.append(ends(rms, there, layers)[2])
+    return min((ratio for ratio in ratios if not np.isnan(ratio)), default=1.0)

@@ -13,6 +13,7 @@ from ..rule import Rule, When
 from ..tensors import Doubles, Flags
 from .parameters import Parameters, parameters_of
 from .progress import is_rising, learns
+from .weights_optimizer import is_fresh
 
 HALVES = ("bfloat16", "float16")
 
@@ -42,7 +43,6 @@ class UnchangedLimits:
     share: float = 0.95  # of a tensor's values that an update leaves as they are, though they have gradients
     fallen: float = 0.05  # share of the first loss that is gone: what moves is enough then
     patience: float = 16  # steps, when others move
-    steps: float = 40  # without a step of the optimizer; batches are rarely added up over more
     back: float = 4  # looks in which weights were exactly the same after different updates
 
 
@@ -61,27 +61,25 @@ class UnchangedWeights(Rule):
 
     def update(self, history: History) -> Sign | None:
         if history.updates.now is None:
-            return self._never(history)
+            return None if history.updates.looks else self._never(history)
         known = parameters_of(history)
         return self._swallowed(history, known) or self._put_back(history, known)
 
     def _never(self, history: History) -> Sign | None:
-        """There are gradients, but the optimizer has never stepped. Without a step they are only counted."""
-        counted = history.curve("nonfinite_gradients")
-        if counted is None or history.curve("time/optimizer") is not None or history.updates.looks:
+        """There are gradients, but no optimizer has ever stepped."""
+        told = history.fact("optimizer", "none")
+        if told is None or told.get("steps") or told.get("moved") or not told.get("gradients"):
             return None
-        if counted.count < self.limits.steps:
-            return None
+        count = int(told.get("batches") or 0)
+        how = "were cleared again without having been used" if told.get("cleared") else "were only added up"
         return Sign(
-            Severity.WARNING,
-            f"There are gradients in each of {counted.count} steps, but optimizer.step() was never called "
-            f"(more than {self.limits.steps:.0f} steps without it are too many): the weights stay as they "
-            "are.",
-            "Call optimizer.step() after loss.backward(). If it is called, it is another optimizer than the "
-            "one given to nd.watch().",
-            {"steps without optimizer.step()": Evidence(float(counted.count), self.limits.steps)},
-            since=counted.steps[0],
-            sureness=0.9,
+            Severity.ERROR if told.get("cleared") else Severity.WARNING,
+            f"optimizer.step() was not called in {count} steps (0 such steps are right, but for batches "
+            f"that are added up on purpose): the gradients {how}, and the weights stay as they are.",
+            "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad().",
+            {"steps without optimizer.step()": Evidence(float(count), 0.0)},
+            since=max(history.step - count + 1, 0),
+            sureness=0.95 if told.get("cleared") else 0.7,
         )
 
     def _swallowed(self, history: History, known: Parameters) -> Sign | None:
@@ -192,10 +190,18 @@ class FrozenWeights(Rule):
         stuck = still & long & known.trainable & known.matrix
         return self._sign(history, known, stuck, gradient) if stuck.any() else None
 
+    def _is_called(self, history: History, known: Parameters, names: tuple[str, ...]) -> bool:
+        """As a layer that learns, or without gradients although it is as random as at the start."""
+        if any(known.called[known.place[name]] for name in names):
+            return True
+        told = (history.fact("gradients") or {}).get("called_without_grad") or ()
+        without = {name for name in names if name.rpartition(".")[0] in told}
+        return bool(without) and is_fresh(history, known, without)
+
     def _sign(self, history: History, known: Parameters, stuck: Flags, gradient: Doubles) -> Sign:
         names = known.chosen(stuck)
         share = known.share(names) or len(names) / max(int(known.matrix.sum()), 1)
-        is_meant = not (stuck & known.called).any() or not has_rates(history)
+        is_meant = not self._is_called(history, known, names) or not has_rates(history)
         has_none = bool(np.isnan(gradient[stuck]).all())
         why = "they get no gradient at all" if has_none else "their gradient is exactly 0"
         since = int(self._still.since[stuck].min())
