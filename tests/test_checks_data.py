@@ -165,7 +165,8 @@ def test_batches_that_change() -> None:
 
 
 def waiting(data: float, whole: float, steps: int = 60, **scalars: float) -> Severity | None:
-    records = [record(step, {"time/data": data, "time/step": whole, **scalars}) for step in range(steps)]
+    times = {"time/data": data, "time/forward": 1e-4, "time/step": whole}
+    records = [record(step, {**times, **scalars}) for step in range(steps)]
     return severities(records).get("data-wait")
 
 
@@ -182,6 +183,14 @@ def waiting(data: float, whole: float, steps: int = 60, **scalars: float) -> Sev
 def test_waiting_for_data(data: float, whole: float, severity: Severity | None) -> None:
     """The share counts, but not of a step that takes no time at all."""
     assert severity is waiting(data, whole)
+
+
+def test_without_a_loader_it_may_be_work() -> None:
+    """Another network that is not watched; and a model that is called in parts has no forward pass."""
+    assert Severity.INFO is waiting(0.024, 0.04)
+    assert Severity.WARNING is waiting(0.024, 0.04, **{"probe/loader_batches": 30.0})
+    records = [record(step, {"time/data": 0.03, "time/step": 0.04}) for step in range(60)]
+    assert {} == found(records)
 
 
 def test_an_evaluation_is_no_wait() -> None:
@@ -209,6 +218,7 @@ def labelled(batches: Sequence[Sequence[int]], *, classes: int = 10, **more: Any
         counts = np.bincount(labels, minlength=classes)
         numbers = {
             "value": 1.0,
+            "baseline": 1.0,
             "classes": float((counts > 0).sum()),
             "top_class": float(counts.argmax()),
             "top_share": counts.max() / len(labels),

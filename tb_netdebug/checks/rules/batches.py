@@ -81,6 +81,7 @@ def last_of(history: History, name: str) -> float:
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
     share: float = 0.5  # of the step time: half of the training is waiting
+    share_without_loader: float = 0.7  # where no DataLoader was seen it may be work of another kind
     info_share: float = 0.2  # where others begin to call it critical
     wait_secs: float = 0.004  # a tiny network waits for anything, and nobody minds
     steps: float = 24  # the first ones start workers and fill caches
@@ -102,26 +103,30 @@ class DataWait(Rule):
         for record in history.recent:
             scalars = record.scalars
             wait, whole = scalars.get("time/data"), scalars.get("time/step")
-            # an evaluation between two steps is not waiting
-            if wait is not None and whole and not scalars.get("probe/evaluations"):
+            if "time/forward" not in scalars or scalars.get("probe/evaluations"):
+                continue  # the model is called in parts, or was evaluated meanwhile: that is no waiting
+            if wait is not None and whole:
                 self._waits.append((record.step, wait, whole))
         known = [each for each in self._waits if each[0] >= self.limits.skipped]
-        return self._judge(known) if len(known) >= self.limits.steps else None
+        if len(known) < self.limits.steps:
+            return None
+        has_loader = last_of(history, "probe/loader_batches") > 0
+        return self._judge(known, self.limits.share if has_loader else self.limits.share_without_loader)
 
-    def _judge(self, known: Sequence[tuple[int, float, float]]) -> Sign | None:
+    def _judge(self, known: Sequence[tuple[int, float, float]], limit: float) -> Sign | None:
         limits = self.limits
         wait = median(wait for _, wait, _ in known)
         share = median(wait / whole for _, wait, whole in known)
         if wait < limits.wait_secs or share < limits.info_share:
             return None
         return Sign(
-            Severity.WARNING if share >= limits.share else Severity.INFO,
+            Severity.WARNING if share >= limit else Severity.INFO,
             f"In half of the last {len(known)} steps, {share:.0%} of the time and more ({wait * 1e3:.0f} ms) "
-            f"went by before the model got its batch ({limits.share:.0%} is too much): it waits for data.",
+            f"went by before the model got its batch ({limit:.0%} is too much): it waits for data.",
             "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, "
             "pin_memory=True)`; load and convert data once before the training where it fits into memory.",
             {
-                "share of the step time": Evidence(share, limits.share),
+                "share of the step time": Evidence(share, limit),
                 "seconds before the model is called": Evidence(wait, limits.wait_secs),
             },
             since=known[0][0],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..rule import Rule
 from .batches import DataWait, InputRepeatedBatch
 from .inputs import InputConstant, InputScale
-from .labels import LabelsImbalanced, LabelsSingleClass, LabelsSorted
+from .labels import LabelsSingleClass, LabelsSorted
+from .labels_imbalanced import LabelsImbalanced
 
 RULES: tuple[type[Rule], ...] = (
     InputConstant,

@@ -14,10 +14,11 @@ NEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """`start` and `now` are the loss at both ends; `baseline` is what the best constant answer would get on
+    """`first` is the very first loss, `start` and `now` are the mean at both ends; `baseline` is what the best constant answer would get on
     such batches, NaN when it is not known. `nonfinite` counts losses that were no numbers."""
 
     steps: int
+    first: float
     start: float
     now: float
     baseline: float
@@ -35,7 +36,7 @@ class Headway:
     def words(self) -> str:
         """The loss, and what it is to be compared with."""
         beside = f"; a constant answer would have {self.baseline:.3g}" if self.baseline > 0 else ""
-        return f"the loss went from {self.start:.3g} to {self.now:.3g} in {self.steps} steps{beside}"
+        return f"the loss went from {self.first:.3g} to {self.now:.3g} in {self.steps} steps{beside}"
 
 
 def headway(history: History) -> Headway | None:
@@ -47,7 +48,7 @@ def headway(history: History) -> Headway | None:
     now = float(newest.mean()) if len(newest) else math.nan
     start = curve.windows[0].mean if curve.windows else math.nan
     base = float(baseline.tail(4 * NEWEST).mean()) if baseline is not None and baseline.count else math.nan
-    return Headway(history.steps, start, now, base, curve.nonfinite)
+    return Headway(history.steps, curve.first, start, now, base, curve.nonfinite)
 
 
 def main_curves(history: History) -> tuple[Curve | None, Curve | None]:

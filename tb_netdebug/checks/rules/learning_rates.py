@@ -111,6 +111,7 @@ class HighLimits:
     stuck: float = 0.97  # the same: no better than before
     stuck_steps: float = 40
     error_rise: float = 10.0
+    growth: float = 100.0  # of outputs of a layer: where nobody knows what a good loss is, they tell
 
 
 class LearningRateHigh(Rule):
@@ -161,10 +162,16 @@ class LearningRateHigh(Rule):
     def _judge(self, history: History, course: Headway) -> Sign | None:
         limits = self.limits
         has_baseline = course.baseline > 0
-        reference = course.baseline if has_baseline else course.start
+        # whoever began far above a constant answer and comes down is learning
+        reference = max(course.baseline, course.first) if has_baseline else course.first
+        if not has_baseline and self._ratio >= limits.ratio and not 0 < course.now < 0.7 * course.first:
+            growth = largest_growth(history)
+            if growth > limits.growth:
+                effect = f"the outputs of a layer became {growth:.0f} times as large as they were"
+                return self._sign(history, course, Severity.WARNING, effect)
         if not reference > 0:
             return None
-        rise = course.now / max(reference, course.start)
+        rise = course.now / reference
         # a loss that nobody knows may rise for good reasons, as that of an agent does
         if rise > limits.rise and (has_baseline or self._ratio >= limits.ratio):
             severity = Severity.ERROR if rise > limits.error_rise else Severity.WARNING
@@ -181,7 +188,7 @@ class LearningRateHigh(Rule):
             "learning rate": Evidence(rate),
         }
         if course is not None:
-            evidence["loss"] = Evidence(course.now, course.start)
+            evidence["loss"] = Evidence(course.now, course.first)
         return Sign(
             severity,
             f"With a learning rate of {rate:.3g}, one step changed half of the weight tensors by "
@@ -193,3 +200,14 @@ class LearningRateHigh(Rule):
             since=self._since,
             sureness=0.85,
         )
+
+
+def largest_growth(history: History) -> float:
+    """The size of a layer's outputs to that in the first look, where it has grown the most."""
+    first, now = history.activations.first, history.activations.past("rms", 1)
+    if first is None or not len(now):
+        return 0.0
+    with np.errstate(all="ignore"):
+        growth = now[0, : len(first.rms)] / first.rms
+    known = growth[np.isfinite(growth)]
+    return float(known.max()) if len(known) else 0.0

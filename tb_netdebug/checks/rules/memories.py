@@ -29,7 +29,8 @@ def what(name: str) -> str:
 class GrowthLimits:
     steps: float = 200  # caches fill and pools grow at first
     megabytes: float = 512.0  # in the windows together
-    windows: float = 4  # in each of which it must have grown
+    windows: float = 4  # in each of which it must have grown; fewer while there are fewer readings
+    fewest_windows: float = 2  # a reading comes every second or so
     evenness: float = 0.3  # of the mean growth of a window: the least in each, so that one jump is no leak
     skipped: float = 0.2  # share of the readings at the beginning
 
@@ -61,8 +62,8 @@ class MemoryGrowth(Rule):
         if curve.highest - curve.lowest < limits.megabytes * MB:
             return
         readings = course(curve)[int(limits.skipped * len(course(curve))) :]
-        windows = int(limits.windows)
-        if len(readings) <= windows:
+        windows = min(int(limits.windows), len(readings) - 1)
+        if windows < limits.fewest_windows:
             return
         # the floor of each part: what is taken and given back again is no leak
         floors = np.array([part.min() for part in np.array_split(readings, windows + 1)])

@@ -20,7 +20,7 @@ class OutlierLimits:
     skipped: float = 8  # the first steps compile, start workers and fill caches
     factor: float = 8.0  # to the median; a busy machine doubles or triples a step
     secs: float = 0.1  # beyond the median: less than that is the scheduler of a busy machine
-    count: float = 5  # others take 10 of 500
+    count: float = 3  # one or two may have a reason of their own
     share: float = 0.3  # of the whole time: worth a warning
     info_share: float = 0.1
 

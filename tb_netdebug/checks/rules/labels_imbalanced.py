@@ -1,0 +1,128 @@
+"""Rule over labels: of one class mostly, and maybe answered by that class alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .labels import classes_of, is_of_classes
+from .loss_looks import Look, LossLooks, rows
+
+MOST_CLASSES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ImbalanceLimits:
+    ratio: float = 10.0  # most frequent class to the mean of the others
+    labels: float = 500  # before that it may be chance
+    looks: float = 8  # batches in a row that are all answered by the most frequent class
+    mixed_looks: float = 4  # of them with other classes in it
+    steps: float = 64  # at first every network answers like that
+    likeness: float = 0.005  # accuracy and share of the class, in batches that are answered by it alone
+    share_of_baseline: float = 0.7  # a loss below that of a constant answer: rare classes are being learned
+
+
+class LabelsImbalanced(Rule):
+    """One class is far more frequent than the others, and maybe the only answer that is given."""
+
+    slug = "labels-imbalanced"
+    when = When.STEPS
+    needs = ("labels", "loss-call")
+    limits = ImbalanceLimits()
+
+    def __init__(self) -> None:
+        self._looks = LossLooks("top_share", "top_class", "accuracy", "value", "baseline")
+        self._counted: dict[str, Counted] = {}
+
+    def update(self, history: History) -> Iterator[Sign]:
+        fresh = set()
+        for look in self._looks.fresh(history):
+            if is_of_classes(look.call):
+                self._counted.setdefault(look.place, Counted()).add(look, self.limits.likeness)
+                fresh.add(look.place)
+        for place in fresh:
+            counted = self._counted[place]
+            ratio = counted.ratio
+            if counted.labels >= self.limits.labels and ratio > self.limits.ratio:
+                yield self._sign(counted, ratio, history.step)
+
+    def _sign(self, counted: Counted, ratio: float, step: int) -> Sign:
+        limits = self.limits
+        is_all_it_says = (
+            counted.answered >= limits.looks
+            and counted.mixed >= limits.mixed_looks
+            and step - counted.answered_since >= limits.steps
+            and not counted.loss < limits.share_of_baseline * counted.baseline
+        )
+        effect = (
+            f" In the last {counted.answered} batches looked at, the network gave this answer to everything "
+            f"(from {limits.looks:.0f} on it is said): its accuracy is the share of that class and says "
+            "nothing."
+            if is_all_it_says
+            else " An accuracy of as much can be had without learning anything."
+        )
+        share = counted.top_labels / counted.labels
+        return Sign(
+            Severity.WARNING if is_all_it_says else Severity.INFO,
+            f"{share:.0%} of {counted.labels} labels are class {counted.top:g}, {ratio:.0f} times as many as "
+            f"of another class on average (more than {limits.ratio:g} is called imbalanced).{effect}",
+            "Weigh rare classes more: `weight=` of cross_entropy, `pos_weight=` of "
+            "binary_cross_entropy_with_logits, or a WeightedRandomSampler; and judge by balanced accuracy "
+            "or F1.",
+            {
+                "most frequent to the other classes": Evidence(ratio, limits.ratio),
+                "batches answered by one class": Evidence(float(counted.answered), limits.looks),
+            },
+            where=("label/0",),
+            since=counted.answered_since if is_all_it_says else None,
+            sureness=0.85,
+        )
+
+
+@dataclass(slots=True)
+class Counted:
+    """How many labels there were, how many of the class that is most frequent now, and for how many batches
+    in a row just this class was answered."""
+
+    classes: int = 2
+    labels: int = 0
+    tops: dict[float, float] = field(default_factory=dict)
+    answered: int = 0
+    mixed: int = 0
+    answered_since: int = 0
+    loss: float = 0.0
+    baseline: float = 0.0
+
+    def add(self, look: Look, likeness: float) -> None:
+        count = rows(look.call)
+        self.classes = classes_of(look.call)
+        self.labels += count
+        top, share = look["top_class"], look["top_share"]
+        if top in self.tops or len(self.tops) < MOST_CLASSES:
+            self.tops[top] = self.tops.get(top, 0.0) + share * count
+        if top != self.top or abs(look["accuracy"] - share) > likeness:
+            self.answered = self.mixed = 0
+            return
+        if not self.answered:
+            self.answered_since, self.loss, self.baseline = look.step, 0.0, 0.0
+        self.answered += 1
+        self.mixed += share < 1.0  # else whoever answers well has all right, too
+        self.loss += look["value"]
+        self.baseline += look["baseline"]
+
+    @property
+    def top(self) -> float:
+        return max(self.tops, key=lambda each: self.tops[each])
+
+    @property
+    def top_labels(self) -> float:
+        return self.tops[self.top]
+
+    @property
+    def ratio(self) -> float:
+        """The most frequent class to the mean of the others."""
+        others = (self.labels - self.top_labels) / (self.classes - 1)
+        return self.top_labels / max(others, 0.5)
