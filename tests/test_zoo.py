@@ -22,7 +22,7 @@ load_zoo()
 
 from zoo import command, report  # noqa: E402
 from zoo.program import Program, Zoo, all_programs  # noqa: E402
-from zoo.run import Outcome, Said, run  # noqa: E402
+from zoo.run import Outcome, Said, run, run_again  # noqa: E402
 from zoo.tally import Share, Tally  # noqa: E402
 from zoo.workers import outcomes  # noqa: E402
 
@@ -84,15 +84,17 @@ def test_the_zoo_is_large_and_a_third_is_held_out() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_few_are_judged_as_they_should_be(name: str) -> None:
-    """The sick one gets its rule, the healthy one no error and no warning."""
+def test_a_few_are_judged_as_they_should_be(name: str, tmp_path: Path) -> None:
+    """The sick one gets its rule, the healthy one no error and no warning; also when judged again."""
     (program,) = [each for each in all_programs() if each.name == name]
-    (outcome,) = outcomes([(program, 0)])
+    (outcome,) = outcomes([(program, 0)], folder=tmp_path)
     assert ("", {}, []) == (outcome.error, outcome.broken, outcome.otherwise)
     assert outcome.steps > 0
     assert QUICK[name] == program.slug
     slugs = [each.slug for each in outcome.said]
     assert slugs == [] if not program.is_sick else program.slug in slugs
+    (again,) = outcomes([(program, 0)], folder=tmp_path, action=run_again)
+    assert (outcome.said, outcome.steps, "") == (again.said, again.steps, again.error)
 
 
 def test_found_is_any_alarm_and_right_is_one_that_fits() -> None:

@@ -16,7 +16,7 @@ import tb_netdebug as nd
 from zoo import report
 from zoo.program import Program, all_programs
 from zoo.progress import Progress
-from zoo.run import Outcome
+from zoo.run import Outcome, run, run_again
 from zoo.tally import Tally
 from zoo.workers import outcomes
 
@@ -32,12 +32,15 @@ def main(words: Sequence[str] | None = None) -> int:
     if not programs:
         print("No program of the zoo is called so. `python -m zoo --list` shows all.", file=sys.stderr)
         return 2
+    if options.keep and options.keep.exists():
+        print(f"{options.keep} is there already: --keep wants a new folder.", file=sys.stderr)
+        return 2
     if options.list:
         say(program.name for program in programs)
         return 0
     torch.set_num_threads(1)
     try:
-        tally = Tally.of(programs, ran(programs, options.seeds))
+        tally = Tally.of(programs, ran(programs, options))
     except KeyboardInterrupt:
         print("Stopped. Nothing was kept.", file=sys.stderr)
         return INTERRUPTED
@@ -56,6 +59,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", metavar="NAME", action="append", help="programs whose name contains this")
     made.add_argument("--slug", metavar="SLUG", action="append", help="sick programs with this fault")
     made.add_argument("--seeds", type=int, default=3, help="runs of each program (default: %(default)s)")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--keep", metavar="FOLDER", type=Path, help="keep what is recorded in a new folder")
+    where.add_argument(
+        "--again", metavar="FOLDER", type=Path, help="train nothing, judge what --keep has kept"
+    )
     made.add_argument("--verbose", action="store_true", help="what was said in each run")
     made.add_argument("--list", action="store_true", help="names, and nothing is run")
     return made
@@ -75,11 +83,13 @@ def chosen(programs: Sequence[Program], options: argparse.Namespace) -> list[Pro
     return kept
 
 
-def ran(programs: Sequence[Program], seeds: int) -> list[Outcome]:
-    jobs = [(program, seed) for seed in range(seeds) for program in programs]
+def ran(programs: Sequence[Program], options: argparse.Namespace) -> list[Outcome]:
+    jobs = [(program, seed) for seed in range(options.seeds) for program in programs]
+    folder: Path | None = options.again or options.keep
+    action = run_again if options.again else run
     progress = Progress(len(jobs))
     received = []
-    for outcome in outcomes(jobs):
+    for outcome in outcomes(jobs, action=action, folder=folder):
         received.append(outcome)
         progress.advance()
     progress.end()
@@ -105,7 +115,7 @@ def say(lines: Iterable[str]) -> None:
 
 
 def is_whole(options: argparse.Namespace) -> bool:
-    return not (options.tuning or options.held_out or options.only or options.slug)
+    return not (options.tuning or options.held_out or options.only or options.slug or options.again)
 
 
 def made_on() -> str:

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -19,16 +19,27 @@ WORKERS = 2
 TIMEOUT_SECS = 60.0
 
 Job = tuple[Program, int]
+Action = Callable[[Program, int, Path], Outcome]
 
 
-def outcomes(jobs: Sequence[Job], *, workers: int = WORKERS, secs: float = TIMEOUT_SECS) -> Iterator[Outcome]:
-    """In the order in which they end. A program that hangs or dies has an outcome that says so."""
+def outcomes(
+    jobs: Sequence[Job],
+    *,
+    action: Action = run,
+    folder: Path | None = None,
+    workers: int = WORKERS,
+    secs: float = TIMEOUT_SECS,
+) -> Iterator[Outcome]:
+    """In the order in which they end. A program that hangs or dies has an outcome that says so.
+
+    The records are below `folder`, which stays; without it, they are somewhere and vanish.
+    """
     waiting = list(reversed(jobs))
     running: dict[Connection, Child] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                child = Child(*waiting.pop(), secs)
+                child = Child(*waiting.pop(), action, folder, secs)
                 running[child.answer] = child
             until = min(child.deadline for child in running.values())
             wait(list(running), timeout=max(until - time.monotonic(), 0.0))
@@ -43,12 +54,13 @@ def outcomes(jobs: Sequence[Job], *, workers: int = WORKERS, secs: float = TIMEO
 class Child:
     """One program in a process of its own."""
 
-    def __init__(self, program: Program, seed: int, secs: float) -> None:
+    def __init__(self, program: Program, seed: int, action: Action, folder: Path | None, secs: float) -> None:
         self.deadline = time.monotonic() + secs
         self._blank = Outcome(program.name, seed, secs=secs, error=f"not done after {secs:.0f} s")
-        self._folder = tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True)
+        self._temporary = tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True)
+        place = folder / f"{program.name}-{seed}" if folder else Path(self._temporary.name)
         self.answer, asked = multiprocessing.Pipe(duplex=False)
-        self._process = ForkProcess(target=work, args=(program, seed, Path(self._folder.name), asked))
+        self._process = ForkProcess(target=work, args=(action, program, seed, place, asked))
         self._process.start()
         asked.close()
 
@@ -61,7 +73,7 @@ class Child:
         self._process.kill()
         self._process.join()
         self.answer.close()
-        self._folder.cleanup()
+        self._temporary.cleanup()
         return outcome
 
     def _received(self) -> Outcome:
@@ -77,11 +89,11 @@ class Child:
         return received
 
 
-def work(program: Program, seed: int, folder: Path, answer: Connection) -> None:
+def work(action: Action, program: Program, seed: int, folder: Path, answer: Connection) -> None:
     """In the child. What a program or its libraries print is of no interest."""
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-    answer.send(run(program, seed, folder))
+    answer.send(action(program, seed, folder))
     answer.close()
