@@ -140,7 +140,7 @@ class NotLearning(Rule):
 
     def _severity(self, seen: Course, recent: Doubles, lasted: int, stands: bool) -> Severity | None:
         limits = self.limits
-        if seen.chance is None and variation(recent) > limits.variation:
+        if not stands and variation(recent) > limits.variation:
             return Severity.INFO if lasted >= limits.patience else None
         if lasted >= limits.error_steps and (seen.chance is not None or stands):
             return Severity.ERROR

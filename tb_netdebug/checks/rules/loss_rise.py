@@ -26,6 +26,7 @@ class DivergingLimits:
     own_factor: float = (
         10.0  # times the start, for losses that no function of torch.nn gave: sums over episodes
     )
+    growth: float = 4.0  # times what they were three windows before, likewise
     window: int = 16  # steps in a row
     error_factor: float = 30.0
     blown_up: float = 1e3  # times the start: nothing comes back from there within a few steps
@@ -57,12 +58,19 @@ class DivergingLoss(Rule):
             return self._ended(seen, start, factor)
         recent = seen.values[-limits.window :]
         level = float(np.median(recent))
-        if len(recent) == limits.window and level > factor * start and not _calms_down(recent):
+        if len(recent) == limits.window and level > factor * start and self._runs_away(seen, recent, level):
             is_error = level > max(limits.error_factor, factor) * start
             return self._sign(seen, level, start, factor, Severity.ERROR if is_error else Severity.WARNING)
         if float(seen.values[-3:].min()) > max(limits.blown_up, factor) * start:
             return self._sign(seen, float(seen.values[-1]), start, factor, Severity.ERROR)
         return self._lost(seen)
+
+    def _runs_away(self, seen: Course, recent: Doubles, level: float) -> bool:
+        if _calms_down(recent):
+            return False
+        before = seen.values[-4 * self.limits.window : -3 * self.limits.window]
+        # Sums over episodes grow with these, but step by step.
+        return seen.chance is not None or not len(before) or level > self.limits.growth * float(before.mean())
 
     def _ended(self, seen: Course, start: float, factor: float) -> Sign | None:
         last = seen.values[-3:]
