@@ -280,7 +280,7 @@ def test_updates_that_may_be_small(records: list[StepRecord], severity: Severity
         (lambda step: 1 + step / 3, flat, True),
         (lambda step: 1 + step / 3, falling, False),
         (lambda step: 1 + step * 3, falling, True),
-        (lambda step: 1.05**step, falling, True),
+        (lambda step: 1.08**step, falling, True),
         (lambda step: 1.02**step, flat, False),
     ],
 )

@@ -43,6 +43,11 @@ class Progress:
         """Whether the loss is so many times what it was before the first update, or no number any more."""
         return not self.now < self.first + (factor - 1.0) * abs(self.first)
 
+    @property
+    def is_bottomless(self) -> bool:
+        """A loss so far below zero is not learned but mined."""
+        return self.now < -100.0 * max(abs(self.first), 1.0)
+
 
 class Memory:
     """The loss at the start is remembered while the curve still has it."""

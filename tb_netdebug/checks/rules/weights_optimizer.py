@@ -67,7 +67,7 @@ class NotOptimized(Rule):
         )
 
     def _left_out(self, history: History, known: Parameters, missing: set[str], share: float) -> Sign:
-        is_meant = is_partial_on_purpose(history, known, missing)
+        is_meant = self._is_meant(history, known, missing)
         is_much = share >= self.limits.share and not is_meant
         is_most = share >= self.limits.most
         why = (
@@ -86,19 +86,23 @@ class NotOptimized(Rule):
             sureness=0.9 if is_much else 0.5,
         )
 
+    def _is_meant(self, history: History, known: Parameters, missing: set[str]) -> bool:
+        """A model beside others, or a copy of a part that is trained, to which no gradients go; or a first
+        part that is no longer as random as at its start."""
+        facts = history.known_facts["optimizer"].values()
+        with_gradient = max(int(fact.get("missing_with_gradient") or 0) for fact in facts)
+        is_beside = is_whole_model(known, missing) or is_twin(known, missing)
+        if is_beside and with_gradient < len(missing) / 2:
+            return True
+        return is_first_part(known, missing) and not is_fresh(history, known, missing)
 
-def is_partial_on_purpose(history: History, known: Parameters, missing: set[str]) -> bool:
-    """A whole model beside others, a copy of a part that is trained, or a first part that is no longer as
-    random as at its start."""
+
+def is_whole_model(known: Parameters, missing: set[str]) -> bool:
+    """One of several, or more than one."""
     models: dict[str, set[str]] = {}
     for name in known.names:
         models.setdefault(model_of(name), set()).add(name)
-    if len(models) > 1 and all(names <= missing for names in models.values() if names & missing):
-        return True
-    if is_twin(known, missing):
-        return True
-    first = is_first_part(known, missing)
-    return first and not is_fresh(history, known, missing)
+    return len(models) > 1 and all(names <= missing for names in models.values() if names & missing)
 
 
 def is_twin(known: Parameters, missing: set[str]) -> bool:
@@ -120,12 +124,14 @@ def below(name: str) -> str:
 
 def is_first_part(known: Parameters, missing: set[str]) -> bool:
     """All matrices that are trained run after those that are not, as in fine-tuning the last layers."""
+    is_some = False
     for chain in known.chains:
         names = [known.names[place] for place in chain if known.matrix[place] and known.called[place]]
         left = [name in missing for name in names]
-        if any(left) and not all(left) and sorted(left, reverse=True) != left:
+        is_some = is_some or (any(left) and not all(left))
+        if is_some and sorted(left, reverse=True) != left:
             return False
-    return True
+    return is_some
 
 
 def is_fresh(history: History, known: Parameters, missing: set[str]) -> bool:

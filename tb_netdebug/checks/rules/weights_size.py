@@ -15,44 +15,48 @@ from .parameters import Parameters, parameters_of
 from .progress import progress_of
 
 
+LOOKS_KEPT = 8
+
+
 class Sizes:
-    """The size of each matrix when it was first seen, and at the last looks as the median over matrices."""
+    """The size of each matrix when it was first seen."""
 
     def __init__(self) -> None:
         self.start: Doubles = np.zeros(0)
-        self.medians: list[float] = []
-        self.steps: list[int] = []
 
     def look(self, history: History, known: Parameters) -> Doubles | None:
-        """Of this look against the start; None when it has no weights."""
-        now = history.weights.now
-        if now is None:
+        """The sizes now, NaN for what is no trainable matrix; None when the step has no weights."""
+        if history.weights.now is None:
             return None
         size = known.column(history, Kind.WEIGHT, "rms")
         if len(self.start) < len(size):
             self.start = np.concatenate([self.start, np.full(len(size) - len(self.start), np.nan)])
-        # What starts at zero, or next to it, grows because it shall: it is held against the usual start.
-        usual = 1.0 / np.sqrt(3.0 * known.fan_in)
-        fresh = np.isnan(self.start) & ~np.isnan(size)
-        self.start = np.where(fresh, np.fmax(size, 0.0), self.start)
-        ratio = np.where(known.matrix & known.trainable, size, np.nan) / np.fmax(
-            self.start, self._floor(usual)
-        )
-        if np.isfinite(ratio).any():
-            self.medians = [*self.medians, float(np.nanmedian(ratio))][-8:]
-            self.steps = [*self.steps, history.step][-8:]
-        return ratio
+        self.start = np.where(np.isnan(self.start), size, self.start)
+        return np.where(known.matrix & known.trainable, size, np.nan)
 
-    def multiply(self, looks: int) -> bool:
+
+class Growth:
+    """Of a model: the median over its matrices of how many times they have grown, at the last looks."""
+
+    def __init__(self) -> None:
+        self.medians: list[float] = []
+        self.steps: list[int] = []
+
+    def note(self, step: int, ratio: float) -> None:
+        self.medians = [*self.medians, ratio][-LOOKS_KEPT:]
+        self.steps = [*self.steps, step][-LOOKS_KEPT:]
+
+    def is_rising(self, looks: int) -> bool:
+        medians = self.medians[-looks:]
+        return len(medians) >= looks and all(np.diff(medians) > 0)
+
+    def multiplies(self, looks: int) -> bool:
         """Whether over these looks they have doubled, by the same factor in each step."""
         medians = self.medians[-looks:]
         if len(medians) < looks or not medians[-1] >= 2.0 * medians[0]:
             return False
         rates = np.diff(np.log(medians)) / np.diff(self.steps[-looks:])
         return bool(rates[-1] >= 0.85 * rates[0])
-
-    def _floor(self, usual: Doubles) -> Doubles:
-        return np.where(self.start > 0, usual, np.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +78,48 @@ class WeightGrowth(Rule):
 
     def __init__(self) -> None:
         self._sizes = Sizes()
+        self._growth: dict[int, Growth] = {}
 
     def update(self, history: History) -> Sign | None:
         known = parameters_of(history)
-        ratio = self._sizes.look(history, known)
-        medians = self._sizes.medians[-int(self.limits.looks) :]
-        if ratio is None or not medians or medians[-1] < min(self.limits.factor, self.limits.steady):
+        size = self._sizes.look(history, known)
+        if size is None:
             return None
-        if len(medians) < self.limits.looks or not bool((np.diff(medians) > 0).all()):
-            return None
+        # What starts at zero, or next to it, grows because it shall: it is held against the usual start.
+        start = np.where(self._sizes.start > 0, self._sizes.start, np.nan)
+        ratio = size / np.fmax(start, 1.0 / np.sqrt(3.0 * known.fan_in))
+        for model, chain in enumerate(known.chains):
+            grown = ratio[chain]
+            if np.isfinite(grown).any():
+                growth = self._growth.setdefault(model, Growth())
+                growth.note(history.step, float(np.nanmedian(grown)))
+                limit = self._limit(history, growth)
+                if growth.medians[-1] >= limit and growth.is_rising(int(self.limits.looks)):
+                    return self._sign(known, ratio, growth, limit)
+        return None
+
+    def _limit(self, history: History, growth: Growth) -> float:
+        if growth.medians[-1] < min(self.limits.factor, self.limits.steady):
+            return self.limits.factor
+        if growth.multiplies(int(self.limits.looks)):
+            return self.limits.steady
         progress = progress_of(history)
-        is_learning = progress is not None and progress.fallen >= self.limits.fallen
-        limit = self.limits.anyway if is_learning else self.limits.factor
-        if self._sizes.multiply(int(self.limits.looks)):
-            limit = self.limits.steady
-        if medians[-1] < limit:
-            return None
-        grown = known.chosen(np.nan_to_num(ratio) >= limit)
+        if progress is None or progress.is_bottomless or progress.fallen < self.limits.fallen:
+            return self.limits.factor
+        return self.limits.anyway
+
+    def _sign(self, known: Parameters, ratio: Doubles, growth: Growth, limit: float) -> Sign:
+        times = growth.medians[-1]
         return Sign(
             Severity.WARNING,
-            f"The weights are {medians[-1]:.0f} times as large as at the start (more than {limit:.0f} "
-            "times is too much), and they keep growing.",
-            "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss "
-            "without a lower bound), then lower the learning rate, and add a little weight decay: "
+            f"The weights are {times:.0f} times as large as at the start (more than {limit:.0f} times is too "
+            "much), and they keep growing.",
+            "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss without "
+            "a lower bound), then lower the learning rate, and add a little weight decay: "
             "torch.optim.AdamW(model.parameters(), weight_decay=0.01).",
-            {"size of the weights against the start": Evidence(medians[-1], limit)},
-            grown,
-            since=self._sizes.steps[0],
+            {"size of the weights against the start": Evidence(times, limit)},
+            known.chosen(np.nan_to_num(ratio) >= limit),
+            since=growth.steps[0],
             sureness=0.85,
         )
 
@@ -122,18 +141,18 @@ class WeightCollapse(Rule):
 
     def __init__(self) -> None:
         self._sizes = Sizes()
-        self._start: Doubles = np.zeros(0)
+        self._since = 0
 
     def update(self, history: History) -> Sign | None:
         known = parameters_of(history)
-        if self._sizes.look(history, known) is None:
+        size = self._sizes.look(history, known)
+        if size is None:
             return None
-        with np.errstate(all="ignore"):
-            start = np.where(self._sizes.start > 0, self._sizes.start, np.nan)
-            ratio = np.where(known.matrix, known.column(history, Kind.WEIGHT, "rms") / start, np.nan)
+        ratio = size / np.where(self._sizes.start > 0, self._sizes.start, np.nan)
         seen = np.isfinite(ratio)
         small = seen & (np.where(seen, ratio, 1.0) <= self.limits.factor)
         if not small.any() or small.sum() < self.limits.share * seen.sum():
+            self._since = history.step
             return None
         if not self._is_harmful(history):
             return None
@@ -150,7 +169,7 @@ class WeightCollapse(Rule):
                 "share of layers": Evidence(float(small.sum() / seen.sum()), self.limits.share),
             },
             known.chosen(small),
-            since=self._sizes.steps[0] if self._sizes.steps else None,
+            since=self._since,
             sureness=0.85,
         )
 

@@ -174,6 +174,12 @@ class FrozenWeights(Rule):
 
     def __init__(self) -> None:
         self._still = Streaks()
+        self._moved: Flags = np.zeros(0, bool)
+
+    def _note_moves(self, moved: Flags) -> None:
+        """What has moved once is not cut off: an expert that no input was sent to for a while."""
+        more = len(moved) - len(self._moved)
+        self._moved = np.concatenate([self._moved, np.zeros(max(more, 0), bool)]) | moved
 
     def update(self, history: History) -> Sign | None:
         if history.updates.now is None:
@@ -186,8 +192,9 @@ class FrozenWeights(Rule):
             return None  # nothing moves
         still = seen & (kept == 1) & ~(gradient > 0)
         looks = self._still.note(history.step, still, seen)
+        self._note_moves(seen & (kept < 1))
         long = (looks >= self.limits.looks) & (history.step - self._still.since >= self.limits.steps)
-        stuck = still & long & known.trainable & known.matrix
+        stuck = still & long & ~self._moved & known.trainable & known.matrix
         return self._sign(history, known, stuck, gradient) if stuck.any() else None
 
     def _is_called(self, history: History, known: Parameters, names: tuple[str, ...]) -> bool:
