@@ -50,7 +50,10 @@ def closing_words(watched: ZeroCode) -> str:
 
 def nothing_trained(watched: ZeroCode) -> str:
     if watched.optimizers:
-        return "an optimizer was made, but it never stepped: nothing was trained, and nothing recorded."
+        return (
+            "an optimizer was made, but no step of it was seen. Nothing was recorded. (torch.compile hides the "
+            "steps that it compiles; nd.watch and monitor.step show them.)"
+        )
     if watched.found:
         return "nothing was trained: the script made no optimizer of torch.optim. Nothing was recorded."
     others = [name for name in NOT_YET if name in sys.modules]

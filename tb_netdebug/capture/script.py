@@ -148,10 +148,15 @@ def forget_our_frames(error: BaseException) -> None:
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
     kept = None
     for each in reversed(list(chain_of(trace))):
-        if not each.tb_frame.f_code.co_filename.startswith(OURS):
+        if not is_ours(each.tb_frame.f_code):
             each.tb_next = kept
             kept = each
     return kept
+
+
+def is_ours(code: CodeType) -> bool:
+    """Also the code that a function runs while we listen to its calls, see `torch_taps`."""
+    return code.co_filename.startswith(OURS) or "__netdebug_tell" in code.co_varnames
 
 
 def chain_of(trace: TracebackType | None) -> list[TracebackType]:

@@ -17,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.capture.torch_backward import watch_backward
+from tb_netdebug.capture.torch_eager import never_compiled
 from tb_netdebug.capture.torch_followed import Followed
 from tb_netdebug.capture.torch_names import Place, user_place
 from tb_netdebug.capture.torch_objectives import Objectives
@@ -29,7 +30,7 @@ from tb_netdebug.capture.torch_owners import (
     parameter_ids,
     tensors_of,
 )
-from tb_netdebug.capture.torch_scripting import HiddenHooks
+from tb_netdebug.capture.torch_scripting import MAKES_SCRIPT_MODULE, HiddenHooks
 from tb_netdebug.capture.torch_taps import listen
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class TorchDiscovery:
                 scaler.step, before=before_step, after=safe("looking at a skipped step", self._after_scaler)
             ),
             listen(
-                torch.jit.script,
+                MAKES_SCRIPT_MODULE,
                 before=safe("making way for torch.jit.script", self._hidden.hide),
                 after=safe("coming back after torch.jit.script", self._hidden.show),
             ),
@@ -115,7 +116,7 @@ class TorchDiscovery:
             handle.remove() if hasattr(handle, "remove") else handle.close()
         self._handles.clear()
         self._stop_listening_to_calls()
-        self._hidden.show()
+        self._hidden.show_all()
         self._followed.clear()
 
     # ---- an optimizer waits ----------------------------------------------------------------------------------
@@ -168,19 +169,15 @@ class TorchDiscovery:
         self._objectives.scaled(args[1], output)
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if is_compiling():
-            return
         if self._gone:
             self.sweep()
-        self._hidden.show()
+        self._hidden.show_all()
         if optimizer not in self._of:
             self._begin(stepping=optimizer)
         if has_closure(optimizer, args, kwargs):
             self._objectives.begin_closure()
 
     def _after(self, optimizer: Optimizer, *_: Any) -> None:
-        if is_compiling():
-            return
         self._has_stepped = True
         value = self._objectives.take()
         followed = self._of.get(optimizer)
@@ -285,7 +282,7 @@ class TorchDiscovery:
         """Our own mistakes end here; what the user has asked to be raised does not."""
 
         def safe(*args: Any) -> None:
-            if self._zero.is_off:
+            if is_compiling() or self._zero.is_off:
                 return
             try:
                 action(*args)
@@ -294,6 +291,7 @@ class TorchDiscovery:
             except Exception as error:
                 self._zero.fault(doing, error)
 
+        never_compiled(safe)
         return safe
 
 

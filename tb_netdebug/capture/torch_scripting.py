@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from tb_netdebug.capture.torch_hooks import Hook
 
 REGISTRIES = ("_forward_hooks", "_forward_pre_hooks")
+# Called for each module that torch.jit.script is given. That itself must not be listened to: it looks for
+# names in the frame that has called it.
+MAKES_SCRIPT_MODULE = torch.jit._recursive.create_script_module
+
+# A registry of hooks and all that was in it, in order.
+Contents = tuple[Any, list[tuple[Any, Any]]]
 
 
 class HiddenHooks:
     """Our hooks on the modules that are being compiled, from `hide` to `show`."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[Any, list[tuple[Any, Any]]]] = []
+        self._hidden: list[tuple[Any, list[Contents]]] = []
 
     def hide(self, args: tuple[Any, ...]) -> None:
-        """`args` are those of torch.jit.script: a module, a function, or several by name."""
-        given = list(args[0].values()) if isinstance(args[0], Mapping) else [args[0]]
-        for root in given:
-            for module in root.modules() if isinstance(root, nn.Module) else ():
-                for name in REGISTRIES:
-                    self._hide_in(vars(module).get(name))
-
-    def show(self, *_: Any) -> None:
-        """Harmless when nothing is hidden; called again later in case the compiler has failed."""
-        while self._before:
-            registry, items = self._before.pop()
-            registry.clear()
-            registry.update(items)
-
-    def _hide_in(self, registry: Any) -> None:
-        if registry and any(isinstance(hook, Hook) for hook in registry.values()):
-            self._before.append((registry, list(registry.items())))
+        """`args` are those of the function above."""
+        root = args[0]
+        modules = root.modules() if isinstance(root, nn.Module) else ()
+        registries = [vars(module).get(name) for module in modules for name in REGISTRIES]
+        ours = [each for each in registries if each and any(map(is_ours, each.values()))]
+        self._hidden.append((root, [(each, list(each.items())) for each in ours]))
+        for registry in ours:
             for key, hook in list(registry.items()):
-                if isinstance(hook, Hook):
+                if is_ours(hook):
                     del registry[key]
+
+    def show(self, args: tuple[Any, ...], _: Any = None) -> None:
+        """Of this module, and of those inside it whose compilation has failed."""
+        while self._hidden:
+            root, contents = self._hidden.pop()
+            for registry, items in contents:
+                registry.clear()
+                registry.update(items)
+            if root is args[0]:
+                break
+
+    def show_all(self) -> None:
+        """Called when nothing is being compiled: after a failure nobody has said so."""
+        self.show((None,))
+
+
+def is_ours(hook: Any) -> bool:
+    return isinstance(hook, Hook)
