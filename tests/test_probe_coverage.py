@@ -159,7 +159,7 @@ def test_a_second_model_without_optimizer(logdir: Path) -> None:
         return loss
 
     found = probed(logdir, {"s": student, "t": teacher, "o": other}, optimizer, body, steps=12)
-    assert [(0, []), (7, ["o/weight", "o/bias"])] == [
+    assert [(0, []), (1, ["o/weight", "o/bias"])] == [
         (step, told["missing"]) for step, told in found.facts["optimizer"]
     ]
 
@@ -214,6 +214,42 @@ def test_optimizers_of_something_else(logdir: Path) -> None:
     ]
 
 
+class PlainList(nn.Module):
+    """Its first layers are no part of it, as far as torch knows."""
+
+    def __init__(self, teacher: nn.Module) -> None:
+        super().__init__()
+        self.layers = [nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 4))]
+        self.teacher = {"kept out": teacher}
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.teacher["kept out"](inputs)
+        for layer in self.layers:
+            inputs = layer(inputs).relu()
+        scores: torch.Tensor = self.head(inputs)
+        return scores
+
+
+def test_layers_in_a_plain_list(logdir: Path) -> None:
+    """They get gradients, and no optimizer; a teacher that gets none is kept there on purpose."""
+    model = PlainList(nn.Linear(6, 3))
+    found = learned(logdir, model, sgd(model))
+    told = found.last("optimizer")
+    hidden = ["layers[0].weight", "layers[0].bias", "layers[1].0.weight", "layers[1].0.bias"]
+    assert (1, hidden, hidden) == (found.facts["optimizer"][-1][0], told["missing"], told["hidden"])
+    assert [] == found.last("gradients")["frozen"]
+
+
+def test_layers_in_a_plain_list_in_the_optimizer(logdir: Path) -> None:
+    """Handed over by hand, they are trained."""
+    model = PlainList(nn.Linear(6, 3))
+    parameters = [*model.parameters(), *nn.ModuleList(model.layers).parameters()]
+    found = learned(logdir, model, torch.optim.SGD(parameters, lr=0.1))
+    assert [(0, [])] == [(told["strangers"], told["missing"]) for _, told in found.facts["optimizer"]]
+
+
 def test_excluded_names(logdir: Path) -> None:
     """They are not called missing, and not strangers either."""
     model = mlp()
@@ -258,14 +294,14 @@ def test_outputs_that_nobody_uses(logdir: Path) -> None:
     without = [f"{name}.{own}" for name in ("quiet", "spare", "never") for own in ("weight", "bias")]
     first = next((step, told) for step, told in found.facts["gradients"] if told["none"])
     assert (1, without, 2) == (first[0], first[1]["none"], first[1]["steps"])
-    told = found.last("gradients")
+    told = first[1]
     assert (["spare"], ["quiet"], ["never"]) == (
         told["called"],
         told["called_without_grad"],
         told["uncalled"],
     )
     assert not told["detached"]
-    assert [(2, {"names": ["spare"]})] == found.facts["ignored-outputs"]
+    assert [(1, {"names": ["spare"]})] == found.facts["ignored-outputs"]
     assert [0] * 4 == [hooks_of(each)[0] for each in model.children()]
 
 
@@ -291,6 +327,34 @@ def test_no_gradient_anywhere(how: str, logdir: Path) -> None:
     assert "ignored-outputs" not in found.facts
 
 
+class Skipping(nn.Module):
+    """Its second block is left out in three steps of four."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(6, 6), nn.Linear(6, 6)])
+        self.head = nn.Linear(6, 3)
+        self.step = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.step += 1
+        for block in self.blocks[: 2 if self.step % 4 == 0 else 1]:
+            inputs = block(inputs).relu()
+        scores: torch.Tensor = self.head(inputs)
+        return scores
+
+
+def test_blocks_that_are_skipped(logdir: Path) -> None:
+    """Without gradients because they were not called: the fact says so at once, and then no more."""
+    model = Skipping()
+    found = learned(logdir, model, sgd(model), steps=12)
+    second = ["blocks.1.weight", "blocks.1.bias"]
+    assert [(0, [], None), (1, second, ["blocks.1"]), (3, [], [])] == [
+        (step, told["none"], told.get("uncalled")) for step, told in found.facts["gradients"]
+    ]
+    assert "ignored-outputs" not in found.facts
+
+
 def test_parts_that_learn_now_and_then(logdir: Path) -> None:
     """A second head with a task that comes up in every fourth step: not told any more once it has."""
     body, heads = nn.Linear(6, 4), nn.ModuleList([nn.Linear(4, 3), nn.Linear(4, 3)])
@@ -306,7 +370,7 @@ def test_parts_that_learn_now_and_then(logdir: Path) -> None:
 
     found = probed(logdir, model, optimizer, step_of, steps=12)
     second = ["heads.1.weight", "heads.1.bias"]
-    assert [(0, []), (1, second), (2, second), (3, [])] == [
+    assert [(0, []), (1, second), (3, [])] == [
         (step, told["none"]) for step, told in found.facts["gradients"]
     ]
 

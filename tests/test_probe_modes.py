@@ -11,6 +11,7 @@ from torch import nn
 
 import tb_netdebug as nd
 from tb_netdebug.capture.torch_mode_switches import switches_of
+from tb_netdebug.records.step import Kind
 from tests.support.loops import cnn, mlp, pictures, recorded, vectors
 from tests.support.probed import Probed, learn, probed, sgd
 
@@ -281,6 +282,27 @@ def test_excluded_names_and_later_modules(logdir: Path) -> None:
 
     found = probed(logdir, model, optimizer, body, exclude=r"^1$")
     assert [0.0] * 3 + [1.0] * 3 == list(found.scalar(TOTAL).values())
+
+
+def test_a_list_of_modules(logdir: Path) -> None:
+    """A `ModuleList` is never called itself: its first part tells, for all of it."""
+    parts = nn.ModuleList([nn.Linear(6, 6), nn.Dropout(0.1), nn.Linear(6, 3)])
+    optimizer = sgd(parts)
+
+    def body(step: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        hidden, _ = vectors()
+        for part in parts:
+            hidden = part(hidden)
+        loss = hidden.square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    found = probed(logdir, parts.eval(), optimizer, body)
+    assert [1.0] * 6 == list(found.scalar(EVAL).values())
+    assert 6 == len(found.scalar("probe/batch_id"))
+    assert {"input/0"} == found.recorded.names(Kind.TENSOR)
 
 
 def test_a_model_without_such_modules(logdir: Path) -> None:

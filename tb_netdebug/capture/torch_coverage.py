@@ -45,6 +45,7 @@ class CoverageProbe:
         self._guard = context.guard
         self._members: dict[int, Member] = {}
         self._generation = -1
+        self._are_given = bool(context.optimizers.known())
         self._held = HeldTensors()
         self._missing = Missing()
         self._told_missing: list[str] = []
@@ -153,14 +154,19 @@ class CoverageProbe:
         rest = [member for member in missing if member.model not in trained]
         if rest and any(are_alike(rest, held.strangers(members)) for held in self._held):
             return missing
-        if self._training_steps >= STEPS_BEFORE_MISSING_MODEL:
+        if self._training_steps >= STEPS_BEFORE_MISSING_MODEL or self._all_given_have_stepped():
             trained |= {member.model for member in rest if member.tensor.grad is not None}
         return [member for member in missing if member.model in trained]
 
+    def _all_given_have_stepped(self) -> bool:
+        """Whether the user has named optimizers, and none is still to come."""
+        named = self._context.optimizers.known()
+        return self._are_given and all(self._held.of(each) is not None for each in named)
+
     def _tell_gradients(self, members: Mapping[int, Member]) -> None:
+        if self._gradients.had_any:
+            self._calls.ask(self._gradients.without(members, looks=1), self._context.models)
         none = self._gradients.without(members)
-        if none and self._gradients.had_any:
-            self._calls.ask(none, self._context.models)
         owners = {member.owner_name for member in none}
         calls = {key: [name for name in names if name in owners] for key, names in self._answer.items()}
         news = self._gradients.news(members, calls)

@@ -16,33 +16,32 @@ is_compiling = torch.compiler.is_compiling
 
 
 class CallWatch:
-    """Hooks on the owners of parameters for one step only."""
+    """Hooks on the owners of parameters, for one step at a time and until they are called."""
 
     def __init__(self) -> None:
         self._hooks: list[Any] = []
-        self._owners: dict[str, nn.Module] = {}
+        self._owners: dict[str, None] = {}
         self._called: dict[str, None] = {}
         self._called_without_grad: dict[str, None] = {}
-        self._asked: set[str] = set()  # ever
 
     @property
     def is_on(self) -> bool:
         return bool(self._hooks)
 
     def ask(self, members: Sequence[Member], models: Mapping[str, nn.Module]) -> None:
-        """For the next step; of each owner once. Hooks on a compiled model would make it compile again."""
-        owners = {member.owner_name: member.owner for member in members}
-        if self.is_on or owners.keys() <= self._asked or any(is_compiled(each) for each in models.values()):
+        """For the next step. Hooks on a compiled model would make it compile again."""
+        owners = {
+            member.owner_name: member.owner for member in members if member.owner_name not in self._called
+        }
+        if self.is_on or not owners or any(is_compiled(each) for each in models.values()):
             return
-        self._asked |= owners.keys()
-        self._owners = owners
-        self._called, self._called_without_grad = {}, {}
+        self._owners.update(dict.fromkeys(owners))
         self._hooks = [
             module.register_forward_pre_hook(Hook(self._note, name)) for name, module in owners.items()
         ]
 
     def answer(self) -> dict[str, list[str]]:
-        """Takes the hooks off: names of modules that were called, only without gradients, or not at all."""
+        """Takes the hooks off: names of modules that were called so far, only without gradients, or not."""
         self.close()
         without = [name for name in self._called_without_grad if name not in self._called]
         seen = {*self._called, *without}

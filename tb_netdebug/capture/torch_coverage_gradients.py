@@ -46,12 +46,12 @@ class GradientsSeen:
     def had_any(self) -> bool:
         return bool(self._had)
 
-    def without(self, members: Mapping[int, Member]) -> list[Member]:
-        """Those that have waited long enough."""
+    def without(self, members: Mapping[int, Member], *, looks: int = FEWEST_LOOKS) -> list[Member]:
+        """Those that had none in so many looks."""
         return [
             members[key]
-            for key, looks in self._without.items()
-            if looks >= FEWEST_LOOKS and key in members and members[key].is_wanted
+            for key, missed in self._without.items()
+            if missed >= looks and key in members and members[key].is_wanted
         ]
 
     def news(self, members: Mapping[int, Member], calls: Mapping[str, list[str]]) -> dict[str, Any] | None:
@@ -59,7 +59,11 @@ class GradientsSeen:
         none = self.without(members)
         if not none and not self._had:
             return None
-        frozen = [each.name for each in members.values() if each.is_wanted and not each.tensor.requires_grad]
+        frozen = [
+            each.name
+            for each in members.values()
+            if each.is_wanted and not each.is_hidden and not each.tensor.requires_grad
+        ]
         steps = min((self._without[id(each.tensor)] for each in none), default=self._looks)
         told = [each.name for each in none], frozen, not self._had, calls
         if told == self._told and (not none or steps < 2 * self._told_steps):

@@ -117,5 +117,7 @@ class Idle:
 
 def trainable_in(members: Mapping[int, Member]) -> list[torch.nn.Parameter]:
     """The last ones: they are the first to get gradients, and never frozen alone."""
-    tensors = [member.tensor for member in members.values() if member.tensor.requires_grad]
+    tensors = [
+        member.tensor for member in members.values() if member.tensor.requires_grad and not member.is_hidden
+    ]
     return tensors[-MOST_PARAMETERS:]

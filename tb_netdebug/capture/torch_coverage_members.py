@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -26,23 +26,52 @@ class Member:
     model: str
     is_wanted: bool
     """The user may have excluded its name; it still belongs to the model."""
+    is_hidden: bool = False
+    """Its module lies in a plain list or dict, where torch does not see it."""
 
 
 def members_of(models: Mapping[str, nn.Module], wants: Callable[[str], bool]) -> dict[int, Member]:
     """By id of the tensor, in the order of definition; those that have no values yet are left out."""
     found: dict[int, Member] = {}
     for prefix, model in models.items():
-        wrappers = wrappers_of(model)
-        for module_name, module in model.named_modules():
-            owner = clean(module_name, wrappers)
-            full_owner = "/".join(part for part in (prefix, owner) if part) or type(model).__name__
-            for own, tensor in module.named_parameters(recurse=False):
-                if id(tensor) in found or is_lazy(tensor):
-                    continue
-                name = clean(f"{module_name}.{own}" if module_name else own, wrappers)
-                full = f"{prefix}/{name}" if prefix else name
-                found[id(tensor)] = Member(full, tensor, full_owner, module, prefix, wants(full))
+        for member in in_module(prefix, model, wants):
+            found.setdefault(id(member.tensor), member)
+    for prefix, model in models.items():
+        for place, module in hidden_in(model):
+            for member in in_module(prefix, module, wants, below=place):
+                found.setdefault(id(member.tensor), member)
     return found
+
+
+def in_module(
+    prefix: str, model: nn.Module, wants: Callable[[str], bool], *, below: str = ""
+) -> Iterator[Member]:
+    """Tied parameters under each of their names; `below` is where a hidden module lies."""
+    wrappers = wrappers_of(model)
+    for module_name, module in model.named_modules():
+        owner = joined(".", below, clean(module_name, wrappers))
+        full_owner = joined("/", prefix, owner) or type(model).__name__
+        for own, tensor in module.named_parameters(recurse=False):
+            if not is_lazy(tensor):
+                full = joined("/", prefix, joined(".", owner, own))
+                yield Member(full, tensor, full_owner, module, prefix, wants(full), bool(below))
+
+
+def hidden_in(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Modules in plain lists and dicts of a model's modules, with their places."""
+    registered = set(model.modules())
+    wrappers = wrappers_of(model)
+    for name, module in model.named_modules():
+        for attribute, value in list(vars(module).items()):
+            if not isinstance(value, list | tuple | dict):
+                continue
+            for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
+                if isinstance(each, nn.Module) and each not in registered:
+                    yield joined(".", clean(name, wrappers), f"{attribute}[{key}]"), each
+
+
+def joined(between: str, *parts: str) -> str:
+    return between.join(part for part in parts if part)
 
 
 def state_of(tensor: nn.Parameter) -> tuple[int, bytes] | None:

@@ -12,6 +12,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.torch_batch_contents import is_on_host
+from tb_netdebug.capture.torch_batch_entries import entry_of
 from tb_netdebug.capture.torch_hooks import Hook
 from tb_netdebug.capture.torch_mode_switches import Switch, switches_of
 from tb_netdebug.capture.torch_probe import ProbeContext
@@ -85,7 +86,7 @@ class ModeProbe:
         self._told: Mapping[str, Any] | None = None
         self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
         self._hooks = [
-            root.model.register_forward_pre_hook(Hook(self._watch, root), with_kwargs=True)
+            entry_of(root.model).register_forward_pre_hook(Hook(self._watch, root), with_kwargs=True)
             for root in self._roots
         ]
 
@@ -124,7 +125,7 @@ class ModeProbe:
         if (
             root.looks
             or collector.sampling
-            or module.training is not root.was_training
+            or root.model.training is not root.was_training
             or collector.step < STEPS_ALL_PROBED
         ):
             self._look(root)
