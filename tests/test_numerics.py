@@ -533,6 +533,58 @@ def test_the_batch_is_not_written_to_again(logdir: Path, facts: list[dict[str, A
     assert torch.equal(torch.full((2, 4), 4.0), x)
 
 
+COLLECTED: list[torch.Tensor] = []
+
+
+def test_what_hooks_and_code_have_collected(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """Lists and dictionaries that are filled by hooks or by `forward` get nothing from the search."""
+    near: dict[str, list[torch.Tensor]] = {"outputs": []}
+
+    class Store:
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def hook(self, *given: Any) -> None:
+            self.seen.append(given)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 1)
+            self.cache: dict[str, Any] = {"all": []}
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            COLLECTED.append(x)
+            self.cache["all"].append(x)
+            return torch.log(-self.linear(x).abs())
+
+    COLLECTED.clear()
+    model, store = Net(), Store()
+    model.linear.register_forward_hook(lambda _, __, output: near["outputs"].append(output))
+    model.linear.register_forward_pre_hook(store.hook)
+    train(model, rows, logdir, steps=2)
+    assert "log" == facts[0]["operation"]
+    assert [2] * 4 == [len(COLLECTED), len(near["outputs"]), len(store.seen), len(model.cache["all"])]
+
+
+def test_values_from_nowhere(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """What torch does not see being made is at least said of the module that puts it out."""
+
+    class Outside(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            result = x.clone()
+            result.numpy()[:] = NAN
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return gradient
+
+    train(Between(Outside.apply), rows, logdir, steps=1)
+    assert ("output", "NaN", "") == (facts[0]["what"], facts[0]["kind"], facts[0]["why_not"])
+
+
 def test_evaluations_and_losses_of_the_search_are_not_counted(logdir: Path) -> None:
     """No probe takes the repeated forward pass for one of the user's."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -68,6 +69,7 @@ class CallKeeper:
         self._guard = guard
         self._devices = autocast_devices()
         self.calls: deque[Call] = deque()
+        self.thread = 0  # of the newest call
         self._hooks = [
             hook
             for name, model in models.items()
@@ -102,6 +104,7 @@ class CallKeeper:
 
     def _keep(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         values = (*args, *kwargs.values()) if kwargs else args
+        self.thread = get_ident()
         self.calls.append(
             Call(
                 name,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from tb_netdebug.capture.torch_order import CallOrder, last_bad_module
 from tb_netdebug.capture.torch_probe import ProbeContext
 from tb_netdebug.capture.torch_roots import DeviceRoots
 from tb_netdebug.capture.torch_search import Searched, operations_of, search
+from tb_netdebug.capture.torch_values import is_functorch_wrapped
 
 # After the first time, news of it is told so many times more, each after steps that were well.
 MOST_TOLD = 4
@@ -101,11 +103,12 @@ class NumericsProbe:
         roots = [given] if isinstance(given, torch.Tensor) else list(given)
         bad = None
         for root in roots:
-            if self._context.reader.is_on_host(root):
-                if not is_finite(root):
-                    bad = root
-            elif root.numel() == 1:
+            if type(root) is not torch.Tensor or is_functorch_wrapped(root):
+                continue  # asking a tensor of another kind for its value may make processes talk
+            if not self._context.reader.is_on_host(root):
                 self._device_roots.add(root, self._collector.step)
+            elif not is_finite(root):
+                bad = root
         if bad is not None:
             self._on_bad_root(bad)
         elif roots and self._told_in_step != self._collector.step:
@@ -203,9 +206,10 @@ class NumericsProbe:
         return None
 
     def _on_crash(self, error: Exception, trace: str) -> Path | None:
-        """An exception is about to end the training. A step without a batch has nothing to be run again."""
-        step = self._collector.step
-        if self._capsules is None or not self._keeper.calls or self._capsules.last_step == step:
+        """An exception is about to end the training, not some other thread, in a step that has a batch."""
+        if self._guard.is_off or not self._keeper.calls or self._keeper.thread != get_ident():
+            return None
+        if self._capsules is None or self._capsules.last_step == self._collector.step:
             return None
         return self.capsule("an exception", {"error": trace})
 

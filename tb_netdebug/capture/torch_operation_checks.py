@@ -66,7 +66,7 @@ class OperationChecks:
             return
         self._tracer.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
-            origin = self._tracer.origin_of(output) or self._tracer.origin_in_attributes()
+            origin = self._tracer.origin_of(output, module) or self._tracer.origin_in_attributes(module)
         except Exception as error:
             self._guard.fault("following operations", error)
             return

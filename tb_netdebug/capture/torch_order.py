@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ class CallOrder:
 
 
 def last_bad_module(
-    parameters: Iterable[torch.Tensor], models: Mapping[str, nn.Module], order: CallOrder
+    parameters: Sequence[torch.Tensor], models: Mapping[str, nn.Module], order: CallOrder
 ) -> Origin | None:
     """Backward goes from the last module to the first: the last with a bad gradient is where it began."""
     wanted = {id(each) for each in parameters}

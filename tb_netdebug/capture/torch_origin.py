@@ -60,6 +60,7 @@ SIGN_CHANGING = frozenset(
 # Processes would wait for each other, for the others do not repeat their forward pass.
 TALKING = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 MOST_TRACKED = 4096
+MOST_ATTRIBUTES = 32
 FOREIGN = tuple(
     f"{Path(sys.modules[name].__file__ or '').parent}{os.sep}" for name in ("torch", "tb_netdebug")
 )
@@ -126,26 +127,25 @@ class OriginTracer(TorchDispatchMode):
                         tensor=f"input[{place}]{inside}",
                     )
 
-    def origin_of(self, output: Any) -> Origin | None:
+    def origin_of(self, output: Any, model: nn.Module) -> Origin | None:
         """Of what is not finite in the output the earliest origin; a mask only if there is nothing else."""
-        tensors = [tensor for _, tensor in tensors_in(output)]
-        found = [
-            origin
-            for tensor in tensors
-            if flags_of(tensor).any and (origin := self._known(tensor)) is not None
-        ]
+        found = []
+        for _, tensor in tensors_in(output):
+            if (flags := flags_of(tensor)).any:
+                known = self._known(tensor)
+                found.append(known or Origin("output", *self._names[id(model)], flags.kind, self._next()))
         return min(found, key=lambda origin: (origin.masked_only, origin.order), default=None)
 
-    def origin_in_attributes(self) -> Origin | None:
+    def origin_in_attributes(self, model: nn.Module) -> Origin | None:
         """Of what modules have put aside in attributes, as auxiliary losses are."""
         kept = [
             value
-            for model in self._models.values()
-            for module in model.modules()
+            for each in self._models.values()
+            for module in each.modules()
             for value in vars(module).values()
             if isinstance(value, torch.Tensor | list | tuple)
         ]
-        origin = self.origin_of(kept[:32])
+        origin = self.origin_of(kept[:MOST_ATTRIBUTES], model)
         return None if origin is None or origin.masked_only else origin
 
     @contextmanager

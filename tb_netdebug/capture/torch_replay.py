@@ -69,7 +69,7 @@ def load_capsule(path: str | Path) -> dict[str, Any]:
             warnings.simplefilter("ignore")  # of what else is wrong with it
             content = torch.load(Path(path), map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise CapsuleError(f"there is no file {path}; see the folder capsules/ of a run") from None
+        raise CapsuleError(f"there is no file {path}; look in capsules/ of a run") from None
     except Exception as error:  # whatever a damaged or hostile file makes torch raise
         raise CapsuleError(
             f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain values, "
@@ -180,7 +180,7 @@ def run_call(
         torch.set_rng_state(call["random"])
         with tracer:
             output = model(*call["args"], **call["kwargs"])
-        origin = tracer.origin_of(output) or tracer.origin_in_attributes()
+        origin = tracer.origin_of(output, model) or tracer.origin_in_attributes(model)
     if origin is not None and not origin.masked_only:
         done.origin = origin
     elif backward:

@@ -16,8 +16,13 @@ class DeviceRoots:
 
     def __init__(self) -> None:
         self._device: DeviceSummaries | None = None
+        self._newest = -1
 
     def add(self, root: torch.Tensor, step: int) -> None:
+        """The first one of a step stands for all."""
+        if step == self._newest or root.numel() != 1:
+            return
+        self._newest = step
         if self._device is None:
             self._device = DeviceSummaries()
         self._device.scalar(root.detach(), step)

@@ -68,7 +68,7 @@ def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
         torch.set_rng_state(call.before)
         with tracer:
             output = model(*args, **kwargs)
-        return tracer.origin_of(output) or tracer.origin_in_attributes()
+        return tracer.origin_of(output, model) or tracer.origin_in_attributes(model)
 
 
 def inner(model: nn.Module) -> Any:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-CONTAINERS = (dict, OrderedDict, list, set, deque)
+from tb_netdebug.capture.torch_side_effects import Contents, is_same
+
 ACCELERATORS = ("cuda", "xpu", "mps")
 
 
@@ -23,7 +22,7 @@ def unnoticed(models: Iterable[nn.Module]) -> Iterator[None]:
     """Around calls of `models` without gradients.
 
     Their modules get copies of their buffers meanwhile, since a backward pass to come may need the old ones
-    as they are. What the code of a module does elsewhere (a global list, a print) is not taken back.
+    as they are. What the code of a module does elsewhere (a print, a file) is not taken back.
     """
     with ExitStack() as stack:
         stack.enter_context(same_random_numbers())
@@ -88,15 +87,10 @@ def set_device_states(name: str, states: list[torch.Tensor]) -> None:
 
 @contextmanager
 def same_attributes(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Attributes of all modules, and what lists and dictionaries among them hold."""
+    """Attributes of all modules, and what lists and dictionaries hold that their code can reach."""
     modules = list({id(each): each for model in models for each in model.modules()}.values())
     kept = [(vars(module), dict(vars(module))) for module in modules]
-    insides = [
-        (value, value.copy())
-        for _, attributes in kept
-        for value in attributes.values()
-        if type(value) in CONTAINERS
-    ]
+    contents = Contents(modules)
     lend_copies(modules)
     try:
         yield
@@ -105,8 +99,7 @@ def same_attributes(models: Iterable[nn.Module]) -> Iterator[None]:
             if not is_same(attributes, before):
                 attributes.clear()
                 attributes.update(before)
-        for container, inside in insides:
-            put_back(container, inside)
+        contents.put_back()
 
 
 def lend_copies(modules: list[nn.Module]) -> None:
@@ -126,27 +119,3 @@ def lend_copies(modules: list[nn.Module]) -> None:
             for name, weight in module._parameters.items():
                 if weight is not None and not is_lazy(weight):
                     module._parameters[name] = nn.Parameter(copy_of(weight), requires_grad=False)
-
-
-def put_back(container: Any, inside: Any) -> None:
-    if is_same(container, inside):
-        return
-    container.clear()
-    if isinstance(container, list | deque):
-        container.extend(inside)
-    else:
-        container.update(inside)
-
-
-def is_same(container: Any, before: Any) -> bool:
-    """Whether it holds the very same objects; comparing their values would compare tensors."""
-    if len(container) != len(before):
-        return False
-    if isinstance(container, Mapping):
-        return all(
-            key == other and value is old
-            for (key, value), (other, old) in zip(container.items(), before.items(), strict=True)
-        )
-    if isinstance(container, set):
-        return bool(container == before)
-    return all(value is old for value, old in zip(container, before, strict=True))
