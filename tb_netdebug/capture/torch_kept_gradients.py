@@ -87,12 +87,12 @@ class Watching:
         having = having or [tensor for tensor in reversed(tensors) if tensor.requires_grad]
         self.parameters = [Kept(tensor) for tensor in sorted(having, key=Tensor.numel)[:MOST_LOOKED_AT]]
 
-    def verdict(self, *, is_complete: bool) -> Verdict:
-        """Whether any was kept; where looks were missed, only a clearing is for sure."""
+    def verdicts(self, *, is_complete: bool) -> list[Verdict]:
+        """Whether any was kept, if there was a look; where some were missed, only a clearing is for sure."""
         known = [each.verdict for each in self.parameters if each.verdict is not None]
-        if not known or not (is_complete or all(map(is_cleared, known))):
-            return None
-        return highest(known)
+        if not known:
+            return []
+        return [highest(known) if is_complete or all(map(is_cleared, known)) else None]
 
     def begin(self, *, since: int) -> None:
         """It has stepped."""
@@ -113,7 +113,7 @@ class KeptGradients:
         self._context = context
         self._outlet = outlet
         self._watching: dict[int, Watching] = {}
-        self._verdicts: list[Tensor | float] = []
+        self._verdicts: list[Verdict] = []  # of this step
         self.missed = 0
         self.since: dict[int, int] = {}
 
@@ -121,7 +121,10 @@ class KeptGradients:
         if len(self.since) > MOST_OPTIMIZERS:  # made anew for each step
             self.since.clear()
         if self._verdicts:
-            self._outlet.put(NAME, highest(self._verdicts))
+            known = [each for each in self._verdicts if each is not None]
+            found = highest(known)
+            if len(known) == len(self._verdicts) or (not isinstance(found, Tensor) and found == 1.0):
+                self._outlet.put(NAME, found)
             self._verdicts = []
 
     def before_backward(self) -> None:
@@ -147,9 +150,7 @@ class KeptGradients:
         elif watching.marked_at == self.since.get(
             id(optimizer), UNKNOWN
         ):  # it was looked at since it stepped last
-            verdict = watching.verdict(is_complete=self.missed == watching.marked_at)
-            if verdict is not None:
-                self._verdicts.append(verdict)
+            self._verdicts += watching.verdicts(is_complete=self.missed == watching.marked_at)
         self.since[id(optimizer)] = self.missed
         if not watching.has_gradients:
             watching.choose(self._tensors_of(optimizer))
