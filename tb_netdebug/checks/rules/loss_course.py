@@ -55,8 +55,8 @@ class Course:
 
     @property
     def start(self) -> float:
-        """The level of the loss before training."""
-        return float(np.mean(self.first)) if self.first else math.nan
+        """The level of the loss before training; the middle, as one of the first may be far off."""
+        return float(np.median(self.first)) if self.first else math.nan
 
     @property
     def is_of_calls(self) -> bool:

@@ -12,7 +12,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from .loss_course import Course, course
-from .loss_shape import Doubles, is_falling, noise
+from .loss_shape import Doubles, error_of_mean, is_falling, noise
 from .stillness import LEAST_UPDATE, update_ratio
 
 
@@ -115,6 +115,7 @@ class PlateauLimits:
     flat: float = 0.01  # a fall by less within the window
     fallen: float = 0.05  # share of the start that it fell before: else it has not learned at all
     level: float = 0.25  # share of the start above which it is worth a word
+    cut_level: float = 0.1  # the same, where a reason is known
     rate_cut: float = 100.0  # times that the learning rate is lower than it was
     before_cut: float = 0.03  # fall in the steps before that: it was cut while it still helped
 
@@ -133,12 +134,14 @@ class LossPlateau(Rule):
             return None
         recent = seen.values[-max(limits.window, min(history.steps, len(seen.values)) // 2) :]
         level = float(recent.mean())
-        if not limits.level * seen.start < level < (1.0 - limits.fallen) * seen.start:
+        if not limits.cut_level * seen.start < level < (1.0 - limits.fallen) * seen.start:
             return None
         if is_falling(recent, share=limits.flat):
             return None
         begun = int(seen.steps[-len(recent)])
         why, advice = self._reason(history, seen, begun)
+        if not why and level < limits.level * seen.start:
+            return None
         return self._sign(seen, level, len(recent), begun, why, advice)
 
     def _reason(self, history: History, seen: Course, begun: int) -> tuple[str, str]:
@@ -170,8 +173,12 @@ class LossPlateau(Rule):
 
     def _fell_until(self, seen: Course, cut: int) -> bool:
         place = int(np.searchsorted(seen.steps, cut))
-        before = seen.values[max(place - 24, 0) : place]
-        return len(before) >= 8 and is_falling(before, share=self.limits.before_cut, errors=99.0)
+        before = seen.values[max(place - 48, 0) : place]
+        if len(before) < 8:
+            return False
+        first, second = before[: len(before) // 2], before[len(before) // 2 :]
+        doubt = 2.0 * float(np.hypot(error_of_mean(first), error_of_mean(second)))
+        return bool(first.mean() - second.mean() > max(self.limits.before_cut * float(first.mean()), doubt))
 
     def _sign(self, seen: Course, level: float, count: int, begun: int, why: str, advice: str) -> Sign:
         limits = self.limits

@@ -10,7 +10,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from .loss_course import Course, course, still_warming_up
-from .loss_shape import Doubles, error_of_mean, is_falling, variation, without_spikes
+from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
 from .stillness import standstill
 
 
@@ -18,7 +18,8 @@ from .stillness import standstill
 class ChanceLimits:
     ignored: int = 12  # steps that anything may take at first
     window: int = 40  # steps that are looked at, or a half of all, whichever is more
-    above: float = 1.5  # times guessing: a loss that is higher does something else than guessing
+    above: float = 10.0  # times guessing: a loss that is higher runs away
+    variation: float = 0.4  # so does one that varies more from batch to batch, when it is above guessing
     below: float = 0.03  # a loss that much below guessing has learned something
     fall: float = 0.005  # so has one that still falls by this share within the window
     patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
@@ -55,7 +56,8 @@ class LossAtChance(Rule):
             return False  # it had learned something: whatever this is, it is something else
         mean = float(values.mean())
         is_near = (1.0 - limits.below) * chance <= mean <= limits.above * chance
-        return is_near and not is_falling(values, share=limits.fall)
+        is_steady = mean <= 1.5 * chance or variation(values) <= limits.variation
+        return is_near and is_steady and not is_falling(values, share=limits.fall)
 
     def _sign(self, history: History, seen: Course, values: Doubles, lasted: int, why: str) -> Sign | None:
         chance = seen.chance or 0.0
@@ -72,9 +74,9 @@ class LossAtChance(Rule):
         is_error = lasted >= self.limits.error_steps
         return Sign(
             Severity.ERROR if is_error else Severity.WARNING,
-            f"After {lasted} steps the loss is {values.mean():.4g}; an answer that ignores the inputs and is "
-            f"always the same would get {chance:.4g} (less than {self.limits.below:.0%} below that counts as "
-            f"guessing). The network has learned nothing of how targets depend on inputs{why}.",
+            f"After {lasted} steps the loss is {values.mean():.4g}. The best answer that ignores the inputs, "
+            f"always the same, would get {chance:.4g} (less than {self.limits.below:.0%} below that counts "
+            f"as guessing). The network has learned nothing of how targets depend on inputs{why}.",
             "First see whether it can learn 16 examples by heart: train on one batch only; the "
             "loss must go to about 0. If it does not, look at the learning rate (try 10 times more and less) "
             "and at the path from inputs to loss. If it does, check that inputs and labels belong together: "
@@ -133,7 +135,8 @@ class NotLearning(Rule):
             return False
         if seen.chance is not None and mean < (1.0 - limits.learned) * seen.chance:
             return False
-        doubt = 2.0 * float(np.hypot(error_of_mean(recent), error_of_mean(np.array(seen.first))))
+        first = noise(np.array(seen.first)) / len(seen.first) ** 0.5
+        doubt = 2.0 * float(np.hypot(error_of_mean(recent), first))
         is_lower = mean < seen.start * (1.0 - limits.fall) and mean < seen.start - doubt
         was_lower = seen.best < seen.start * (1.0 - 4 * limits.fall) - doubt
         return not is_lower and not was_lower and not is_falling(recent, share=limits.fall / 2)

@@ -12,7 +12,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from .loss_course import Course, course
-from .loss_shape import Doubles, is_falling, period, variation, without_spikes
+from .loss_shape import Doubles, alternation, is_falling, period, variation, without_spikes
 
 LOWER_RATE = (
     "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
@@ -212,6 +212,10 @@ class OscillatingLimits:
     level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
     erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
     above_chance: float = 1.3  # … that are so many times what guessing would get
+    alternation: float = 0.25  # correlation of neighbours below zero, over up to 128 steps; noise has none …
+    noisy: float = 0.1  # standard deviation beside the mean, from which on neighbours are looked at
+    least_steps: int = 64  # … over so many; only for losses …
+    worse: float = 1.05  # … that many times what guessing would get
 
 
 class LossOscillating(Rule):
@@ -236,14 +240,24 @@ class LossOscillating(Rule):
         if float(np.median(recent)) > limits.runaway * seen.start:
             return None
         least = limits.full_batch_amplitude if always_the_same(history) else limits.amplitude
-        if mean < limits.level * seen.start or swing < min(least, limits.erratic):
+        if mean < limits.level * seen.start or swing < min(least, limits.erratic, limits.noisy):
             return None
         if is_falling(recent, share=0.15) and is_falling(without_spikes(seen.values), share=0.15):
             return None
         turns = period(recent, least=limits.repeats) if swing >= least else None
+        if turns is None and self._alternates(seen):
+            turns = 2
         if turns is None and not self._is_erratic(seen, mean, swing):
             return None
         return self._sign(history, seen, recent, turns, least)
+
+    def _alternates(self, seen: Course) -> bool:
+        """Steps over a valley, from one side to the other, within the noise of batches."""
+        values, limits = without_spikes(seen.values[self.limits.ignored :][-128:]), self.limits
+        if seen.chance is None or len(values) < limits.least_steps:
+            return False
+        is_worse = float(values.mean()) > limits.worse * seen.chance
+        return is_worse and alternation(values) < -limits.alternation
 
     def _is_erratic(self, seen: Course, mean: float, swing: float) -> bool:
         limits = self.limits

@@ -46,6 +46,14 @@ def variation(values: Doubles) -> float:
     return float(values.std()) / mean if mean > 0 else math.inf
 
 
+def alternation(values: Doubles) -> float:
+    """How much each value is on the other side of the trend than the one before it: the correlation of
+    neighbours, -1 for a strict up and down, 0 for noise."""
+    centred = values - np.linspace(*ends(values), len(values))
+    power = float(centred @ centred)
+    return float(centred[1:] @ centred[:-1]) / power if power > 0 else 0.0
+
+
 def period(values: Doubles, *, least: float) -> int | None:
     """The period of an oscillation that repeats itself: as much alike one period later as `least` (a
     correlation), as much opposed half a period later. None when there is none."""
