@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tb_netdebug.capture import torch_loss_selection
+from tb_netdebug.capture import torch_loss_classes, torch_loss_selection
 from tb_netdebug.capture.torch_loss_functions import LossCall, loss_functions
 from tb_netdebug.capture.torch_loss_numbers import numbers_of
 from tb_netdebug.capture.torch_loss_outlet import measuring
@@ -168,6 +168,12 @@ def test_big_outputs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
         assert whole[name] == pytest.approx(thin[name]), name
     assert whole["accuracy"] == pytest.approx(thin["accuracy"], abs=0.03)
     assert whole["accuracy"] != thin["accuracy"]
+    pixels = numbers("cross_entropy", scores.view(2, 8, 40, 50), target.view(2, 40, 50), reduction="sum")
+    assert whole["baseline"] == pytest.approx(pixels["baseline"])
+    monkeypatch.setattr(torch_loss_classes, "MOST_LABELS", 1000)
+    few = numbers("cross_entropy", scores.view(2, 8, 40, 50), target.view(2, 40, 50), reduction="sum")
+    assert whole["baseline"] == pytest.approx(few["baseline"], rel=0.02)
+    assert whole["baseline"] != few["baseline"]
     assert square["baseline"] == pytest.approx(
         numbers("mse_loss", values, truth, reduction="sum")["baseline"], rel=0.1
     )

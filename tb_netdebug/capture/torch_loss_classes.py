@@ -11,7 +11,7 @@ from tb_netdebug.capture.torch_device_values import widest_float
 from tb_netdebug.capture.torch_loss_functions import LossCall
 from tb_netdebug.capture.torch_loss_selection import class_rows, strides_for
 
-MOST_LABELS = 1 << 20
+MOST_LABELS = 1 << 17
 
 Numbers = dict[str, Tensor | float]
 
@@ -68,6 +68,13 @@ def class_counts(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
     return counts.scatter_add(0, labels.long().clamp(0, classes - 1), counted)
 
 
+def some_labels(target: Tensor) -> Tensor:
+    """Of a picture's pixels those at equal distances; of a row of labels the first, in their order."""
+    if target.dim() > 1:
+        target = target[strides_for(target.shape, most=MOST_LABELS)]
+    return target.reshape(-1)[:MOST_LABELS]
+
+
 def _counted(call: LossCall, labels: Tensor) -> Tensor:
     index = call.arguments.get("ignore_index")
     kept = torch.ones_like(labels, dtype=torch.bool) if index is None else labels != index
@@ -77,7 +84,7 @@ def _counted(call: LossCall, labels: Tensor) -> Tensor:
 def _of_targets(call: LossCall, classes: int) -> Numbers:
     """Of all labels in their order, not only of those whose rows are looked at."""
     assert call.target is not None
-    labels = call.target.reshape(-1)[:MOST_LABELS]
+    labels = some_labels(call.target)
     counted = _counted(call, labels)
     found = of_labels(labels, counted, classes, in_order=call.target.dim() == 1)
     total, kept = counted.sum(), counted > 0

@@ -79,7 +79,7 @@ def _guessing(call: LossCall) -> Numbers:
     """What the function itself says of the best constant answer, and of one that favours nothing."""
     assert call.target is not None
     index = strides_for(call.target.shape)
-    target = call.target[index]
+    target = call.target[index].contiguous()
     target = target.detach() if target.dtype is torch.float64 else target.float()
     changed: dict[str, Any] = {
         name: each.expand(call.target.shape)[index].to(target.dtype)

@@ -1,4 +1,4 @@
-"""Few enough of many values: a strided view, no copy."""
+"""Few enough of many values, taken at equal distances."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import torch
 
 # Of outputs this big at most so many values are looked at; but never less than so many rows, for their
 # labels' sake.
-MOST_VALUES = 1 << 18
+MOST_VALUES = 1 << 16
 LEAST_ROWS = 64
 
 
-def strides_for(shape: Sequence[int], *, values_per_row: int = 1) -> tuple[slice, ...]:
+def strides_for(
+    shape: Sequence[int], *, values_per_row: int = 1, most: int | None = None
+) -> tuple[slice, ...]:
     """Which rows to take, as an index into their dimensions; the biggest dimension is thinned first."""
-    wanted = max(MOST_VALUES // max(values_per_row, 1), LEAST_ROWS)
+    wanted = max((most or MOST_VALUES) // max(values_per_row, 1), LEAST_ROWS)
     steps = [1] * len(shape)
     rows = math.prod(shape)
     for dim in sorted(range(len(shape)), key=lambda dim: -shape[dim]):
@@ -29,7 +31,7 @@ def strides_for(shape: Sequence[int], *, values_per_row: int = 1) -> tuple[slice
 def thinned(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.numel() <= MOST_VALUES:
         return tensor
-    return tensor[strides_for(tensor.shape)]
+    return tensor[strides_for(tensor.shape)].contiguous()  # several passes over it follow
 
 
 def class_rows(tensor: torch.Tensor) -> torch.Tensor:
