@@ -21,7 +21,9 @@ _PLACES = {
     "Monitor": "tb_netdebug.capture.monitor",
     "check": "tb_netdebug.judging.logdir",
     "install_excepthook": "tb_netdebug.capture.excepthook",
+    "load_ipython_extension": "tb_netdebug.notebook",
     "replay": "tb_netdebug.capture.torch_replay",
+    "unload_ipython_extension": "tb_netdebug.notebook",
     "watch": "tb_netdebug.capture.watch",
 }
 

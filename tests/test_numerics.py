@@ -339,6 +339,28 @@ def test_the_loss_itself(logdir: Path, facts: list[dict[str, Any]]) -> None:
     told = facts[0]
     assert ("loss", "", "NaN", True) == (told["what"], told["where"], told["kind"], told["inputs_finite"])
     assert ["Abs", "Neg", "Log", "Mean"] == told["operations"]
+    assert "log" == told["operation"]
+
+
+LOSSES: dict[str, tuple[Loss, str, str]] = {
+    "log": (lambda output, _: torch.log(torch.softmax(output, 1) * 0.0).mean(), "log", ""),
+    "div": (lambda output, _: (output / (output.detach() * 0.0)).mean(), "div", ""),
+    "exp": (lambda output, _: torch.exp(output.abs() * 1e5).mean(), "exp", ""),
+    "sqrt": (lambda output, _: torch.sqrt(-output.abs()).mean(), "sqrt", ""),
+    "target": (functional.mse_loss, "mseloss", "target"),
+    "unknown": (lambda output, _: (output * INF).mean(), "", ""),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_in_the_loss(name: str, logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """The operation is read off the graph, even when the output of the model is gone by then."""
+    torch.manual_seed(0)
+    loss, operation, tensor = LOSSES[name]
+    target = torch.full((6, 2), NAN)
+    train(nn.Linear(4, 2), rows, logdir, loss_of=lambda output: loss(output, target), steps=1)
+    assert ("loss", operation, tensor) == tuple(facts[0][key] for key in ("what", "operation", "tensor"))
+    assert "Addmm" not in facts[0]["operations"]
 
 
 def test_masked_logits_in_the_loss(logdir: Path, facts: list[dict[str, Any]]) -> None:

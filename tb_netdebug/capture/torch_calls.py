@@ -17,6 +17,7 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_loss_origin import mark_output
 from tb_netdebug.capture.torch_values import tensors_in
 
 is_compiling = torch.compiler.is_compiling
@@ -131,10 +132,10 @@ class CallKeeper:
             return
         call = self.calls[-1]
         if call.model is module:
-            if type(output) is torch.Tensor:
-                call.outputs = [weakref.ref(output)]
-            else:
-                call.outputs = [weakref.ref(tensor) for _, tensor in tensors_in(output)]
+            found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
+            for tensor in found:
+                mark_output(tensor)
+            call.outputs = [weakref.ref(tensor) for tensor in found]
 
 
 def without_graph(value: Any) -> Any:

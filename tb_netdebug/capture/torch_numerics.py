@@ -7,7 +7,7 @@ the forward passes of the step are made once more, followed from operation to op
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import get_ident
@@ -24,11 +24,12 @@ from tb_netdebug.capture.torch_capsule import CapsuleWriter
 from tb_netdebug.capture.torch_crashes import CrashWatch
 from tb_netdebug.capture.torch_flags import flags_of
 from tb_netdebug.capture.torch_layer_checks import LayerChecks
+from tb_netdebug.capture.torch_loss_origin import culprit_of, operations_of
 from tb_netdebug.capture.torch_operation_checks import OperationChecks
 from tb_netdebug.capture.torch_order import CallOrder, last_bad_module
 from tb_netdebug.capture.torch_probe import ProbeContext
 from tb_netdebug.capture.torch_roots import DeviceRoots
-from tb_netdebug.capture.torch_search import Searched, operations_of, search
+from tb_netdebug.capture.torch_search import Searched, search
 from tb_netdebug.capture.torch_values import is_functorch_wrapped
 
 # After the first time, news of it is told so many times more, each after steps that were well.
@@ -69,14 +70,14 @@ class NumericsProbe:
     def _tell_late(self) -> None:
         """What layers have shown in this step, or what a device says of steps before it."""
         if (found := self._layers.found()) is not None:
-            self._tell(Searched(found), "loss", "", list(self._keeper.calls), [])
+            self._tell(Searched(found), "loss", "", list(self._keeper.calls))
             return
         for step, kind in self._device_roots.nonfinite():
             if not self._layers.are_armed:
                 self._layers.arm()  # that step is over by now: the next of its kind will be seen
                 self._armed_in_step = self._collector.step
             elif step > self._armed_in_step and self._told == 0:
-                self._tell(Searched(), "loss", kind, list(self._keeper.calls), [])
+                self._tell(Searched(), "loss", kind, list(self._keeper.calls))
 
     def capsule(self, reason: str, about: dict[str, Any]) -> Path | None:
         """Writes the step that is going on into a file; None when that was not possible, which is said."""
@@ -122,11 +123,7 @@ class NumericsProbe:
         calls = list(self._keeper.calls)
         live = self._operations.origin if self._operations is not None else None
         found = Searched(live) if live is not None else self._searched(calls)
-        operations: list[str] = []
-        if found.origin is None or found.origin.masked_only:
-            outputs = [each for call in calls for ref in call.outputs if (each := ref()) is not None]
-            operations = operations_of(root, outputs)
-        self._tell(found, "loss", flags_of(root).kind, calls, operations)
+        self._tell(found, "loss", flags_of(root).kind, calls, of_loss(root, found))
 
     def _searched(self, calls: Sequence[Call]) -> Searched:
         was_off, self._guard.is_off = self._guard.is_off, True  # nothing of ours looks at the repetition
@@ -161,7 +158,7 @@ class NumericsProbe:
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         origin = last_bad_module(parameters, self._context.models, self._order)
         if origin is not None:
-            self._tell(Searched(origin), "gradient", origin.kind, list(self._keeper.calls), [])
+            self._tell(Searched(origin), "gradient", origin.kind, list(self._keeper.calls))
 
     # ---- telling -----------------------------------------------------------------------------------------
 
@@ -169,15 +166,19 @@ class NumericsProbe:
         return self._told < MOST_TOLD and self._is_well
 
     def _tell(
-        self, found: Searched, what_else: str, kind: str, calls: Sequence[Call], operations: Sequence[str]
+        self,
+        found: Searched,
+        what_else: str,
+        kind: str,
+        calls: Sequence[Call],
+        loss: Mapping[str, Any] | None = None,
     ) -> None:
         if not self._may_tell():
             return
         self._told += 1
         self._is_well = False
         self._told_in_step = self._collector.step
-        fact = as_fact(found, what_else, kind)
-        fact["operations"] = list(operations)
+        fact = {**as_fact(found, what_else, kind), "operations": [], **(loss or {})}
         kept = calls[: found.call + 1] if found.call >= 0 else calls
         about = {"first_nonfinite": fact}
         fact["capsule"] = self._write_capsule("the first value that is not finite", kept, about)
@@ -218,6 +219,19 @@ def is_finite(root: torch.Tensor) -> bool:
     if root.numel() == 1:
         return math.isfinite(abs(root.item()))
     return root.numel() > MOST_ROOT_VALUES or not flags_of(root).any
+
+
+def of_loss(root: torch.Tensor, found: Searched) -> dict[str, Any]:
+    """What the graph of a loss tells, when the models are not to blame."""
+    if found.origin is not None and not found.origin.masked_only:
+        return {}
+    operation, part = culprit_of(root)
+    is_target = part == "target"
+    return {
+        "operations": operations_of(root),
+        "operation": operation.lower(),
+        "tensor": "target" if is_target else "",
+    }
 
 
 def as_fact(found: Searched, what_else: str, kind: str) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def load_capsule(path: str | Path) -> dict[str, Any]:
         raise CapsuleError(f"there is no file {path}; look in capsules/ of a run") from None
     except Exception as error:  # whatever a damaged or hostile file makes torch raise
         raise CapsuleError(
-            f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain values, "
-            f"which is never loaded ({first_line(error)})"
+            f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain "
+            f"values, which is never loaded ({first_line(error)})"
         ) from None
     version = content.get("netdebug_capsule") if isinstance(content, dict) else None
     if not isinstance(version, int):

@@ -16,7 +16,6 @@ from tb_netdebug.capture.torch_flags import Flags, flags_of
 from tb_netdebug.capture.torch_origin import Origin, OriginTracer, names_of
 from tb_netdebug.capture.torch_unnoticed import unnoticed
 
-MOST_OPERATIONS = 8
 NO_CALL = "no call of the model was seen"
 DIFFERENT = "the forward pass was repeated, and the values were finite then"
 
@@ -94,21 +93,6 @@ def joined(flags: Iterable[Flags]) -> Flags:
         any(each.pos_inf for each in given),
         any(each.neg_inf for each in given),
     )
-
-
-def operations_of(root: torch.Tensor, outputs: Iterable[torch.Tensor]) -> list[str]:
-    """What was computed between the outputs of the models and the loss, in about that order."""
-    ends = {each.grad_fn for each in outputs if each.grad_fn is not None}
-    found: list[str] = []
-    waiting, seen = [root.grad_fn], set(ends)
-    while waiting and len(found) < MOST_OPERATIONS:
-        node = waiting.pop(0)
-        if node is None or node in seen or node.name().endswith("AccumulateGrad"):
-            continue
-        seen.add(node)
-        found.append(node.name().rpartition("::")[2].partition("Backward")[0])
-        waiting += [following for following, _ in node.next_functions]
-    return found[::-1]
 
 
 def first_line(error: BaseException) -> str:

@@ -244,8 +244,11 @@ def sentence_of(found: dict[str, Any]) -> str:
     if what == "gradient":
         return f"The loss is finite; the first {kind} on the way back is in the gradients of {where}."
     if what == "loss":
-        through = " → ".join(["", *map(str, found.get("operations") or [])])
-        return f"The models put out finite numbers; the {kind} is made by the loss{through}."
+        if found.get("tensor"):
+            return f"The models put out finite numbers; the {found['tensor']} of the loss has others."
+        through = " → ".join(map(str, found.get("operations") or []))
+        told = f" ({through})" if through else ""
+        return f"The models put out finite numbers; the {kind} is made by the loss{by}{told}."
     given = "finite inputs" if found.get("inputs_finite") else "inputs that were not all finite"
     if found.get("masked_inputs"):
         given = "scores that a mask of −inf leaves nothing of"
