@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from torch import nn
 
-# torch's stand-in for a forward that a module does not have
-_MISSING = nn.Module.forward
-
 
 def entry_of(model: nn.Module) -> nn.Module:
     """The model, or the first of its parts that can be called: lists and dicts of modules cannot be."""
-    if type(model).forward is not _MISSING or "forward" in vars(model):
+    if can_be_called(model):
         return model
-    for child in model.children():
-        found = entry_of(child)
-        if type(found).forward is not _MISSING:
-            return found
-    return model
+    parts = (entry_of(child) for child in model.children())
+    return next((part for part in parts if can_be_called(part)), model)
+
+
+def can_be_called(model: nn.Module) -> bool:
+    """Looked up by hand: TorchScript's `forward` cannot be asked for on a class."""
+    return "forward" in vars(model) or any(
+        "forward" in vars(base) for base in type(model).__mro__ if base is not nn.Module
+    )
