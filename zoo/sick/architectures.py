@@ -317,3 +317,45 @@ def lstm_with_batch_and_time_swapped(zoo: Zoo) -> None:
     model = Swapped()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     fit(zoo, model, optimizer, batches(rows, labels, size=32, steps=200), functional.cross_entropy)
+
+
+@sick(
+    "grad-not-cleared",
+    also=("diverging-loss", "exploding-gradients", "update-ratio-high", "loss-oscillating"),
+)
+def gru_without_zero_grad(zoo: Zoo) -> None:
+    """No zero_grad() in a recurrent net, and clipping hides what that does."""
+    tokens, labels = sequences(500, length=10)
+    embedding, gru, head = nn.Embedding(12, 16), nn.GRU(16, 24, batch_first=True), nn.Linear(24, 2)
+    model = nn.ModuleList([embedding, gru, head])
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    monitor = zoo.watch(model, optimizer)
+    for x, y in batches(tokens, labels, size=32, steps=120):
+        loss = functional.cross_entropy(head(gru(embedding(x))[0][:, -1]), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        monitor.step(loss=loss)
+
+
+class CutVAE(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = perceptron(64, 48, 12)
+        self.decoder = perceptron(6, 48, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, log_variance = self.encoder(x).data.chunk(2, 1)
+        z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+        result: Tensor = self.decoder(z)
+        return result
+
+
+@sick("no-gradient", also=("unchanged-weights", "not-optimized"))
+def vae_encoder_cut_by_data(zoo: Zoo) -> None:
+    """`.data` between encoder and decoder: the encoder stays random."""
+    inputs = digits()[0].flatten(1)
+    model = CutVAE()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    feed = ((x, x) for (x,) in batches(inputs, size=64, steps=150))
+    fit(zoo, model, optimizer, feed, functional.binary_cross_entropy_with_logits)
