@@ -9,7 +9,8 @@ from typing import Any
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
-from .loss_course import NEVER_NEGATIVE, course
+from .loss_calls import NEVER_NEGATIVE
+from .loss_course import course
 from .loss_late import LossPlateau, Overfitting
 from .loss_level import LossAtChance, NotLearning
 from .loss_rise import DivergingLoss, LossOscillating, LossSpike
@@ -42,9 +43,9 @@ class LossNegative(Rule):
         if lowest >= -self.limits.below:
             return None
         seen = course(history)
-        if seen.is_of_calls and seen.factor < 0 and not seen.is_contest and len(calls) == 1:
+        if seen.calls.are_the_loss and seen.calls.factor < 0 and not seen.is_contest and len(calls) == 1:
             return self._turned(next(iter(calls.values())), lowest, seen.first_step)
-        return None if calls and seen.is_of_calls else self._unknown(lowest)
+        return None if seen.calls.are_the_loss else self._unknown(lowest)
 
     def _impossible(
         self, call: dict[str, Any], key: Any, value: float, scalars: dict[str, float], step: int

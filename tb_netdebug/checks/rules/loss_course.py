@@ -1,80 +1,59 @@
-"""What is known of the loss of one run: its curve, what guessing would get, and what kind of loss it is."""
+"""What is known of the loss of one run: its curve, its level at the start, and what kind of loss it is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...records.step import StepRecord
+from ..curve import STEPS_KEPT, Curve
 from ..history import History
-from .loss_shape import Doubles
+from ..layers import Layers
+from .loss_calls import LossCalls
+from .loss_shape import Doubles, middle
 
 # A training's first values, before it has learned anything.
 FIRST_VALUES = 8
-# The recorded loss is that of the loss calls when their ratio is the same to within this.
-SAME = 2e-3
-LEAST_COMPARED = 4
-ALIKE = 0.3
-LEAST_ROWS = 8
-
-# Below zero, such a loss was fed with something that it is not made for.
-NEVER_NEGATIVE = frozenset({
-    "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "hinge_embedding_loss", "margin_ranking_loss",
-    "multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "kl_div",
-})  # fmt: skip
+# After so many steps, rules over the whole curve are asked every fourth time only: it changes slowly then.
+EARLY_STEPS = 1024
+TURNS = 4
+STEPS_BETWEEN = 16
 
 
 class Course:
     """The rules of a run share it: it is worked out once for each step at which they are asked.
 
-    `values` are the last finite losses with their `steps`; `first` the very first ones. `chance` is the loss
-    of the best constant answer in units of `loss`, None unless the loss is known to be that of the loss calls
-    of torch.nn.functional; `measured` are the values of the calls themselves, as (step, value, chance).
+    `values` are the last finite losses with their `steps`, `first` the very first ones and `start` their
+    level; `best` is the lowest mean of 8 in a row.
     """
 
     def __init__(self) -> None:
-        self.values: Doubles = np.zeros(0)
-        self.steps: Doubles = np.zeros(0)
+        self.calls = LossCalls()
         self.first: list[float] = []
         self.first_step = -1
+        self.start = math.nan
         self.best = math.inf
-        self.best_step = -1
-        self.chance: float | None = None
-        self.measured: list[tuple[int, float, float]] = []
         self.has_been_negative = False
-        self._judged_step = -1
-        self._ratios: list[float] = []
         self._rivals = False
-        self._moves = False
+        self._judged_step = -1
+        self._layers: tuple[Layers | None, int] = None, 0
+        self._count = 0
+        self._used = 0
+        self._kept = np.empty((2, 8 * STEPS_KEPT))
 
     @property
-    def start(self) -> float:
-        """The level of the loss before training; the middle, as one of the first may be far off."""
-        return float(np.median(self.first)) if self.first else math.nan
+    def steps(self) -> Doubles:
+        return self._kept[0, max(self._used - STEPS_KEPT, 0) : self._used]
 
     @property
-    def is_of_calls(self) -> bool:
-        """Whether the recorded loss is what the loss functions returned, up to a constant factor."""
-        ratios = self._ratios
-        return len(ratios) >= LEAST_COMPARED and max(ratios) - min(ratios) <= SAME * abs(max(ratios, key=abs))
+    def values(self) -> Doubles:
+        return self._kept[1, max(self._used - STEPS_KEPT, 0) : self._used]
 
     @property
-    def factor(self) -> float:
-        """Of the recorded loss to that of the calls; NaN when they have little to do with each other.
-
-        Where a step has several batches only the first is measured: then it is right in the mean."""
-        if self.is_of_calls:
-            return float(np.median(self._ratios))
-        if len(self._ratios) < FIRST_VALUES:
-            return math.nan
-        low, middle, high = np.quantile(self._ratios, (0.1, 0.5, 0.9))
-        return float(middle) if high - low < ALIKE * abs(middle) else math.nan
+    def chance(self) -> float | None:
+        """The loss of the best constant answer; None when it is not known."""
+        return self.calls.chance
 
     @property
     def is_contest(self) -> bool:
@@ -83,110 +62,57 @@ class Course:
 
     @property
     def may_rise(self) -> bool:
-        """Losses of policies, games and energies, and errors from targets that move (as those of values
-        that are being learned): their height says little."""
-        return self._rivals or self._moves or (self.has_been_negative and not self.is_of_calls)
+        """Losses of policies, games and energies, and errors from targets that move: their height says
+        little."""
+        is_free = self.has_been_negative and not self.calls.are_the_loss
+        return self._rivals or self.calls.targets_move or is_free
 
     def after(self, step: int) -> Doubles:
         return self.values[np.searchsorted(self.steps, step, side="right") :]
-
-    def mean_of_window(self, size: int) -> Doubles:
-        """Means of so many values in a row, the newest complete, oldest first."""
-        whole = len(self.values) // size * size
-        means: Doubles = self.values[len(self.values) - whole :].reshape(-1, size).mean(axis=1)
-        return means
 
     def look(self, history: History) -> None:
         if history.step == self._judged_step:
             return
         new = [record for record in history.recent if record.step > self._judged_step]
         self._judged_step = history.step
-        self._rivals = len(history.known_facts.get("optimizer", ())) > 1 or _models(history) > 1
+        self._rivals = len(history.known_facts.get("optimizer", ())) > 1 or self._models(history.layers) > 1
         curve = history.curve("loss")
         if curve is None:
             return
-        steps, values = np.array(curve.steps, float), np.array(curve.values, float)
-        finite = np.isfinite(values)
-        self.steps, self.values = steps[finite], values[finite]
-        if len(self.first) < FIRST_VALUES and len(self.values):
+        losses = [(record.step, record.scalars["loss"]) for record in new if "loss" in record.scalars]
+        self._count += len(losses)
+        if self._count != curve.count:  # some came while nobody asked
+            self._count, self._used = curve.count, 0
+            losses = list(zip(curve.steps, curve.values, strict=True))
+        self._append([(step, loss) for step, loss in losses if math.isfinite(loss)])
+        self._follow(curve)
+        self.calls.compare(history, new)
+
+    def _append(self, losses: list[tuple[int, float]]) -> None:
+        if self._used + len(losses) > self._kept.shape[1]:
+            kept = self._kept[:, self._used - STEPS_KEPT : self._used].copy()
+            self._kept[:, :STEPS_KEPT] = kept
+            self._used = STEPS_KEPT
+        if losses:
+            self._kept[:, self._used : self._used + len(losses)] = np.array(losses, float).T
+            self._used += len(losses)
+
+    def _follow(self, curve: Curve) -> None:
+        values = self.values
+        if len(self.first) < FIRST_VALUES and len(values):
             if not self.first:
                 self.first_step = int(self.steps[0])
-            self.first = [float(value) for value in self.values[:FIRST_VALUES]]
+            self.first = [float(value) for value in values[:FIRST_VALUES]]
+            self.start = middle(np.array(self.first))  # one of the first may be far off
         self.has_been_negative |= curve.lowest < 0
-        self._moves = any(map(partial(moving_targets, history), history.known_facts.get("loss-call", {})))
-        self._follow_best()
-        self._compare(history, new)
+        recent = values[-(len(values[-32:]) // FIRST_VALUES * FIRST_VALUES) :]
+        if len(values) >= FIRST_VALUES:
+            self.best = min(self.best, float(recent.reshape(-1, FIRST_VALUES).mean(axis=1).min()))
 
-    def _follow_best(self) -> None:
-        means = self.mean_of_window(FIRST_VALUES)
-        if len(means) and means.min() < self.best:
-            self.best = float(means.min())
-            place = len(self.values) - (len(means) - int(means.argmin())) * FIRST_VALUES
-            self.best_step = int(self.steps[place + FIRST_VALUES - 1])
-
-    def _compare(self, history: History, records: Iterable[StepRecord]) -> None:
-        calls = history.known_facts.get("loss-call", {})
-        if not calls:
-            return
-        for record in records:
-            value, chance = self._of_calls(calls, record)
-            if value is None:
-                continue
-            if chance is not None:
-                self.measured.append((record.step, value, chance))
-            loss = record.scalars.get("loss")
-            if loss is not None and value and math.isfinite(loss) and math.isfinite(value):
-                self._ratios.append(loss / value)
-        del self._ratios[:-32], self.measured[:-64]
-        known = [chance for _, _, chance in self.measured[-32:]]
-        factor = abs(self.factor)
-        self.chance = float(np.mean(known)) * factor if known and math.isfinite(factor) else None
-
-    @staticmethod
-    def _of_calls(calls: dict[Any, dict[str, Any]], record: StepRecord) -> tuple[float | None, float | None]:
-        """The sum of the loss calls of a step, and of what constant answers would get; None: not measured."""
-        scalars = record.scalars
-        value: float | None = None
-        chance: float | None = 0.0
-        for key, call in calls.items():
-            one = scalars.get(f"probe/loss/{key}/value")
-            if one is None:
-                continue
-            value = one if value is None else value + one
-            least = chance_of(call, key, scalars)
-            chance = None if least is None or chance is None else chance + least
-        return value, chance
-
-
-def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float | None:
-    """What the best constant answer would get on such data; that for this very batch is less, the fewer
-    rows it has. None when they are too few to tell."""
-    baseline = scalars.get(f"probe/loss/{key}/baseline")
-    if baseline is None or not math.isfinite(baseline):
-        return None
-    rows = max(math.prod(call.get("target_shape") or (1,)), 1)
-    uniform, classes = scalars.get(f"probe/loss/{key}/uniform"), scalars.get(f"probe/loss/{key}/classes")
-    if uniform is not None:
-        if rows < max(LEAST_ROWS, 2.0 * (classes or 2.0)):
-            return None
-        missing = max((classes or 2.0) - 1.0, 0.0) / 2.0  # Miller and Madow, of the entropy times the rows
-        if call.get("reduction") == "sum":
-            return baseline + missing
-        return min(baseline + missing / rows, max(uniform, baseline))
-    rows = max((call.get("target_shape") or (1,))[0], 1)
-    return baseline * rows / (rows - 1) if rows >= LEAST_ROWS else None
-
-
-def moving_targets(history: History, key: Any) -> bool:
-    """Whether the mean of numbers to be met has gone further than they are wide."""
-    mean, std = (history.curve(f"probe/loss/{key}/target_{name}") for name in ("mean", "std"))
-    if mean is None or std is None or mean.count < FIRST_VALUES:
-        return False
-    if history.curve(f"probe/loss/{key}/uniform") is not None:
-        return False
-    means, widths = mean.tail(64), std.tail(64)
-    apart = abs(float(means[: len(means) // 4].mean() - means[-len(means) // 4 :].mean()))
-    return apart > float(widths.mean())
+    def _models(self, layers: Layers) -> int:
+        if self._layers[0] is not layers:
+            self._layers = layers, sum(node.parent is None for node in layers.nodes.values())
+        return self._layers[1]
 
 
 _COURSES: WeakKeyDictionary[History, Course] = WeakKeyDictionary()
@@ -201,8 +127,10 @@ def course(history: History) -> Course:
     return known
 
 
-def _models(history: History) -> int:
-    return sum(node.parent is None for node in history.layers.nodes.values())
+def is_turn(history: History) -> bool:
+    """Whether rules over the whole curve look at it now: always in the beginning and at the end."""
+    is_regular = len(history.recent) == STEPS_BETWEEN
+    return not is_regular or history.steps < EARLY_STEPS or history.steps // STEPS_BETWEEN % TURNS == 0
 
 
 def still_warming_up(history: History) -> bool:

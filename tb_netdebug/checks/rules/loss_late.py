@@ -11,7 +11,7 @@ from ..curve import Curve
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
-from .loss_course import Course, course
+from .loss_course import Course, course, is_turn
 from .loss_shape import Doubles, error_of_mean, is_falling, noise
 from .stillness import LEAST_UPDATE, update_ratio
 
@@ -41,6 +41,8 @@ class Overfitting(Rule):
     limits = OverfittingLimits()
 
     def update(self, history: History) -> Sign | None:
+        if not is_turn(history):
+            return None
         curves = [curve for curve in history.curves() if curve.count > 3 and is_of_evaluation(curve.name)]
         if not curves:
             return None
@@ -130,7 +132,12 @@ class LossPlateau(Rule):
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
-        if len(seen.values) < 2 * limits.window or seen.may_rise or not seen.start > 0:
+        if (
+            not is_turn(history)
+            or len(seen.values) < 2 * limits.window
+            or seen.may_rise
+            or not seen.start > 0
+        ):
             return None
         recent = seen.values[-max(limits.window, min(history.steps, len(seen.values)) // 2) :]
         level = float(recent.mean())

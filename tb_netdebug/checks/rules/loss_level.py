@@ -9,7 +9,7 @@ import numpy as np
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
-from .loss_course import Course, course, still_warming_up
+from .loss_course import Course, course, is_turn, still_warming_up
 from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
 from .stillness import standstill
 
@@ -36,7 +36,7 @@ class LossAtChance(Rule):
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
-        if seen.chance is None or seen.chance <= 0 or seen.is_contest or not seen.steps.size:
+        if not is_turn(history) or seen.chance is None or seen.chance <= 0 or seen.is_contest:
             return None
         values = seen.after(seen.first_step + limits.ignored)
         values = without_spikes(values[-max(limits.window, len(values) // 2) :])
@@ -120,7 +120,13 @@ class NotLearning(Rule):
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
         lasted = history.step - seen.first_step + 1
-        if lasted < limits.steps or len(seen.values) < limits.window + 8 or seen.may_rise or seen.start <= 0:
+        if (
+            not is_turn(history)
+            or lasted < limits.steps
+            or len(seen.values) < limits.window + 8
+            or seen.may_rise
+            or seen.start <= 0
+        ):
             return None
         recent = without_spikes(seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :])
         if not self._stands(seen, recent) or still_warming_up(history):

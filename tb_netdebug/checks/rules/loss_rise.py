@@ -11,8 +11,8 @@ import numpy as np
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
-from .loss_course import Course, course
-from .loss_shape import Doubles, alternation, is_falling, period, variation, without_spikes
+from .loss_course import Course, course, is_turn
+from .loss_shape import Doubles, alternation, is_falling, middle, period, variation, without_spikes
 
 LOWER_RATE = (
     "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
@@ -57,7 +57,7 @@ class DivergingLoss(Rule):
         if not math.isfinite(curve.last) and curve.nonfinite:
             return self._ended(seen, start, factor)
         recent = seen.values[-limits.window :]
-        level = float(np.median(recent))
+        level = middle(recent)
         if len(recent) == limits.window and level > factor * start and self._runs_away(seen, recent, level):
             is_error = level > max(limits.error_factor, factor) * start
             return self._sign(seen, level, start, factor, Severity.ERROR if is_error else Severity.WARNING)
@@ -98,7 +98,7 @@ class DivergingLoss(Rule):
         recent = seen.values[-limits.lost_window :]
         if seen.may_rise or seen.best > limits.lost * seen.start or len(recent) < limits.lost_window:
             return None
-        level, low = float(recent.mean()), float(np.quantile(recent, 0.1))
+        level, low = float(recent.mean()), float(np.partition(recent, 3)[3])  # of 32
         if low < limits.returned * seen.start or is_falling(recent, share=0.02):
             return None
         return Sign(
@@ -117,8 +117,8 @@ class DivergingLoss(Rule):
 
 def _calms_down(recent: Doubles) -> bool:
     """The overshoot of a learning rate that works: each quarter lower than the one before it."""
-    first, second = np.median(recent[: len(recent) // 2]), np.median(recent[len(recent) // 2 :])
-    return bool(second < 0.9 * first)
+    half = len(recent) // 2
+    return middle(recent[half:]) < 0.9 * middle(recent[:half])
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,10 @@ class LossSpike(Rule):
                 self._open = began, max(height, loss), threshold
             return
         if len(self._calm) >= self.limits.before:
-            highest, middle = max(self._calm), float(np.median(self._calm)) if loss > max(self._calm) else 0.0
-            if loss > self.limits.above_start * start and middle > 0:
-                factor = max(self.limits.above_highest, highest / middle)
+            highest = max(self._calm)
+            if loss > max(self.limits.above_start * start, highest):
+                usual = max(middle(np.array(self._calm)), 1e-9 * highest)
+                factor = max(self.limits.above_highest, highest / usual)
                 if loss > factor * highest:
                     self._open = step, loss, max(highest, loss / factor)
                     return
@@ -229,7 +230,7 @@ class LossOscillating(Rule):
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
         recent = without_spikes(seen.values[-limits.window :])
-        if len(recent) < limits.window or seen.may_rise or not seen.start > 0:
+        if not is_turn(history) or len(recent) < limits.window or seen.may_rise or not seen.start > 0:
             return None
         if (
             len(recent) == len(seen.values)
@@ -237,7 +238,7 @@ class LossOscillating(Rule):
         ):
             return None
         mean, swing = float(recent.mean()), variation(recent)
-        if float(np.median(recent)) > limits.runaway * seen.start:
+        if middle(recent) > limits.runaway * seen.start:
             return None
         least = limits.full_batch_amplitude if always_the_same(history) else limits.amplitude
         if mean < limits.level * seen.start or swing < min(least, limits.erratic, limits.noisy):

@@ -1,0 +1,113 @@
+"""The loss functions behind a loss: whether it is theirs, and what guessing would get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...records.step import StepRecord
+from ..history import History
+from .loss_shape import middle
+
+# The recorded loss is that of the loss calls when their ratio is the same to within this …
+SAME = 2e-3
+LEAST_COMPARED = 4
+# … or roughly that, where a step has several batches and only the first is measured.
+ALIKE = 0.3
+LEAST_ALIKE = 8
+# A batch of fewer rows says little of what a constant answer would get on all data.
+LEAST_ROWS = 8
+RATIOS_KEPT = 32
+
+# Below zero, such a loss was fed with something that it is not made for.
+NEVER_NEGATIVE = frozenset({
+    "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "hinge_embedding_loss", "margin_ranking_loss",
+    "multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "kl_div",
+})  # fmt: skip
+
+
+class LossCalls:
+    """`chance` is the loss of the best constant answer in units of the recorded loss; None when it is not
+    known, or when the recorded loss has little to do with the loss functions that were seen.
+
+    `factor` is that of the recorded loss to theirs; `are_the_loss` that it is the same in each step.
+    `targets_move`: numbers to be met have gone further than they are wide, as values that are being learned.
+    """
+
+    def __init__(self) -> None:
+        self.chance: float | None = None
+        self.factor = math.nan
+        self.are_the_loss = False
+        self.targets_move = False
+        self._ratios: list[float] = []
+        self._chances: list[float] = []
+
+    def compare(self, history: History, records: Iterable[StepRecord]) -> None:
+        calls = history.known_facts.get("loss-call")
+        if not calls or not sum(self._take(calls, record) for record in records):
+            return
+        del self._ratios[:-RATIOS_KEPT], self._chances[:-RATIOS_KEPT]
+        self._weigh()
+        self.targets_move = any(moving_targets(history, key) for key in calls)
+        known = math.isfinite(self.factor) and bool(self._chances)
+        self.chance = float(np.mean(self._chances)) * abs(self.factor) if known else None
+
+    def _take(self, calls: dict[Any, dict[str, Any]], record: StepRecord) -> bool:
+        """Several calls are taken together. False when none was measured in this step."""
+        value, chance = 0.0, 0.0
+        was_measured = False
+        for key, call in calls.items():
+            one = record.scalars.get(f"probe/loss/{key}/value")
+            if one is not None:
+                was_measured = True
+                value += one
+                chance += chance_of(call, key, record.scalars)
+        loss = record.scalars.get("loss")
+        if was_measured and loss is not None and value and math.isfinite(loss) and math.isfinite(value):
+            self._ratios.append(loss / value)
+        if was_measured and math.isfinite(chance):
+            self._chances.append(chance)
+        return was_measured
+
+    def _weigh(self) -> None:
+        ratios = np.sort(self._ratios)
+        count = len(ratios)
+        self.are_the_loss = count >= LEAST_COMPARED and ratios[-1] - ratios[0] <= SAME * np.abs(ratios).max()
+        self.factor = float(ratios[count // 2]) if self.are_the_loss else math.nan
+        if not self.are_the_loss and count >= LEAST_ALIKE:
+            low, typical, high = (float(ratios[place * (count - 1) // 10]) for place in (1, 5, 9))
+            self.factor = typical if high - low < ALIKE * abs(typical) else math.nan
+
+
+def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float:
+    """What the best constant answer would get on such data; that for this very batch is less, the fewer
+    rows it has. NaN when they are too few to tell."""
+    baseline = scalars.get(f"probe/loss/{key}/baseline", math.nan)
+    uniform, classes = scalars.get(f"probe/loss/{key}/uniform"), scalars.get(f"probe/loss/{key}/classes", 2.0)
+    shape = call.get("target_shape") or (1,)
+    if uniform is None:
+        rows = max(shape[0], 1)
+        return baseline * rows / (rows - 1) if rows >= LEAST_ROWS else math.nan
+    rows = max(math.prod(shape), 1)
+    if rows < max(LEAST_ROWS, 2.0 * classes):
+        return math.nan
+    missing = max(classes - 1.0, 0.0) / 2.0  # Miller and Madow: of the entropy, times the rows
+    if call.get("reduction") == "sum":
+        return baseline + missing
+    return min(baseline + missing / rows, max(uniform, baseline))
+
+
+def moving_targets(history: History, key: Any) -> bool:
+    mean, std = (history.curve(f"probe/loss/{key}/target_{name}") for name in ("mean", "std"))
+    if mean is None or std is None or mean.count < LEAST_ALIKE:
+        return False
+    if history.curve(f"probe/loss/{key}/uniform") is not None:
+        return False
+    means, widths = mean.tail(64), std.tail(64)
+    quarter = len(means) // 4
+    apart = abs(float(means[:quarter].mean() - means[-quarter:].mean()))
+    return bool(apart > middle(widths))
