@@ -71,6 +71,30 @@ def validated_with_dropout_on(zoo: Zoo) -> None:
                 monitor.log(val_loss=functional.cross_entropy(model(inputs[500:]), labels[500:]))
 
 
+@sick("train-mode-evaluating", from_step=40)
+def cnn_tested_without_eval(zoo: Zoo) -> None:
+    """The test loop has no_grad() and nothing else; batch norm learns from the test set, too."""
+    inputs, labels = shapes(640)
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(800, 4)
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    monitor = zoo.watch(model, optimizer)
+    for _ in range(4):
+        model.train()
+        for x, y in batches(inputs[:512], labels[:512], size=32, steps=40):
+            loss = functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            monitor.step(loss=loss)
+        right = 0
+        with torch.no_grad():
+            for x, y in batches(inputs[512:], labels[512:], size=32, steps=4):
+                right += int((model(x).argmax(1) == y).sum())
+        monitor.log(test_accuracy=right / 128)
+
+
 @sick(
     "grad-not-cleared",
     also=("diverging-loss", "loss-oscillating", "exploding-gradients", "update-ratio-high"),
