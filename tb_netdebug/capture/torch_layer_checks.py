@@ -17,7 +17,7 @@ from tb_netdebug.capture.torch_activations import is_layer
 from tb_netdebug.capture.torch_device import DeviceSummaries
 from tb_netdebug.capture.torch_flags import Flags, flags_of
 from tb_netdebug.capture.torch_hooks import Hook
-from tb_netdebug.capture.torch_origin import Origin, names_of
+from tb_netdebug.capture.torch_origin_told import Origin, names_of
 from tb_netdebug.capture.torch_probe import ProbeContext
 from tb_netdebug.capture.torch_values import tensors_in
 

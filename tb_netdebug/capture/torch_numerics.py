@@ -7,6 +7,7 @@ the forward passes of the step are made once more, followed from operation to op
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.run_folder import is_distributed
 from tb_netdebug.capture.torch_backward import watch_backward
 from tb_netdebug.capture.torch_calls import Call, CallKeeper
 from tb_netdebug.capture.torch_capsule import CapsuleWriter
@@ -36,6 +38,7 @@ from tb_netdebug.capture.torch_values import is_functorch_wrapped
 MOST_TOLD = 4
 # A root that is no single number (a backward pass with gradients given) is looked at up to this size.
 MOST_ROOT_VALUES = 1 << 16
+AVERAGED = "gradients are averaged over processes: it may have come from another one"
 
 
 class NumericsProbe:
@@ -157,7 +160,11 @@ class NumericsProbe:
     def _on_bad_gradients(self, optimizer: Optimizer) -> None:
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         origin = last_bad_module(parameters, self._context.models, self._order)
-        if origin is not None:
+        if origin is None:
+            return
+        if is_distributed(os.environ):  # nor is it known whether this step is the one to keep
+            self._tell(Searched(origin, why_not=AVERAGED), "gradient", origin.kind, None)
+        else:
             self._tell(Searched(origin), "gradient", origin.kind, list(self._keeper.calls))
 
     # ---- telling -----------------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ class NumericsProbe:
         found: Searched,
         what_else: str,
         kind: str,
-        calls: Sequence[Call],
+        calls: Sequence[Call] | None,
         loss: Mapping[str, Any] | None = None,
     ) -> None:
         if not self._may_tell():
@@ -179,9 +186,11 @@ class NumericsProbe:
         self._is_well = False
         self._told_in_step = self._collector.step
         fact = {**as_fact(found, what_else, kind), "operations": [], **(loss or {})}
-        kept = calls[: found.call + 1] if found.call >= 0 else calls
-        about = {"first_nonfinite": fact}
-        fact["capsule"] = self._write_capsule("the first value that is not finite", kept, about)
+        fact["capsule"] = None
+        if calls is not None:
+            kept = calls[: found.call + 1] if found.call >= 0 else calls
+            about = {"first_nonfinite": fact}
+            fact["capsule"] = self._write_capsule("the first value that is not finite", kept, about)
         self._collector.fact("first-nonfinite", **fact)
 
     # ---- capsules ----------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
 from tb_netdebug.capture.torch_hooks import Hook
-from tb_netdebug.capture.torch_origin import Origin, OriginTracer
+from tb_netdebug.capture.torch_origin import OriginTracer
+from tb_netdebug.capture.torch_origin_told import Origin
 from tb_netdebug.capture.torch_probe import ProbeContext
 
 is_compiling = torch.compiler.is_compiling

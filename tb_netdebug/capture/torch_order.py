@@ -10,7 +10,7 @@ from torch import nn
 
 from tb_netdebug.capture.torch_flags import Flags, flags_of
 from tb_netdebug.capture.torch_hooks import Hook
-from tb_netdebug.capture.torch_origin import Origin, names_of
+from tb_netdebug.capture.torch_origin_told import Origin, names_of
 
 
 class CallOrder:

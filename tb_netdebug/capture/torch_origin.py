@@ -6,12 +6,8 @@ not the first operation that makes one, but the one whose result has got into th
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,76 +17,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tb_netdebug.capture.torch_flags import CLEAN, Flags, flags_of
 from tb_netdebug.capture.torch_hooks import Hook
-from tb_netdebug.capture.torch_parameters import clean, wrappers_of
+from tb_netdebug.capture.torch_operations import (
+    ASKED_FOR,
+    SIGN_CHANGING,
+    TALKING,
+    UNINITIALISED,
+    flat,
+    is_all_of_it,
+    is_infinite,
+    key_of,
+    site,
+)
+from tb_netdebug.capture.torch_origin_told import Origin, names_of
 from tb_netdebug.capture.torch_values import tensors_in
 
-# What they give is what happens to lie in memory.
-UNINITIALISED = frozenset(
-    {
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "set_",
-    }
-)
-# An infinity that these make was asked for.
-ASKED_FOR = frozenset({"lift_fresh", "lift_fresh_copy", "scalar_tensor"})
-# A mask of −inf becomes one of +inf.
-SIGN_CHANGING = frozenset(
-    {
-        "neg",
-        "neg_",
-        "mul",
-        "mul_",
-        "sub",
-        "sub_",
-        "rsub",
-        "div",
-        "div_",
-        "abs",
-        "abs_",
-        "reciprocal",
-        "reciprocal_",
-    }
-)
-# Processes would wait for each other, for the others do not repeat their forward pass.
-TALKING = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 MOST_TRACKED = 4096
 MOST_ATTRIBUTES = 32
-FOREIGN = tuple(
-    f"{Path(sys.modules[name].__file__ or '').parent}{os.sep}" for name in ("torch", "tb_netdebug")
-)
 
 
 class TalkingError(RuntimeError):
     """The forward pass talks to other processes, so it cannot be repeated by one alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What made the first values that are not finite.
-
-    `masked_only`: they are infinities that somebody put there, as masks are made. `masked_inputs`: so were
-    those that it was given. `tensor` names an input or a parameter, `operation` and `site` the operation and
-    its line.
-    """
-
-    what: str  # "output", "input", "parameter"
-    where: str
-    class_name: str
-    kind: str
-    order: int
-    inputs_finite: bool = True
-    parameters_finite: bool = True
-    masked_only: bool = False
-    masked_inputs: bool = False
-    tensor: str = ""
-    operation: str = ""
-    site: str = ""
 
 
 class OriginTracer(TorchDispatchMode):
@@ -293,50 +239,3 @@ class OriginTracer(TorchDispatchMode):
     def _next(self) -> int:
         self._count += 1
         return self._count
-
-
-def names_of(models: Mapping[str, nn.Module]) -> dict[int, tuple[str, str]]:
-    """The full name and the class of each module, by id; a root is named after its class."""
-    found: dict[int, tuple[str, str]] = {}
-    for prefix, model in models.items():
-        wrappers = wrappers_of(model)
-        for name, module in model.named_modules():
-            name = clean(f"{name}.", wrappers).rstrip(".") or type(module).__name__
-            found.setdefault(id(module), (f"{prefix}/{name}" if prefix else name, type(module).__name__))
-    return found
-
-
-def flat(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors among the arguments or results of an operation: they are nested in lists only."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from flat(each)
-
-
-def key_of(tensor: torch.Tensor) -> StorageWeakRef | None:
-    """Stands for the memory of a tensor, which its views share."""
-    try:
-        return StorageWeakRef(tensor.untyped_storage())
-    except (RuntimeError, NotImplementedError):  # it has none, as a sparse tensor
-        return None
-
-
-def is_all_of_it(tensor: torch.Tensor) -> bool:
-    return tensor.nbytes == tensor.untyped_storage().nbytes()
-
-
-def is_infinite(value: Any) -> bool:
-    return isinstance(value, float) and abs(value) == float("inf")
-
-
-def site() -> str:
-    """The innermost line that belongs neither to torch nor to us."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith((*FOREIGN, "<")):
-            return f"{os.path.basename(path)}:{frame.f_lineno}"  # noqa: PTH119
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""

@@ -16,7 +16,8 @@ from torch import nn
 from tb_netdebug.capture.torch_capsule import VERSION
 from tb_netdebug.capture.torch_flags import flags_of
 from tb_netdebug.capture.torch_order import CallOrder, last_bad_module
-from tb_netdebug.capture.torch_origin import Origin, OriginTracer, names_of
+from tb_netdebug.capture.torch_origin import OriginTracer
+from tb_netdebug.capture.torch_origin_told import Origin, names_of
 from tb_netdebug.capture.torch_reader import host_item
 from tb_netdebug.capture.torch_search import first_line, inner
 from tb_netdebug.capture.torch_values import CODES, UnreadableError, plain, tensors_in

@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 
 from tb_netdebug.capture.torch_calls import Call
 from tb_netdebug.capture.torch_flags import Flags, flags_of
-from tb_netdebug.capture.torch_origin import Origin, OriginTracer, names_of
+from tb_netdebug.capture.torch_origin import OriginTracer
+from tb_netdebug.capture.torch_origin_told import Origin, names_of
 from tb_netdebug.capture.torch_unnoticed import unnoticed
 
 NO_CALL = "no call of the model was seen"

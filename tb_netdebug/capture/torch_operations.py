@@ -1,0 +1,87 @@
+"""What is known of torch's operations: which of them make infinities on purpose, and what they were given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+# What they give is what happens to lie in memory.
+UNINITIALISED = frozenset(
+    {
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+    }
+)
+# An infinity that these make was asked for.
+ASKED_FOR = frozenset({"lift_fresh", "lift_fresh_copy", "scalar_tensor"})
+# A mask of −inf becomes one of +inf.
+SIGN_CHANGING = frozenset(
+    {
+        "neg",
+        "neg_",
+        "mul",
+        "mul_",
+        "sub",
+        "sub_",
+        "rsub",
+        "div",
+        "div_",
+        "abs",
+        "abs_",
+        "reciprocal",
+        "reciprocal_",
+    }
+)
+# Processes would wait for each other, for the others do not repeat their forward pass.
+TALKING = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
+FOREIGN = tuple(
+    f"{Path(sys.modules[name].__file__ or '').parent}{os.sep}" for name in ("torch", "tb_netdebug")
+)
+
+
+def flat(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among the arguments or results of an operation: they are nested in lists only."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from flat(each)
+
+
+def key_of(tensor: torch.Tensor) -> StorageWeakRef | None:
+    """Stands for the memory of a tensor, which its views share."""
+    try:
+        return StorageWeakRef(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError):  # it has none, as a sparse tensor
+        return None
+
+
+def is_all_of_it(tensor: torch.Tensor) -> bool:
+    return tensor.nbytes == tensor.untyped_storage().nbytes()
+
+
+def is_infinite(value: Any) -> bool:
+    return isinstance(value, float) and abs(value) == float("inf")
+
+
+def site() -> str:
+    """The innermost line that belongs neither to torch nor to us."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((*FOREIGN, "<")):
+            return f"{os.path.basename(path)}:{frame.f_lineno}"  # noqa: PTH119
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
