@@ -20,7 +20,7 @@ NOT_YET = ("tensorflow", "keras", "jax")
 
 
 def tell(finding: Finding) -> None:
-    """At once, in one line; what to do about it is said at the end. Symptoms of a known cause are not told."""
+    """At once, in one line; what to do about it is said at the end. Symptoms of a known cause are left out."""
     if finding.severity > Severity.INFO and finding.cause is None:
         head = f"{finding.severity.text.upper()} {finding.rule}, {since(finding)}{places(finding.where)}"
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
@@ -41,7 +41,10 @@ def closing_words(watched: ZeroCode) -> str:
         if len(trainings) > 1:
             lines.append(f"  Seen in {listed([run.run_dir.name for run in runs])}.")
     if watched.passed_over:
-        lines += ["", f"{watched.passed_over} more short trainings were not recorded: opening runs took too long."]
+        lines += [
+            "",
+            f"{watched.passed_over} more short trainings were not recorded: opening runs took too long.",
+        ]
     shown = short(watched.logdir)
     where = short(trainings[0].run_dir) if len(trainings) == 1 else shown
     lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {quoted(shown)}"]
@@ -51,7 +54,7 @@ def closing_words(watched: ZeroCode) -> str:
 def nothing_trained(watched: ZeroCode) -> str:
     if watched.optimizers:
         return (
-            "an optimizer was made, but no step of it was seen. Nothing was recorded. (torch.compile hides the "
+            "an optimizer was made, but no step of it was seen. Nothing was recorded. (torch.compile hides "
             "steps that it compiles; nd.watch and monitor.step show them.)"
         )
     if watched.found:
@@ -68,7 +71,9 @@ def summary(trainings: Sequence[Training]) -> str:
     if len(trainings) == 1:
         return f"{counted(steps, 'step')} recorded, verdict {verdict(findings)}{of_what(findings)}."
     sick = sum(verdict(training.findings) == "sick" for training in trainings)
-    return f"{len(trainings)} trainings with {counted(steps, 'step')} recorded, {sick or 'none'} of them sick."
+    return (
+        f"{len(trainings)} trainings with {counted(steps, 'step')} recorded, {sick or 'none'} of them sick."
+    )
 
 
 def of_what(findings: Sequence[Finding]) -> str:

@@ -64,7 +64,7 @@ def run_as_main(script: Script) -> Ending:
 
 
 def run_module(script: Script) -> None:
-    """A module by its name, or the `__main__` of a folder or an archive; runpy is what Python itself takes."""
+    """A module by its name, or the `__main__` of a folder or an archive; Python itself takes runpy, too."""
     run = runpy._run_module_as_main  # type: ignore[attr-defined]
     if script.is_module:
         sys.argv[:] = ["-m", *script.arguments]
@@ -101,11 +101,12 @@ def read(name: str) -> CodeType | bytes:
     if name == STDIN:
         return sys.stdin.buffer.read()
     with io.open_code(absolute(name)) as file:
-        compiled = pkgutil.read_code(file) if name.endswith(".pyc") else None
+        compiled: CodeType | None = pkgutil.read_code(file) if name.endswith(".pyc") else None
         if compiled is not None:
             return compiled
         file.seek(0)
-        return file.read()
+        source: bytes = file.read()
+        return source
 
 
 def absolute(name: str) -> str:

@@ -67,30 +67,39 @@ class TorchDiscovery:
         self._strangers: list[weakref.ref[nn.Module]] = []
         self._calls_left = 0
         self._calls: Any = None
+        self._is_overdue = False
         self._has_stepped = False
+        self._last: Any = None
         self._handles = self._listen()
+        self._be_last()
 
     def _listen(self) -> list[Any]:
         safe = self._safe
         scaler = torch.amp.GradScaler
         before_backward = safe("looking at a backward pass", self._backward)
-        before_step = safe("looking at an optimizer's step", self._before_scaler)
+        before_step = safe("looking at an optimizer's step", self._before)
+        before_scaler = safe("looking at a scaler's step", self._before_scaler)
         return [
             listen(Optimizer.__init__, after=safe("looking at a new optimizer", self._made)),
             watch_backward(before_backward),
             listen(nn.Parameter.__new__, before=safe("looking at a new layer", self._grown)),
             listen(scaler.scale, after=safe("looking at a scaled loss", self._scaled)),
             listen(
-                scaler.step, before=before_step, after=safe("looking at a skipped step", self._after_scaler)
+                scaler.step, before=before_scaler, after=safe("looking at a skipped step", self._after_scaler)
             ),
             listen(
                 MAKES_SCRIPT_MODULE,
                 before=safe("making way for torch.jit.script", self._hidden.hide),
                 after=safe("coming back after torch.jit.script", self._hidden.show),
             ),
-            register_optimizer_step_pre_hook(safe("looking at an optimizer's step", self._before)),
-            register_optimizer_step_post_hook(safe("ending a step", self._after)),
+            register_optimizer_step_pre_hook(before_step),
         ]
+
+    def _be_last(self) -> None:
+        """A step ends after all that others do when an optimizer has stepped, the monitor's probes too."""
+        if self._last is not None:
+            self._last.remove()
+        self._last = register_optimizer_step_post_hook(self._safe("ending a step", self._after))
 
     # ---- what ZeroCode calls -------------------------------------------------------------------------------
 
@@ -112,19 +121,21 @@ class TorchDiscovery:
             gc.collect()  # hooks and models know each other: the memory is wanted now, for the next model
 
     def close(self) -> None:
-        for handle in self._handles:
+        for handle in (*self._handles, self._last):
             handle.remove() if hasattr(handle, "remove") else handle.close()
         self._handles.clear()
         self._stop_listening_to_calls()
         self._hidden.show_all()
         self._followed.clear()
 
-    # ---- an optimizer waits ----------------------------------------------------------------------------------
+    # ---- an optimizer waits --------------------------------------------------------------------------------
 
     def _made(self, args: tuple[Any, ...], _: Any) -> None:
-        optimizer = args[0]
         self._zero.optimizers += 1
         self.sweep()
+        self._wait_for(args[0])
+
+    def _wait_for(self, optimizer: Optimizer) -> None:
         self._waiting[id(optimizer)] = (weakref.ref(optimizer), user_place())
         self._wanted |= {id(tensor) for tensor in tensors_of(optimizer)}
         self._calls_left = MOST_CALLS_LOOKED_AT
@@ -139,7 +150,7 @@ class TorchDiscovery:
             return
         module = args[0]
         own = parameter_ids(module)
-        if not own.isdisjoint(self._wanted):
+        if not own.isdisjoint(self._wanted) or self._is_overdue:
             self._begin(called=module)
             return
         if own and len(self._strangers) < MOST_STRANGERS:
@@ -158,24 +169,31 @@ class TorchDiscovery:
         if self._gone:
             self.sweep()
 
-    # ---- a step ----------------------------------------------------------------------------------------------
+    # ---- a step --------------------------------------------------------------------------------------------
 
     def _backward(self, roots: Any) -> None:
         self._objectives.add(roots)
-        if self._waiting and not self._strangers:
+        if self._waiting and (self._is_overdue or not self._strangers):
             self._begin()
 
     def _scaled(self, args: tuple[Any, ...], output: Any) -> None:
         self._objectives.scaled(args[1], output)
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self._gone:
-            self.sweep()
+        # Nothing is begun or closed here: torch goes through its hooks, and there would be others of them.
         self._hidden.show_all()
         if optimizer not in self._of:
-            self._begin(stepping=optimizer)
+            self._overdue(optimizer)
         if has_closure(optimizer, args, kwargs):
             self._objectives.begin_closure()
+
+    def _overdue(self, optimizer: Optimizer) -> None:
+        """It steps, and no model of it was called: it has been copied, or was there before us."""
+        if id(optimizer) not in self._waiting:
+            self._zero.optimizers += 1
+            self._wait_for(optimizer)
+        self._is_overdue = True
+        self._strangers = [each for each in self._strangers if has_gradients(each())]
 
     def _after(self, optimizer: Optimizer, *_: Any) -> None:
         self._has_stepped = True
@@ -192,23 +210,23 @@ class TorchDiscovery:
         if not self._has_stepped and isinstance(args[1], Optimizer):
             self._after(args[1])
 
-    # ---- a training begins -----------------------------------------------------------------------------------
+    # ---- a training begins ---------------------------------------------------------------------------------
 
-    def _begin(self, *, called: nn.Module | None = None, stepping: Optimizer | None = None) -> None:
+    def _begin(self, *, called: nn.Module | None = None) -> None:
+        self.sweep()
         places = {number: place for number, (_, place) in self._waiting.items()}
         optimizers = [each for reference, _ in self._waiting.values() if (each := reference()) is not None]
-        if stepping is not None and id(stepping) not in self._waiting:
-            optimizers.append(stepping)
         self._waiting.clear()
         optimizers = [each for each in optimizers if not self._joins(each)]
         if optimizers:
-            self._begin_with(optimizers, places, called, stepping)
+            self._begin_with(optimizers, places, called)
         self._wanted = {
             id(tensor)
             for reference, _ in self._waiting.values()
             if (each := reference()) is not None
             for tensor in tensors_of(each)
         }
+        self._is_overdue = False
         if not self._waiting:
             self._strangers.clear()
             self._stop_listening_to_calls()
@@ -226,20 +244,20 @@ class TorchDiscovery:
         optimizers: list[Optimizer],
         places: dict[int, Place | None],
         called: nn.Module | None,
-        stepping: Optimizer | None,
     ) -> None:
         owners = find_owners(optimizers, called=called, monitor_class=monitor_class())
         if any(monitor._is_open() and not self._is_ours(monitor) for monitor in owners.monitors):
             self._zero.stand_aside()
             return
         if are_alike(optimizers, owners.models):
-            optimizers, owners = self._only_one(optimizers, owners, places, called, stepping)
-        models = owners.all_models() + (self._trained_strangers() if called is None else [])
+            optimizers, owners = self._only_one(optimizers, owners, places, called)
+        models = owners.all_models() + (self._trained_strangers(owners) if self._is_overdue else [])
         if not models and owners.loose and not self._followed:
             models = [loose_model(owners.loose)]
         made = Followed.open(self._zero, models, optimizers, owners, places) if models else None
         if made is not None:
             self._followed.append(made)
+            self._be_last()
         for optimizer in optimizers:
             self._follow(optimizer, made)
 
@@ -249,12 +267,11 @@ class TorchDiscovery:
         owners: Owners,
         places: dict[int, Place | None],
         called: nn.Module | None,
-        stepping: Optimizer | None,
     ) -> tuple[list[Optimizer], Owners]:
         """Of several trainings of the same network the one that begins; the others wait on."""
         chosen = optimizers[0]
         for optimizer, (model,) in zip(optimizers, owners.models, strict=True):
-            if optimizer is stepping or (called is not None and model is called):
+            if model is called:
                 chosen = optimizer
         for optimizer in optimizers:
             if optimizer is not chosen:
@@ -262,12 +279,11 @@ class TorchDiscovery:
         index = [optimizer is chosen for optimizer in optimizers].index(True)
         return [chosen], Owners([owners.models[index]], [], owners.monitors)
 
-    def _trained_strangers(self) -> list[nn.Module]:
+    def _trained_strangers(self, owners: Owners) -> list[nn.Module]:
         """Models that were called and have got gradients, and that no optimizer has: it has another copy."""
         called = [module for reference in self._strangers if (module := reference()) is not None]
-        return [
-            module for module in called if any(each.grad is not None for each in module.parameters())
-        ]
+        known = {id(module) for model in owners.all_models() for module in model.modules()}
+        return [module for module in called if id(module) not in known]
 
     def _follow(self, optimizer: Optimizer, followed: Followed | None) -> None:
         self._of[optimizer] = followed
@@ -293,6 +309,10 @@ class TorchDiscovery:
 
         never_compiled(safe)
         return safe
+
+
+def has_gradients(model: nn.Module | None) -> bool:
+    return model is not None and any(each.grad is not None for each in model.parameters())
 
 
 def monitor_class() -> type | None:

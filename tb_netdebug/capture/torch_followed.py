@@ -27,7 +27,11 @@ class Followed:
     """Ends the steps of a training when its optimizers have stepped."""
 
     def __init__(
-        self, training: Training, adapter: TorchAdapter, optimizers: Sequence[Optimizer], names: dict[int, str]
+        self,
+        training: Training,
+        adapter: TorchAdapter,
+        optimizers: Sequence[Optimizer],
+        names: dict[int, str],
     ) -> None:
         self._training = training
         self._adapter: TorchAdapter | None = adapter

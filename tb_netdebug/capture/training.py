@@ -53,11 +53,20 @@ class Training:
 
     def has_begun_a_step(self) -> bool:
         seen = self._collector
-        return self._monitor is not None and seen is not None and bool(seen.scalars or seen.samples or seen.facts)
+        return (
+            self._monitor is not None
+            and seen is not None
+            and bool(seen.scalars or seen.samples or seen.facts)
+        )
 
     def flush(self, timeout_secs: float) -> None:
         if self._monitor is not None:
             self._monitor._writer.flush(timeout_secs=timeout_secs)
+
+    def catch_up(self) -> None:
+        """Until what is recorded so far is judged, too."""
+        if self._monitor is not None:
+            self._monitor.flush()
 
     def close(self) -> None:
         """Harmless when called again."""

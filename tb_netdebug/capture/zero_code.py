@@ -1,6 +1,6 @@
-"""Watches a program that knows nothing of it: waits for a framework, opens a run for each training, closes it.
+"""Watches a program that knows nothing of it: waits for a framework, opens a run for each training.
 
-What belongs to a framework is in its discovery, which is imported when the program has imported the framework.
+What belongs to a framework is in its discovery, which is imported when the program has imported that.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ class ZeroCode:
         self._pid = os.getpid()
         self._leave: Callable[[int], Any] | None = None
 
-    # ---- from the first line of the program to the last ---------------------------------------------------
+    # ---- from the first line of the program to the last --------------------------------------------------
 
     def install(self) -> None:
         os.register_at_fork(after_in_child=self.forget)
-        self._leave, os._exit = os._exit, self._before_leaving  # type: ignore[assignment]
+        self._leave = os._exit
+        os._exit = self._before_leaving  # type: ignore[assignment]
         for framework, module in DISCOVERIES.items():
             waiting = when_imported(framework, lambda f=framework, m=module: self._discover(f, m))  # type: ignore[misc]
             if waiting is not None:
@@ -97,7 +98,7 @@ class ZeroCode:
         for waiting in self._waiting:
             waiting.close()
         if self._leave is not None and os._exit == self._before_leaving:
-            os._exit = self._leave
+            os._exit = self._leave  # type: ignore[assignment]
         self._discoveries.clear()
         self.is_off = True
 
@@ -136,7 +137,7 @@ class ZeroCode:
                 "part of it is not recorded."
             )
 
-    # ---- parts -----------------------------------------------------------------------------------------------
+    # ---- parts ---------------------------------------------------------------------------------------------
 
     def _discover(self, framework: str, module: str) -> None:
         if self.is_off:

@@ -26,6 +26,13 @@ ON_FINDING = ("print", "raise", "ignore")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "netdebug run [options] (SCRIPT | -m MODULE) [ARGS...]"
+    add_options(parser)
+    parser.add_argument("-m", dest="module", nargs=argparse.PARSER, metavar="MODULE", help="run a module")
+    parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="and its arguments")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """How to watch; a notebook has them, too."""
     parser.add_argument("--logdir", metavar="D", help="write the runs into this folder (default: runs)")
     parser.add_argument("--run", metavar="NAME", help="call the run this (default: date and time)")
     parser.add_argument(
@@ -51,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--include", metavar="RE", help="only layers and parameters whose names match")
     parser.add_argument("--exclude", metavar="RE", help="no layers and parameters whose names match")
     parser.add_argument("--console", action="store_true", help="print a line a step")
-    parser.add_argument("-m", dest="module", nargs=argparse.PARSER, metavar="MODULE", help="run a module")
-    parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="and its arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:
