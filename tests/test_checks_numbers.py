@@ -112,6 +112,16 @@ def test_masks_of_minus_infinity_are_meant(values: list[float], is_bad: bool) ->
         assert (4, ["0"]) == (finding.first_step, finding.where)
 
 
+def test_outputs_of_lost_weights_are_no_news() -> None:
+    """After gradients that were no numbers, whatever the network puts out is NaN."""
+    looks = [sample(Kind.ACTIVATION, "0", [NAN])]
+    fact = ("first-nonfinite", {"where": "0", "what": "output", "kind": "NaN", "parameters_finite": False})
+    bad = record(4, {**HEALTHY, "loss": NAN}, looks, [fact])
+    assert {"nonfinite-gradient", "nonfinite-loss"} == found([*at(3, nonfinite_gradients=4.0), bad]).keys()
+    lost = at(3, looks=[sample(Kind.WEIGHT, "0.weight", [NAN])])
+    assert {"nonfinite-weight", "nonfinite-loss"} == found([*lost, bad]).keys()
+
+
 def test_a_masked_fact_is_meant() -> None:
     fact = {"where": "1", "what": "output", "kind": "-Inf", "masked_only": True}
     assert {} == found(at(4, facts=[("first-nonfinite", fact)]))

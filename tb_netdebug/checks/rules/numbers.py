@@ -134,22 +134,25 @@ class NonfiniteActivation(Rule):
 
     def __init__(self) -> None:
         self._judged = -1
+        self._is_lost = False  # after such gradients, outputs only show what has become of the weights
 
     def update(self, history: History) -> Iterator[Sign]:
         for fact in history.facts.get("first-nonfinite", []):
-            if fact.get("what") == "output" and not fact.get("masked_only"):
+            is_origin = fact.get("what") == "output" and fact.get("parameters_finite", True)
+            if is_origin and not fact.get("masked_only"):
                 yield self._told(fact, history.step)
-        for record in history.recent:
-            if record.step > self._judged and record.samples:
-                yield from self._seen(history, record)
+        if not self._is_lost and were_others(history, Kind.ACTIVATION):
+            for record in history.recent:
+                if record.step > self._judged and not self._is_lost:
+                    yield from self._seen(history, record)
+                    self._is_lost = is_lost(record)
+        self._is_lost = self._is_lost or any(map(is_lost, history.recent))
         self._judged = history.step
 
     def _told(self, fact: dict[str, object], step: int) -> Sign:
         where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
         layer = f"{where} ({fact['class_name']})" if fact.get("class_name") else where
-        if not fact.get("parameters_finite", True):
-            why = "its weights hold such values already"
-        elif fact.get("inputs_finite", True):
+        if fact.get("inputs_finite", True):
             why = "its inputs and weights were all numbers, so they arise in this layer"
         else:
             why = "its inputs hold such values already"
@@ -157,7 +160,7 @@ class NonfiniteActivation(Rule):
 
     def _seen(self, history: History, record: StepRecord) -> Iterator[Sign]:
         bad = [sample.series.name for sample in nonfinite(record, Kind.ACTIVATION) if not is_mask(sample)]
-        if bad:
+        if bad and not were_weights_lost(history, record.step):
             ordered = history.layers.in_order(bad)
             text = f"{len(bad)} layers put out NaN or infinity, the first of them {ordered[0]}."
             yield self._sign(text, "NaN or Inf", tuple(ordered[:MOST_NAMED]), record.step)
@@ -190,12 +193,13 @@ class NonfiniteInput(Rule):
         for fact in history.facts.get("first-nonfinite", []):
             if fact.get("what") == "input" and not fact.get("masked_only"):
                 yield self._told(fact, history.step)
-        for record in history.recent:
-            if record.step > self._judged and record.samples:
-                for sample in nonfinite(record, Kind.TENSOR):
-                    name = sample.series.name
-                    if name.startswith(("input/", "label/")) and not is_mask(sample):
-                        yield self._sign(record, name, sample)
+        if were_others(history, Kind.TENSOR):
+            for record in history.recent:
+                if record.step > self._judged:
+                    for sample in nonfinite(record, Kind.TENSOR):
+                        name = sample.series.name
+                        if name.startswith(("input/", "label/")) and not is_mask(sample):
+                            yield self._sign(record, name, sample)
         self._judged = history.step
 
     def _sign(self, record: StepRecord, name: str, sample: Sample) -> Sign:
@@ -241,6 +245,28 @@ def losses(record: StepRecord) -> Iterator[tuple[str, float]]:
     for name, value in scalars.items():
         if is_loss(name):
             yield name, value
+
+
+def were_others(history: History, kind: Kind) -> bool:
+    """Whether there was a value that is no number in the steps that are asked about; told cheaply."""
+    seen = history.of_kind(kind)
+    looks = sum(step >= history.recent[0].step for step in seen.steps) if history.recent else 0
+    return looks > 0 and bool((seen.past("nonfinite", looks) > 0).any())
+
+
+def is_lost(record: StepRecord) -> bool:
+    """Whether NaN came into the weights, as far as scalars tell."""
+    count = record.scalars.get("nonfinite_gradients", 0.0)
+    return count > 0 and not record.scalars.get("probe/loss_scale_skipped")
+
+
+def were_weights_lost(history: History, step: int) -> bool:
+    """Before this step."""
+    seen = history.weights
+    return any(
+        at < step and bool((row > 0).any())
+        for at, row in zip(seen.steps, seen.past("nonfinite"), strict=True)
+    )
 
 
 def last_finite(history: History, name: str, step: int) -> float | None:

@@ -14,7 +14,6 @@ from ..tensors import Doubles
 from .parameters import Parameters, parameters_of
 from .progress import progress_of
 
-
 LOOKS_KEPT = 8
 
 
@@ -114,8 +113,8 @@ class WeightGrowth(Rule):
             Severity.WARNING,
             f"The weights are {times:.0f} times as large as at the start (more than {limit:.0f} times is too "
             "much), and they keep growing.",
-            "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss without "
-            "a lower bound), then lower the learning rate, and add a little weight decay: "
+            "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss "
+            "without a lower bound), then lower the learning rate, and add a little weight decay: "
             "torch.optim.AdamW(model.parameters(), weight_decay=0.01).",
             {"size of the weights against the start": Evidence(times, limit)},
             known.chosen(np.nan_to_num(ratio) >= limit),
