@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from tb_netdebug.capture import torch_loss_classes, torch_loss_selection
 from tb_netdebug.capture.torch_loss_functions import LossCall, loss_functions
 from tb_netdebug.capture.torch_loss_numbers import numbers_of
 from tb_netdebug.capture.torch_loss_outlet import measuring
+from tests.support.device_cases import Audit
 from tests.support.loops import no_warnings
 
 FUNCTIONS = {each.name: each for each in loss_functions()}
@@ -272,3 +274,47 @@ def test_all_functions_are_measured() -> None:
     }
     for name, args in calls.items():
         assert numbers(name, *args)["value"] == pytest.approx(float(FUNCTIONS[name].function(*args))), name
+
+
+# ---- without waiting -----------------------------------------------------------------------
+
+GPU = torch.device("cuda:0")
+
+
+def on_paper(name: str, *shapes: tuple[int, ...], whole: bool = False, **options: Any) -> int:
+    """Measures a call whose tensors have no values, on a GPU that does not exist; how many numbers."""
+    function = FUNCTIONS[name]
+    with FakeTensorMode():
+        given = [torch.zeros(shape, device=GPU) for shape in shapes]
+        if whole:
+            given[1] = given[1].long()
+        defaults = dict(
+            zip(reversed(function.parameters), reversed(function.function.__defaults__), strict=False)
+        )
+        call = {**defaults, **dict(zip(function.parameters, given, strict=False)), **options}
+        arguments = tuple(call[key] for key in function.parameters)
+        with measuring(GPU), Audit():
+            found = numbers_of(LossCall(function, arguments, torch.zeros((), device=GPU)))
+        assert {1} == {each.numel() for each in found.values() if isinstance(each, Tensor)}
+        assert {GPU} == {each.device for each in found.values() if isinstance(each, Tensor)}
+    return len(found)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_no_value_is_looked_at(reduction: str) -> None:
+    """Nothing of what is measured needs a value, and no operation waits for the device."""
+    ways: list[tuple[str, tuple[tuple[int, ...], ...], bool]] = [
+        ("cross_entropy", ((32, 5), (32,)), True),
+        ("cross_entropy", ((32, 5), (32, 5)), False),
+        ("cross_entropy", ((4, 21, 300, 300), (4, 300, 300)), True),
+        ("nll_loss", ((32, 5), (32,)), True),
+        ("binary_cross_entropy", ((32, 1), (32, 1)), False),
+        ("binary_cross_entropy_with_logits", ((32, 4), (32, 4)), False),
+        ("mse_loss", ((32, 3), (32, 3)), False),
+        ("l1_loss", ((900, 300), (900, 300)), False),
+        ("huber_loss", ((32,), (32,)), False),
+        ("kl_div", ((32, 5), (32, 5)), False),
+        ("poisson_nll_loss", ((32, 5), (32, 5)), False),
+    ]
+    for name, shapes, whole in ways:
+        assert on_paper(name, *shapes, whole=whole, reduction=reduction) >= 11, name

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tb_netdebug.capture.torch_device_values import widest_float
 from tb_netdebug.capture.torch_loss_functions import LossCall
-from tb_netdebug.capture.torch_loss_selection import class_rows, strides_for
+from tb_netdebug.capture.torch_loss_selection import class_rows, strides_for, taken
 
 MOST_LABELS = 1 << 17
 
@@ -20,18 +20,18 @@ def class_numbers(call: LossCall) -> Numbers:
     """Tensors of one value each; nothing waits for a device."""
     assert call.target is not None
     rows = class_rows(call.input)
-    index = strides_for(rows.shape[:-1], values_per_row=rows.shape[-1])
-    some = rows[index].reshape(-1, rows.shape[-1])
+    steps = strides_for(rows.shape[:-1], values_per_row=rows.shape[-1])
+    some = taken(rows, steps).reshape(-1, rows.shape[-1])
     some = some if some.dtype is torch.float64 else some.float()
     found = of_rows(some)
     if call.has_shares:
-        targets = class_rows(call.target)[index].reshape(some.shape)
+        targets = taken(class_rows(call.target), steps).reshape(some.shape)
         answers = targets.argmax(-1)
         counted = torch.ones_like(answers, dtype=widest_float(answers.device))
         found |= of_labels(answers, counted, some.shape[-1], in_order=call.input.dim() == 2)
         found |= _guessing_shares(call, targets)
     else:
-        answers = call.target.expand(rows.shape[:-1])[index].reshape(-1)
+        answers = taken(call.target.expand(rows.shape[:-1]), steps).reshape(-1)
         counted = _counted(call, answers)
         found |= _of_targets(call, some.shape[-1])
     right = (some.argmax(-1) == answers).to(counted.dtype) * counted
@@ -58,9 +58,15 @@ def of_labels(labels: Tensor, counted: Tensor, classes: int, *, in_order: bool) 
         "collision": shares.square().sum(),
     }
     if in_order and labels.numel() > 1:
-        pairs = counted[1:] * counted[:-1]
-        found["adjacent_equal"] = ((labels[1:] == labels[:-1]) * pairs).sum() / pairs.sum()
+        (left, right), (first, second) = neighbours(counted), neighbours(labels)
+        found["adjacent_equal"] = ((first == second) * left * right).sum() / (left * right).sum()
     return found
+
+
+def neighbours(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Each value but the last, and the one that follows it."""
+    pairs = values.numel() - 1
+    return values.narrow(0, 0, pairs), values.narrow(0, 1, pairs)
 
 
 def class_counts(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
@@ -71,8 +77,8 @@ def class_counts(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
 def some_labels(target: Tensor) -> Tensor:
     """Of a picture's pixels those at equal distances; of a row of labels the first, in their order."""
     if target.dim() > 1:
-        target = target[strides_for(target.shape, most=MOST_LABELS)]
-    return target.reshape(-1)[:MOST_LABELS]
+        target = taken(target, strides_for(target.shape, most=MOST_LABELS))
+    return target.reshape(-1).narrow(0, 0, min(target.numel(), MOST_LABELS))
 
 
 def _counted(call: LossCall, labels: Tensor) -> Tensor:

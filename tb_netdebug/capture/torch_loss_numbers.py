@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from tb_netdebug.capture.torch_device_values import widest_float
-from tb_netdebug.capture.torch_loss_classes import Numbers, class_numbers, of_rows
+from tb_netdebug.capture.torch_loss_classes import Numbers, class_numbers, neighbours, of_rows
 from tb_netdebug.capture.torch_loss_functions import Family, LossCall
-from tb_netdebug.capture.torch_loss_selection import strides_for, thinned
+from tb_netdebug.capture.torch_loss_selection import strides_for, taken, thinned
 
 # With fewer rows the mean of a column says more of its rows than of what could be guessed.
 LEAST_ROWS_FOR_COLUMNS = 8
@@ -37,7 +37,7 @@ def numbers_of(call: LossCall) -> Numbers:
     elif family is Family.VALUES:
         found |= _guessing(call)
     elif family is Family.SHARES and call.input.dim():
-        found |= of_rows(call.input[strides_for(call.input.shape)].float()) | _guessing(call)
+        found |= of_rows(thinned(call.input).float()) | _guessing(call)
     return found
 
 
@@ -57,32 +57,31 @@ def _of_input(given: Tensor) -> Numbers:
 def _of_answers(call: LossCall) -> Numbers:
     """How often a value is on the right side, and how often that is yes."""
     assert call.target is not None
-    index = strides_for(call.input.shape)
     threshold = 0.0 if call.function.with_logits else 0.5
-    yes = call.target[index] > 0.5
+    yes = thinned(call.target) > 0.5
     share = yes.to(widest_float(yes.device)).mean()
     top = torch.maximum(share, 1.0 - share)
     found: Numbers = {
-        "accuracy": ((call.input[index] > threshold) == yes).float().mean(),
+        "accuracy": ((thinned(call.input) > threshold) == yes).float().mean(),
         "top_share": top,
         "top_class": share > 0.5,
         "classes": (share > 0).int() + (share < 1).int(),
         "collision": share.square() + (1.0 - share).square(),
     }
     if call.target.dim() and 1 < call.target.numel() == call.target.shape[0]:
-        labels = (call.target > 0.5).reshape(-1)
-        found["adjacent_equal"] = (labels[1:] == labels[:-1]).float().mean()
+        first, second = neighbours((call.target > 0.5).reshape(-1))
+        found["adjacent_equal"] = (first == second).float().mean()
     return found
 
 
 def _guessing(call: LossCall) -> Numbers:
     """What the function itself says of the best constant answer, and of one that favours nothing."""
     assert call.target is not None
-    index = strides_for(call.target.shape)
-    target = call.target[index].contiguous()
+    steps = strides_for(call.target.shape)
+    target = thinned(call.target)
     target = target.detach() if target.dtype is torch.float64 else target.float()
     changed: dict[str, Any] = {
-        name: each.expand(call.target.shape)[index].to(target.dtype)
+        name: taken(each.expand(call.target.shape), steps).to(target.dtype)
         for name in ("weight", "pos_weight")
         if isinstance(each := call.arguments.get(name), Tensor)
     }
@@ -113,7 +112,7 @@ def _best_guess(call: LossCall, target: Tensor, weights: dict[str, Tensor]) -> T
     """For each column of the targets, as a row of them; for few rows one for all values."""
     name = call.function.name
     by_column = target.dim() > 1 and target.shape[0] >= LEAST_ROWS_FOR_COLUMNS
-    columns = target if by_column else target.reshape(-1, 1) if target.dim() else target[None, None]
+    columns = target if by_column else target.reshape(-1, 1) if target.dim() else target.reshape(1, 1)
     if call.function.family is Family.BINARY:
         guess = _share_of_yes(columns, {key: each.reshape(columns.shape) for key, each in weights.items()})
         guess = guess.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
@@ -129,7 +128,9 @@ def _best_guess(call: LossCall, target: Tensor, weights: dict[str, Tensor]) -> T
     elif name == "mse_loss":
         guess = columns.mean(0)
     else:
-        guess = columns.sort(0).values[(len(columns) - 1) // 2]  # torch.median is not always deterministic
+        guess = columns.sort(0).values.select(
+            0, (len(columns) - 1) // 2
+        )  # torch.median is not always deterministic
     return guess if by_column else guess.reshape(())
 
 

@@ -13,10 +13,8 @@ MOST_VALUES = 1 << 16
 LEAST_ROWS = 64
 
 
-def strides_for(
-    shape: Sequence[int], *, values_per_row: int = 1, most: int | None = None
-) -> tuple[slice, ...]:
-    """Which rows to take, as an index into their dimensions; the biggest dimension is thinned first."""
+def strides_for(shape: Sequence[int], *, values_per_row: int = 1, most: int | None = None) -> tuple[int, ...]:
+    """Of each dimension every how manieth to take; the biggest one is thinned first."""
     wanted = max((most or MOST_VALUES) // max(values_per_row, 1), LEAST_ROWS)
     steps = [1] * len(shape)
     rows = math.prod(shape)
@@ -25,15 +23,24 @@ def strides_for(
             break
         steps[dim] = min(math.ceil(rows / wanted), shape[dim])
         rows = rows // shape[dim] * math.ceil(shape[dim] / steps[dim])
-    return tuple(slice(None, None, step) for step in steps)
+    return tuple(steps)
+
+
+def taken(tensor: torch.Tensor, steps: Sequence[int]) -> torch.Tensor:
+    """A view with its leading dimensions thinned."""
+    for dim, step in enumerate(steps):
+        if step > 1:
+            tensor = torch.ops.aten.slice(tensor, dim, None, None, step)
+    return tensor
 
 
 def thinned(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.numel() <= MOST_VALUES:
         return tensor
-    return tensor[strides_for(tensor.shape)].contiguous()  # several passes over it follow
+    found = taken(tensor, strides_for(tensor.shape))
+    return found.clone(memory_format=torch.contiguous_format)  # several passes over it follow
 
 
 def class_rows(tensor: torch.Tensor) -> torch.Tensor:
     """A view with the classes, which a loss takes in dimension 1, at the end."""
-    return tensor[None] if tensor.dim() == 1 else tensor.movedim(1, -1)
+    return tensor.unsqueeze(0) if tensor.dim() == 1 else tensor.movedim(1, -1)
