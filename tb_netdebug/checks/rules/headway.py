@@ -14,8 +14,9 @@ NEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """`first` is the very first loss, `start` and `now` are the mean at both ends; `baseline` is what the best constant answer would get on
-    such batches, NaN when it is not known. `nonfinite` counts losses that were no numbers."""
+    """`first` is the very first loss, `start` and `now` are means at both ends. `baseline` is what the best
+    constant answer would get on such batches, NaN when it is not known. `nonfinite` counts losses that were
+    no numbers."""
 
     steps: int
     first: float

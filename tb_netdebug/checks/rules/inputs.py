@@ -143,7 +143,7 @@ class InputScale(Rule):
             if place < len(first.rms):
                 measures = self._awkward(history, number, float(first.rms[place]))
                 if measures:
-                    return self._judge(headway(history), name, measures)
+                    return self._judge(headway(history), name, measures, since=first.step)
         return None
 
     def _awkward(self, history: History, number: int, size: float) -> dict[str, Evidence]:
@@ -163,7 +163,7 @@ class InputScale(Rule):
                 found[words] = Evidence(middle(curve.values), limit)
         return found
 
-    def _judge(self, course: Headway | None, name: str, measures: dict[str, Evidence]) -> Sign:
+    def _judge(self, course: Headway | None, name: str, measures: dict[str, Evidence], *, since: int) -> Sign:
         severity, effect = Severity.INFO, ""
         if course is not None and self._hurts(course):
             severity, effect = Severity.WARNING, f" The training suffers: {course.words}."
@@ -177,6 +177,7 @@ class InputScale(Rule):
             "`inputs = (inputs - mean) / std`; divide pictures by 255.",
             measures,
             where=(name,),
+            since=since,
             sureness=0.8,
         )
 

@@ -36,7 +36,7 @@ def labels_an_example(call: dict[str, Any]) -> bool:
 @dataclass(frozen=True, slots=True)
 class SingleLimits:
     at_once: float = 24  # labels of three and more classes: so many alike in a row are no chance
-    labels: float = 256  # of two classes one may be rare
+    labels: float = 256  # of two classes one may be rare; and sorted data begin with one class
     steps: float = 4
 
 
@@ -66,16 +66,18 @@ class LabelsSingleClass(Rule):
                 yield self._sign(only)
 
     def _is_enough(self, only: Only) -> bool:
-        if classes_of(only.call) > 2 and labels_an_example(only.call):
-            return only.labels >= self.limits.at_once
+        if classes_of(only.call) > 2 and labels_an_example(only.call) and only.labels >= self.limits.at_once:
+            return True
         return only.labels >= self.limits.labels and only.looks >= self.limits.steps
 
     def _sign(self, only: Only) -> Sign:
         call, classes = only.call, classes_of(only.call)
         # scores that are no layer's output were put together, as in contrastive losses: the first is right
         is_put_together = classes > 2 and not call.get("last_layer")
+        is_sure = only.labels >= self.limits.labels and only.looks >= self.limits.steps
+        severity = Severity.ERROR if is_sure else Severity.WARNING
         return Sign(
-            Severity.INFO if is_put_together else Severity.ERROR,
+            Severity.INFO if is_put_together else severity,
             f"All {only.labels} labels in the first {only.looks} batches looked at are class {only.top:g}, "
             f"though there are {classes} classes (at least 2 must occur): the network learns to say "
             f"{only.top:g} to everything.",
