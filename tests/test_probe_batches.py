@@ -236,7 +236,7 @@ def test_inputs_that_cannot_be_read_give_no_id(logdir: Path) -> None:
 
     def body(step: int) -> None:
         optimizer.zero_grad()
-        model(torch.ones(4, 6), torch.ones(3).to_sparse()).sum().backward()
+        model(torch.ones(4, 6), torch.ones(3, dtype=torch.complex64).conj()).sum().backward()
         optimizer.step()
 
     assert {} == probed(logdir, model, optimizer, body).scalar("probe/batch_id")

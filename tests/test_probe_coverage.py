@@ -382,7 +382,7 @@ def test_gradients_made_by_a_closure(logdir: Path) -> None:
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
-        return backward(model)
+        return backward(model).detach()
 
     found = probed(logdir, model, optimizer, lambda step: optimizer.step(closure))
     assert [[]] == [told["none"] for _, told in found.facts["gradients"]]
