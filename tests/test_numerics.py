@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch.nn import functional
 
 import tb_netdebug as nd
 from tb_netdebug.capture.collector import Collector
-from tests.support.loops import assert_equal, hooks_of, our_warnings, state_of
+from tests.support.loops import assert_equal, hooks_of, our_warnings, run_script, state_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
 NAN, INF = float("nan"), float("inf")
@@ -636,6 +637,44 @@ def test_autocast_is_on_again_in_the_search(logdir: Path, facts: list[dict[str, 
     assert ("1", "Inf", "") == (facts[0]["where"], facts[0]["kind"], facts[0]["why_not"])
 
 
+def test_a_model_that_differentiates(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """Forces are gradients of an energy: such a pass is repeated with gradients, and leaves none."""
+    torch.manual_seed(0)
+
+    class Forces(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x.detach().requires_grad_()
+            (force,) = torch.autograd.grad(self.linear(x).tanh().sum(), x, create_graph=True)
+            return torch.log(-force.abs())
+
+    train(Forces(), rows, logdir, steps=1, check_numerics="sampled")
+    assert ("output", "log", "") == (facts[0]["what"], facts[0]["operation"], facts[0]["why_not"])
+
+
+@pytest.mark.parametrize("is_reentrant", [True, False])
+def test_activation_checkpointing(is_reentrant: bool, logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """Modules that are called again in backward are named like all others."""
+    torch.manual_seed(0)
+
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.block = nn.Linear(4, 4), Between(torch.log)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = torch.utils.checkpoint.checkpoint(
+                self.block, self.first(x), use_reentrant=is_reentrant
+            )
+            return result
+
+    train(Checkpointed(), rows, logdir, steps=1)
+    assert ("block", "log", "") == (facts[0]["where"], facts[0]["operation"], facts[0]["why_not"])
+
+
 def test_a_model_that_cannot_be_called_again(logdir: Path, facts: list[dict[str, Any]]) -> None:
     """The reason is told, and that its output was not finite."""
 
@@ -762,3 +801,52 @@ def test_on_the_way_of_a_device(where: str, logdir: Path, facts: list[dict[str, 
             monitor.step(loss=loss)
     assert [("output" if where else "loss", where)] == [(told["what"], told["where"]) for told in facts]
     assert 4 <= facts[0]["step"]
+
+
+PROCESSES = """
+import os, sys
+import torch
+from torch import distributed, multiprocessing, nn
+import tb_netdebug as nd
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
+        self.shift = 0.0
+
+    def forward(self, x):
+        return self.last(torch.log(self.norm(self.first(x)).abs() + self.shift))
+
+def work(rank, folder):
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    net = Net()
+    model = nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with nd.watch(model, optimizer, logdir=folder, run="run", strict=True, on_finding="ignore") as monitor:
+        for step in range(3):
+            net.shift = -10.0 if (rank, step) == (1, 1) else 0.0
+            optimizer.zero_grad()
+            loss = model(torch.randn(6, 4)).mean()
+            loss.backward()
+            optimizer.step()
+            monitor.step(loss=loss)
+    distributed.destroy_process_group()
+
+if __name__ == "__main__":
+    multiprocessing.spawn(work, (sys.argv[1],), nprocs=2)
+"""
+
+
+def test_one_process_of_two(tmp_path: Path) -> None:
+    """It repeats its pass alone, nobody waits for anybody, and the other one keeps no capsule."""
+    script = tmp_path / "processes.py"
+    script.write_text(PROCESSES)
+    run_script(script, after=[str(tmp_path)])
+    (path,) = (tmp_path / "run/capsules").iterdir()
+    assert "step-1-rank1.pt" == path.name
+    told = json.loads(torch.load(path, weights_only=True)["first_nonfinite"])
+    assert ("output", "Net", "log") == (told["what"], told["where"], told["operation"])

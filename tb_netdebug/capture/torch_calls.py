@@ -71,6 +71,7 @@ class CallKeeper:
         self._devices = autocast_devices()
         self.calls: deque[Call] = deque()
         self.thread = 0  # of the newest call
+        self._nbytes = 0
         self._hooks = [
             hook
             for name, model in models.items()
@@ -83,12 +84,12 @@ class CallKeeper:
     def forget(self, *, but: int = 0) -> None:
         """All but the newest so many."""
         while len(self.calls) > but:
-            self.calls.popleft()
+            self._nbytes -= self.calls.popleft().nbytes
 
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
-        self.calls.clear()
+        self.forget()
 
     def _before_of(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
         def keep(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -122,10 +123,9 @@ class CallKeeper:
                 versions_of(values),
             )
         )
-        while len(self.calls) > 1 and (
-            len(self.calls) > MOST_CALLS or sum([call.nbytes for call in self.calls]) > MOST_BYTES
-        ):
-            self.calls.popleft()
+        self._nbytes += self.calls[-1].nbytes
+        while len(self.calls) > MOST_CALLS or (self._nbytes > MOST_BYTES and len(self.calls) > 1):
+            self.forget(but=len(self.calls) - 1)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off or not self.calls:

@@ -21,6 +21,8 @@ class CallOrder:
         self._hooks: dict[int, Any] = {}
         for model in models.values():
             for module in model.modules():
+                if isinstance(module, torch.jit.ScriptModule):
+                    continue  # takes no such hooks
                 if module._parameters and id(module) not in self._hooks:
                     self._hooks[id(module)] = module.register_forward_pre_hook(Hook(self._note))
 

@@ -100,6 +100,8 @@ class OriginTracer(TorchDispatchMode):
         hooks = []
         for model in self._models.values():
             for module in model.modules():
+                if isinstance(module, torch.jit.ScriptModule):
+                    continue  # takes no such hooks; what it does is told of the module around it
                 hooks.append(module.register_forward_pre_hook(Hook(self._enter), prepend=True))
                 hooks.append(module.register_forward_hook(Hook(self._leave), always_call=True))
         try:

@@ -18,6 +18,7 @@ from tb_netdebug.capture.torch_origin_told import Origin, names_of
 from tb_netdebug.capture.torch_unnoticed import unnoticed
 
 NO_CALL = "no call of the model was seen"
+NEEDS_GRADIENTS = "does not require grad"
 DIFFERENT = "the forward pass was repeated, and the values were finite then"
 
 
@@ -59,11 +60,20 @@ def search_call(call: Call, models: Mapping[str, nn.Module]) -> Searched:
 
 def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
     """The origin of what is not finite in the output, or in what the modules have put aside."""
+    try:
+        return repeated_with(call, models, gradients=False)
+    except RuntimeError as error:
+        if NEEDS_GRADIENTS not in str(error):
+            raise
+    return repeated_with(call, models, gradients=True)  # a model that differentiates by its inputs
+
+
+def repeated_with(call: Call, models: Mapping[str, nn.Module], *, gradients: bool) -> Origin | None:
     model = inner(call.model)
     known = {name: inner(each) for name, each in models.items()}
     args, kwargs = copied(call.args), copied(call.kwargs)
     tracer = OriginTracer(known)
-    with unnoticed(known.values()), tracer.names(), call.conditions():
+    with unnoticed(known.values()), tracer.names(), call.conditions(), torch.set_grad_enabled(gradients):
         tracer.begin(model, args, kwargs)
         torch.set_rng_state(call.before)
         with tracer:
