@@ -11,7 +11,7 @@ from ..curve import STEPS_KEPT, Curve
 from ..history import History
 from ..layers import Layers
 from .loss_calls import LossCalls
-from .loss_shape import Doubles, middle
+from .loss_shape import Doubles
 
 # A training's first values, before it has learned anything.
 FIRST_VALUES = 8
@@ -103,7 +103,8 @@ class Course:
             if not self.first:
                 self.first_step = int(self.steps[0])
             self.first = [float(value) for value in values[:FIRST_VALUES]]
-            self.start = middle(np.array(self.first))  # one of the first may be far off
+            place = len(self.first) // 4  # some of the first may be far off
+            self.start = float(np.mean(sorted(self.first)[place : len(self.first) - place]))
         self.has_been_negative |= curve.lowest < 0
         recent = values[-(len(values[-32:]) // FIRST_VALUES * FIRST_VALUES) :]
         if len(values) >= FIRST_VALUES:

@@ -36,7 +36,7 @@ class LossAtChance(Rule):
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
-        if not is_turn(history) or seen.chance is None or seen.chance <= 0 or seen.is_contest:
+        if not is_turn(history) or seen.chance is None or seen.chance <= 0 or seen.may_rise:
             return None
         values = seen.after(seen.first_step + limits.ignored)
         values = without_spikes(values[-max(limits.window, len(values) // 2) :])
@@ -103,6 +103,7 @@ class LearningLimits:
     window: int = 24  # steps at the end that are held against the first
     fall: float = 0.02  # less than this share below the start is no progress
     runaway: float = 3.0  # times the start: then it diverges, which says more
+    fall_of_noise: float = 0.1  # the same where it is seen that nothing moves
     learned: float = 0.03  # a loss this share below guessing has learned something, as in fine-tuning
     patience: int = 128  # steps, where it is not known what guessing would get
     variation: float = 0.4  # a loss that varies more than that from batch to batch is not judged by its mean
@@ -129,23 +130,27 @@ class NotLearning(Rule):
         ):
             return None
         recent = without_spikes(seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :])
-        if not self._stands(seen, recent) or still_warming_up(history):
+        if not self._stays(seen, recent, True) or still_warming_up(history):
             return None
         stands, why = standstill(history)
+        if not stands and not self._stays(seen, recent, False):
+            return None
         severity = self._severity(seen, recent, lasted, stands)
         return None if severity is None else self._sign(seen, recent, lasted, severity, why)
 
-    def _stands(self, seen: Course, recent: Doubles) -> bool:
+    def _stays(self, seen: Course, recent: Doubles, stands: bool) -> bool:
+        """Where nothing moves, what looks like a fall is noise."""
         limits, mean = self.limits, float(recent.mean())
         if mean > limits.runaway * max(seen.start, seen.chance or 0.0):
             return False
         if seen.chance is not None and mean < (1.0 - limits.learned) * seen.chance:
             return False
         first = noise(np.array(seen.first)) / len(seen.first) ** 0.5
-        doubt = 2.0 * float(np.hypot(error_of_mean(recent), first))
-        is_lower = mean < seen.start * (1.0 - limits.fall) and mean < seen.start - doubt
-        was_lower = seen.best < seen.start * (1.0 - 4 * limits.fall) - doubt
-        return not is_lower and not was_lower and not is_falling(recent, share=limits.fall / 2)
+        doubt = 3.0 * float(np.hypot(error_of_mean(recent), first))
+        fall = limits.fall_of_noise if stands else limits.fall
+        is_lower = mean < seen.start * (1.0 - fall) and mean < seen.start - doubt
+        was_lower = seen.best < seen.start * (1.0 - 4 * fall) - doubt
+        return not is_lower and not was_lower and (stands or not is_falling(recent, share=limits.fall / 2))
 
     def _severity(self, seen: Course, recent: Doubles, lasted: int, stands: bool) -> Severity | None:
         limits = self.limits
@@ -159,8 +164,8 @@ class NotLearning(Rule):
         mean = float(recent.mean())
         return Sign(
             severity,
-            f"After {lasted} steps the loss is {mean:.4g}; it began at {seen.start:.4g} and has not fallen "
-            f"by more than {self.limits.fall:.0%}{why}.",
+            f"After {lasted} steps the loss is {mean:.4g}; it began at {seen.start:.4g}, and less than "
+            f"{self.limits.fall:.0%}, or than what chance explains, is no fall{why}.",
             "Check in this order: does `optimizer` hold the parameters of this very model; is "
             "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
             "learning rate far too small or too large (try 10 times more and 10 times less); can the network "

@@ -26,7 +26,7 @@ class DivergingLimits:
     own_factor: float = (
         10.0  # times the start, for losses that no function of torch.nn gave: sums over episodes
     )
-    growth: float = 4.0  # times what they were three windows before, likewise
+    growth: float = 10.0  # times what they were three windows before, likewise
     window: int = 16  # steps in a row
     error_factor: float = 30.0
     blown_up: float = 1e3  # times the start: nothing comes back from there within a few steps
