@@ -13,8 +13,9 @@ from .loss_calls import NEVER_NEGATIVE
 from .loss_course import course
 from .loss_late import LossPlateau, Overfitting
 from .loss_level import LossAtChance, NotLearning
-from .loss_rise import DivergingLoss, LossOscillating, LossSpike
+from .loss_rise import DivergingLoss
 from .loss_start import LossAtChanceStart
+from .loss_swing import LossOscillating, LossSpike
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,192 @@
+"""A loss that goes up for a moment, or up and down."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .loss_course import Course, course, is_turn
+from .loss_shape import Doubles, alternation, is_falling, middle, period, variation, without_spikes
+
+
+@dataclass(frozen=True, slots=True)
+class SpikeLimits:
+    before: int = 24  # steps that must be known
+    above_highest: float = 3.0  # times the highest of the last 48 losses, or more where they vary much
+    above_start: float = 1.5  # and worse than the untrained network: jumps near zero are harmless
+    warn_above_start: float = 3.0  # the size from which one is enough
+    repeated: int = 2  # as many, and smaller ones count as well
+    recovery: int = 12  # steps in which it must come down again; else it diverges
+
+
+class LossSpike(Rule):
+    """Single steps with a loss far above all before them, after which it is as before."""
+
+    slug = "loss-spike"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = SpikeLimits()
+
+    def __init__(self) -> None:
+        self._calm: deque[float] = deque(maxlen=48)
+        self._open: tuple[int, float, float] | None = None
+        self._spikes = 0
+        self._highest = 0.0
+        self._since = -1
+
+    def update(self, history: History) -> Sign | None:
+        seen = course(history)
+        if not seen.start > 0 or seen.may_rise:
+            return None
+        before = self._spikes
+        for record in history.recent:
+            loss = record.scalars.get("loss")
+            if loss is not None and math.isfinite(loss):
+                self._follow(record.step, loss, seen.start)
+        return self._sign(seen) if self._spikes > before else None
+
+    def _follow(self, step: int, loss: float, start: float) -> None:
+        if self._open is not None:
+            began, height, threshold = self._open
+            if loss < threshold:
+                self._open = None
+                self._spikes += 1
+                self._highest = max(self._highest, height)
+                self._since = began if self._since < 0 else self._since
+            elif step - began > self.limits.recovery:
+                self._open = None
+                self._calm.clear()
+            else:
+                self._open = began, max(height, loss), threshold
+            return
+        if len(self._calm) >= self.limits.before:
+            highest = max(self._calm)
+            if loss > max(self.limits.above_start * start, highest):
+                usual = max(middle(np.array(self._calm)), 1e-9 * highest)
+                factor = max(self.limits.above_highest, highest / usual)
+                if loss > factor * highest:
+                    self._open = step, loss, max(highest, loss / factor)
+                    return
+        self._calm.append(loss)
+
+    def _sign(self, seen: Course) -> Sign:
+        limits, ratio = self.limits, self._highest / seen.start
+        is_bad = ratio >= limits.warn_above_start or self._spikes >= limits.repeated
+        times = "Once" if self._spikes == 1 else f"{self._spikes} times"
+        return Sign(
+            Severity.WARNING if is_bad else Severity.INFO,
+            f"{times} the loss jumped far above all before and came down again, up to {self._highest:.4g}: "
+            f"{ratio:.3g} times that of the untrained network (more than {limits.above_start:g} times, and "
+            f"{limits.above_highest:g} times the highest of the steps before, is a spike).",
+            "Look at the batch of that step: wrong values, an outlier, a wrong unit or label. If the batches "
+            "are fine, clip gradients: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
+            "`optimizer.step()`, or lower the learning rate.",
+            {
+                "highest loss": Evidence(self._highest, limits.above_start * seen.start),
+                "spikes": Evidence(float(self._spikes), float(limits.repeated)),
+            },
+            since=self._since,
+            sureness=0.85,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OscillatingLimits:
+    window: int = 48  # steps that are looked at
+    ignored: int = 8  # the first ones
+    amplitude: float = 0.25  # standard deviation beside the mean
+    full_batch_amplitude: float = 0.02  # the same, where all batches are the same and make no noise
+    runaway: float = 10.0  # times the start: then it diverges, which says more
+    repeats: float = 0.5  # correlation after one period, and opposed after half of it
+    level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
+    erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
+    above_chance: float = 1.3  # … that are so many times what guessing would get
+    alternation: float = 0.25  # correlation of neighbours below zero, over up to 128 steps; noise has none …
+    noisy: float = 0.1  # standard deviation beside the mean, from which on neighbours are looked at
+    least_steps: int = 64  # … over so many; only for losses …
+    worse: float = 1.05  # … that many times what guessing would get
+
+
+class LossOscillating(Rule):
+    """The loss swings up and down and gets nowhere."""
+
+    slug = "loss-oscillating"
+    when = When.STEPS
+    needs = ("loss",)
+    limits = OscillatingLimits()
+
+    def update(self, history: History) -> Sign | None:
+        seen, limits = course(history), self.limits
+        recent = without_spikes(seen.values[-limits.window :])
+        if not is_turn(history) or len(recent) < limits.window or seen.may_rise or not seen.start > 0:
+            return None
+        if (
+            len(recent) == len(seen.values)
+            and history.step - seen.first_step < limits.window + limits.ignored
+        ):
+            return None
+        mean, swing = float(recent.mean()), variation(recent)
+        if middle(recent) > limits.runaway * seen.start:
+            return None
+        least = limits.full_batch_amplitude if always_the_same(history) else limits.amplitude
+        if mean < limits.level * seen.start or swing < min(least, limits.erratic, limits.noisy):
+            return None
+        if is_falling(recent, share=0.15) and is_falling(without_spikes(seen.values), share=0.15):
+            return None
+        turns = period(recent, least=limits.repeats) if swing >= least else None
+        if turns is None and self._alternates(seen):
+            turns = 2
+        if turns is None and not self._is_erratic(seen, mean, swing):
+            return None
+        return self._sign(history, seen, recent, turns, least)
+
+    def _alternates(self, seen: Course) -> bool:
+        """Steps over a valley, from one side to the other, within the noise of batches."""
+        values, limits = without_spikes(seen.values[self.limits.ignored :][-128:]), self.limits
+        if seen.chance is None or len(values) < limits.least_steps:
+            return False
+        is_worse = float(values.mean()) > limits.worse * seen.chance
+        return is_worse and alternation(values) < -limits.alternation
+
+    def _is_erratic(self, seen: Course, mean: float, swing: float) -> bool:
+        limits = self.limits
+        return (
+            seen.chance is not None and mean > limits.above_chance * seen.chance and swing >= limits.erratic
+        )
+
+    def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None, least: float) -> Sign:
+        low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
+        batches = history.curve("probe/loader_batches")
+        is_epoch = turns is not None and batches is not None and abs(turns - batches.last) <= 0.1 * turns
+        how = f"every {turns} steps" if turns else "without a pattern"
+        guess = "" if seen.chance is None else f"; a constant answer would get {seen.chance:.4g}"
+        return Sign(
+            Severity.INFO if is_epoch else Severity.WARNING,
+            f"For {len(recent)} steps the loss has gone up and down between {low:.4g} and {high:.4g}, {how}, "
+            f"and does not fall (it began at {seen.start:.4g}{guess}; a spread of more than "
+            f"{least:.0%} of the mean is too much).",
+            "That is one pass over the data: some batches are harder than others. Use `shuffle=True`."
+            if is_epoch
+            else "Lower the learning rate (10 times to begin with) or the momentum: steps go past the lowest "
+            "point and back. If the rate is fine, see whether batches come in an order, such as one class "
+            "after the other: use `shuffle=True`.",
+            {
+                "spread of the loss beside its mean": Evidence(variation(recent), least),
+                "steps from high to high": Evidence(float(turns) if turns else "irregular"),
+                "mean loss": Evidence(float(recent.mean()), self.limits.level * seen.start),
+            },
+            since=int(seen.steps[-len(recent)]),
+            sureness=0.8,
+        )
+
+
+def always_the_same(history: History) -> bool:
+    """Whether every batch is the whole data."""
+    batches = history.curve("probe/batch_id")
+    return batches is not None and batches.count >= 8 and batches.lowest == batches.highest
