@@ -13,12 +13,13 @@ from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
-from ..tensors import Doubles
+from ..tensors import Flags
 from .gradients_exploding import ExplodingGradients
 from .gradients_vanishing import VanishingGradients
 from .parameters import Parameters, parameters_of
 from .progress import loss_of
 from .weights_optimizer import is_fresh
+from .weights_still import Streaks
 
 ZERO_LOSS = 1e-9
 # A loss may be nought by chance in the first batches.
@@ -41,35 +42,27 @@ class ZeroGradients(Rule):
     limits = ZeroLimits()
 
     def __init__(self) -> None:
-        self._looks: Doubles = np.zeros(0)
-        self._since: Doubles = np.zeros(0)
+        self._zero = Streaks()
 
     def update(self, history: History) -> Sign | None:
         if history.gradients.now is None:
             return None
         known = parameters_of(history)
         zeros = known.column(history, Kind.GRADIENT, "zero_share")
-        self._count(history.step, zeros)
-        long = (self._looks >= self.limits.looks) & (history.step - self._since >= self.limits.steps)
+        looks = self._zero.note(history.step, zeros == 1.0, ~np.isnan(zeros))
+        if not looks.any():
+            return None
+        long = (looks >= self.limits.looks) & (history.step - self._zero.since >= self.limits.steps)
         stuck = long & known.matrix & known.trainable
         if not stuck.any() or is_fitted(history):
             return None
         seen = known.matrix & ~np.isnan(zeros)
         return self._sign(history, known, stuck, seen)
 
-    def _count(self, step: int, zeros: Doubles) -> None:
-        if len(self._looks) < len(zeros):
-            more = len(zeros) - len(self._looks)
-            self._looks = np.concatenate([self._looks, np.zeros(more)])
-            self._since = np.concatenate([self._since, np.zeros(more)])
-        is_zero = zeros == 1.0
-        self._since = np.where(is_zero & (self._looks == 0), step, self._since)
-        self._looks = np.where(is_zero, self._looks + 1, np.where(np.isnan(zeros), self._looks, 0))
-
-    def _sign(self, history: History, known: Parameters, stuck: Any, seen: Any) -> Sign | None:
+    def _sign(self, history: History, known: Parameters, stuck: Flags, seen: Flags) -> Sign | None:
         names, is_all = known.chosen(stuck), bool((stuck == seen).all())
         share = known.share(names) or len(names) / max(int(seen.sum()), 1)
-        since = int(self._since[stuck].min())
+        since = int(self._zero.since[stuck].min())
         is_much = share >= self.limits.share
         what = "all layers" if is_all else f"{len(names)} of {seen.sum()} layers"
         return Sign(
@@ -83,7 +76,7 @@ class ZeroGradients(Rule):
             "come back.",
             {
                 "share of weights without gradient": Evidence(share, self.limits.share),
-                "looks": Evidence(float(self._looks[stuck].min()), self.limits.looks),
+                "looks": Evidence(float(self._zero.looks[stuck].min()), self.limits.looks),
             },
             names,
             since=since,

@@ -120,7 +120,7 @@ class ExplodingGradients(Rule):
             return None
         few = max(1, len(biases) // 4)
         first, last = float(np.median(rms[biases[:few]])), float(rms[biases[-few:]].max())
-        if first < self.limits.depth * last or not is_harmful(history, known):
+        if not first >= self.limits.depth * last or not is_harmful(history, known):
             self._deep[model] = 0
             return None
         self._deep[model] = self._deep.get(model, 0) + 1

@@ -12,7 +12,7 @@ from ..history import History
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Integers, Parameters, parameters_of
-from .progress import progress_of
+from .progress import learns, progress_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,14 @@ class VanishingGradients(Rule):
     def update(self, history: History) -> Sign | None:
         if history.gradients.now is None:
             return None
+        if learns(history, self.limits.fallen):
+            self._looks.clear()
+            return None
         known = parameters_of(history)
         rms = known.column(history, Kind.GRADIENT, "rms")
         for model, chain in enumerate(known.chains):
+            if len(known.layers[model]) < self.limits.layers:
+                continue
             sign = self._judge(history, known, rms, model, chain)
             if sign is not None:
                 return sign

@@ -45,6 +45,8 @@ class Parameters:
         self.dtype: list[str] = []
         self.chains: list[Integers] = []
         """Of each model the places of all its parameters in the order of execution."""
+        self.layers: list[Integers] = []
+        """Of each model those of its trainable matrices."""
         self._known: tuple[object, ...] = ()
         self._places: dict[Kind, Integers] = {}
         self._memo: dict[tuple[Kind, str], Doubles] = {}
@@ -64,6 +66,19 @@ class Parameters:
         known = self._memo.get((kind, quantity))
         if known is None:
             known = self._memo[kind, quantity] = self._column(history.of_kind(kind).now, kind, quantity)
+        return known
+
+    def ratio(self, history: History) -> Doubles:
+        """Of all trainable matrices the size of the update against that of the weight; NaN for those that are
+        zero or did not move at all."""
+        known = self._memo.get((Kind.UPDATE, "ratio"))
+        if known is None:
+            update = self.column(history, Kind.UPDATE, "rms")
+            weight = self.column(history, Kind.WEIGHT, "rms")
+            counts = self.matrix & self.trainable & (update > 0) & (weight > 0)
+            known = np.full(len(update), np.nan)
+            known[counts] = update[counts] / weight[counts]
+            self._memo[Kind.UPDATE, "ratio"] = known
         return known
 
     def first(self, history: History, kind: Kind, quantity: str) -> Doubles:
@@ -90,7 +105,8 @@ class Parameters:
 
     def _describe(self, history: History) -> None:
         shapes = {name: (node, shape) for name, node, shape in declared(history.layers)}
-        listed = [*shapes, *(name for kind in KINDS for name in history.of_kind(kind).names)]
+        sampled = (name for kind in KINDS for name in history.of_kind(kind).names)
+        listed = [*self.names, *shapes, *sampled]  # a place once given stays: rules count by places
         self.names = list(dict.fromkeys(listed))
         self.place = {name: place for place, name in enumerate(self.names)}
         found = [shapes.get(name) for name in self.names]
@@ -118,6 +134,7 @@ class Parameters:
         for place in sorted(range(len(self.names)), key=lambda place: (order[place], place)):
             models.setdefault(model_of(self.names[place]), []).append(place)
         self.chains = [np.array(places, np.int64) for places in models.values()]
+        self.layers = [chain[self.matrix[chain] & self.trainable[chain]] for chain in self.chains]
         self.last = np.zeros(len(self.names), bool)
         for chain in self.chains:
             matrices = chain[self.matrix[chain] & self.called[chain]]
@@ -147,6 +164,12 @@ def declared(layers: Layers) -> Iterator[tuple[str, Node, Shape]]:
                 yield (f"{node.name}/{shape.name}" if several else shape.name), node, shape
             else:
                 yield f"{node.name}.{shape.name}", node, shape
+
+
+def median(values: Doubles) -> float:
+    """Of those that are there; NaN when there is none."""
+    there = values[~np.isnan(values)]
+    return float(np.median(there)) if len(there) else math.nan
 
 
 def flags(values: Iterable[bool]) -> Flags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,7 @@ from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
-from ..tensors import Doubles
-from .parameters import Parameters, parameters_of
+from .parameters import Parameters, median, parameters_of
 from .progress import is_rising, progress_of
 
 LOOKS_KEPT = 8
@@ -49,10 +49,10 @@ class UpdateRatioHigh(Rule):
         if history.updates.now is None:
             return None
         known = parameters_of(history)
-        ratios = ratios_of(history, known)
-        if not np.isfinite(ratios).any():
+        ratios = known.ratio(history)
+        ratio = median(ratios)
+        if math.isnan(ratio):
             return None
-        ratio = float(np.nanmedian(ratios))
         if ratio >= self.limits.ratio and not any(self._high):
             self._since = history.step
         self._ratios = [*self._ratios, ratio][-LOOKS_KEPT:]
@@ -115,15 +115,15 @@ class UpdateRatioLow(Rule):
         if history.updates.now is None:
             return None
         known = parameters_of(history)
-        ratios = ratios_of(history, known)
-        moved = ratios[np.isfinite(ratios)]
-        if not len(moved) or not 0 < (ratio := float(np.median(moved))) < self.limits.ratio:
+        ratio = median(known.ratio(history))
+        if not ratio < self.limits.ratio:
             self._looks = 0
             return None
         weight = known.column(history, Kind.WEIGHT, "rms")
         gradient = known.column(history, Kind.GRADIENT, "rms")
-        strength = (gradient / np.where(weight > 0, weight, np.nan))[known.matrix]
-        is_strong = np.isfinite(strength).any() and np.nanmedian(strength) >= self.limits.gradient
+        is_strong = (
+            median((gradient / np.where(weight > 0, weight, np.nan))[known.matrix]) >= self.limits.gradient
+        )
         self._since = self._since if self._looks else history.step
         self._looks = self._looks + 1 if is_strong else 0
         if self._looks < self.limits.looks or history.step < self.limits.steps:
@@ -150,13 +150,3 @@ class UpdateRatioLow(Rule):
             since=self._since,
             sureness=0.85 if is_stuck else 0.4,
         )
-
-
-def ratios_of(history: History, known: Parameters) -> Doubles:
-    """Of all matrices the size of the update against that of the weights; those that start at zero or did not
-    move at all are left out."""
-    update = known.column(history, Kind.UPDATE, "rms")
-    weight = known.column(history, Kind.WEIGHT, "rms")
-    counts = known.matrix & known.trainable & (update > 0) & (weight > 0)
-    with np.errstate(all="ignore"):
-        return np.where(counts, update / weight, np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
 from ..tensors import Doubles
-from .parameters import Parameters, parameters_of
+from .parameters import Parameters, median, parameters_of
 from .progress import progress_of
 
 LOOKS_KEPT = 8
@@ -87,11 +88,11 @@ class WeightGrowth(Rule):
         # What starts at zero, or next to it, grows because it shall: it is held against the usual start.
         start = np.where(self._sizes.start > 0, self._sizes.start, np.nan)
         ratio = size / np.fmax(start, 1.0 / np.sqrt(3.0 * known.fan_in))
-        for model, chain in enumerate(known.chains):
-            grown = ratio[chain]
-            if np.isfinite(grown).any():
+        for model, layers in enumerate(known.layers):
+            times = median(ratio[layers])
+            if not math.isnan(times):
                 growth = self._growth.setdefault(model, Growth())
-                growth.note(history.step, float(np.nanmedian(grown)))
+                growth.note(history.step, times)
                 limit = self._limit(history, growth)
                 if growth.medians[-1] >= limit and growth.is_rising(int(self.limits.looks)):
                     return self._sign(known, ratio, growth, limit)

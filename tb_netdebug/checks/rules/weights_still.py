@@ -27,13 +27,17 @@ class Streaks:
     def __init__(self) -> None:
         self.looks: Doubles = np.zeros(0)
         self.since: Doubles = np.zeros(0)
+        self._is_counting = False
 
     def note(self, step: int, is_so: Flags, is_seen: Flags) -> Doubles:
         if len(self.looks) < len(is_so):
             more = np.zeros(len(is_so) - len(self.looks))
             self.looks, self.since = np.concatenate([self.looks, more]), np.concatenate([self.since, more])
+        if not self._is_counting and not is_so.any():
+            return self.looks  # the usual case
         self.since = np.where(is_so & (self.looks == 0), step, self.since)
         self.looks = np.where(is_seen, np.where(is_so, self.looks + 1, 0), self.looks)
+        self._is_counting = bool(self.looks.any())
         return self.looks
 
 
@@ -62,6 +66,8 @@ class UnchangedWeights(Rule):
     def update(self, history: History) -> Sign | None:
         if history.updates.now is None:
             return None if history.updates.looks else self._never(history)
+        if learns(history, self.limits.fallen):
+            return None
         known = parameters_of(history)
         return self._swallowed(history, known) or self._put_back(history, known)
 
@@ -86,10 +92,12 @@ class UnchangedWeights(Rule):
         kept = known.column(history, Kind.UPDATE, "zero_share")
         dead = known.column(history, Kind.GRADIENT, "zero_share")
         seen = ~np.isnan(kept) & known.trainable
-        still = seen & (kept >= self.limits.share) & (dead <= 0.5) & has_rates(history)
+        still = seen & (kept >= self.limits.share) & (dead <= 0.5)
+        if still.any() and not has_rates(history):
+            still[:] = False
         looks = self._still.note(history.step, still, seen)
         stuck = still & (looks >= self.limits.looks)
-        if not stuck.any() or learns(history, self.limits.fallen) or is_rising(history):
+        if not stuck.any() or is_rising(history):
             return None
         is_all = not (seen & known.matrix & ~stuck).any()
         if not is_all and history.step < self.limits.patience:
