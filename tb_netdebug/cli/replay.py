@@ -215,7 +215,9 @@ def rows_of(done: Any) -> Table:
         style = None
         if summary is not None:
             infinite = summary.pos_inf + summary.neg_inf
-            numbers = [f"{each:.4g}" for each in (summary.min, summary.mean, summary.max)]
+            numbers = [""] * 3
+            if summary.finite:
+                numbers = [f"{each:.4g}" for each in (summary.min, summary.mean, summary.max)]
             numbers += [str(summary.nan or ""), str(infinite or "")]
             style = "red" if summary.nonfinite else None
         named = harmless(f"{row.module}{row.place} ({row.class_name})")
