@@ -33,6 +33,7 @@ def network(*layers: tuple[str, str]) -> Graph:
 
 
 MLP = network(("0", "Linear"), ("1", "ReLU"), ("2", "Linear"))
+FUNCTIONAL = network(("first", "Linear"), ("second", "Linear"))
 
 
 def looked_at(
@@ -103,6 +104,21 @@ def test_only_rectifiers_have_dead_units() -> None:
     assert {} == found(looked_at(16, lambda random: [relu(random, dead=12)]), layers)
 
 
+def idle_biases(random: Random, *, dead: int, extra: int = 0) -> list[Sample]:
+    values = random.standard_normal(32)
+    values[: dead + int(random.integers(extra + 1))] = 0.0
+    return [sample(Kind.GRADIENT, "first.bias", values)]
+
+
+@pytest.mark.parametrize(
+    ("dead", "extra", "is_said"), [(20, 0, True), (16, 0, False), (18, 9, False), (32, 0, False)]
+)
+def test_biases_without_a_gradient_show_dead_units(dead: int, extra: int, is_said: bool) -> None:
+    """Where the activation is a function. What varies from batch to batch is sparse, not dead."""
+    said = found(looked_at(14, lambda random: idle_biases(random, dead=dead, extra=extra)), FUNCTIONAL)
+    assert (["dead-units"] if is_said else []) == list(said)
+
+
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
@@ -133,9 +149,6 @@ def test_a_layer_that_is_zero() -> None:
 @pytest.mark.parametrize(("looks", "rows", "units"), [(4, 32, 16), (6, 1, 4)])
 def test_zeros_that_may_be_an_accident(looks: int, rows: int, units: int) -> None:
     assert {} == found(looked_at(looks, lambda random: [relu(random, dead=units, units=units, rows=rows)]))
-
-
-FUNCTIONAL = network(("first", "Linear"), ("second", "Linear"))
 
 
 def gradients(weight: float, bias: float, layer: str = "second") -> list[Sample]:

@@ -1,14 +1,18 @@
-"""Layers that get nothing but zeros: how a dead layer shows where the activation is a function, no module."""
+"""How dead units and layers show where the activation is a function, no module: by gradients of exactly 0."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
-from .activation_layers import MAPS
+from .activation_layers import MAPS, is_rectifier
+
+NORMS = re.compile(r"BatchNorm")
+LEAST_UNITS = 8
 
 
 def starved(history: History, looks: int) -> Iterator[Sign]:
@@ -26,6 +30,39 @@ def starved(history: History, looks: int) -> Iterator[Sign]:
             continue
         if (gradients.past("zero_share", looks)[:, bias] < 1.0).all():
             yield _sign(layer, looks, gradients.steps[-looks])
+
+
+def idle(history: History, looks: int, share: float, variation: float) -> Iterator[tuple[str, float, int]]:
+    """Layers of which the same large share of biases has a gradient of exactly 0 in each of the last samples,
+    while the others have not: name, share, units. With units that are active now and then it varies."""
+    gradients = history.gradients
+    if gradients.now is None or gradients.looks < looks:
+        return
+    zeros = gradients.past("zero_share", looks)
+    with np.errstate(invalid="ignore"):
+        is_idle = (zeros > share).all(axis=0) & (zeros < 1.0).all(axis=0)
+        is_idle &= np.ptp(zeros, axis=0) <= variation
+    for place in np.flatnonzero(is_idle):
+        layer, _, own = gradients.names[place].rpartition(".")
+        if own == "bias" and gradients.now.count[place] >= LEAST_UNITS and _is_followed(history, layer):
+            yield layer, float(zeros[:, place].min()), int(gradients.now.count[place])
+
+
+def _is_followed(history: History, layer: str) -> bool:
+    """Whether a linear map runs after it, and no activation that is a module right behind it."""
+    nodes = history.layers.nodes
+    node = nodes.get(layer)
+    if (
+        node is None
+        or node.order is None
+        or not (MAPS.fullmatch(node.class_name) or NORMS.match(node.class_name))
+    ):
+        return False
+    later = [each for each in nodes.values() if each.order is not None and each.order > node.order]
+    behind = min(later, key=lambda each: each.order or 0, default=None)
+    if behind is None or is_rectifier(behind.class_name):
+        return False
+    return any(MAPS.fullmatch(each.class_name) for each in later)
 
 
 def _is_inner(history: History, weight: str) -> bool:

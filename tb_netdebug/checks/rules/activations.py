@@ -14,7 +14,7 @@ from .activation_layers import activation_layers, active_in
 from .activation_output import ConstantOutput
 from .activation_saturation import SaturatedUnits
 from .activation_scale import ActivationScale
-from .activation_starved import starved
+from .activation_starved import idle, starved
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class DeadUnitsLimits:
     )
     values: float = 32.0  # times that a unit that is alive was active meanwhile
     least_units: int = 4  # in a layer of fewer units one dead unit is a large share
+    variation: float = (
+        0.02  # of that share from sample to sample, where only gradients tell: else it is chance
+    )
     ignored: int = 4  # the first steps: the first of all updates may throw many units back
 
 
@@ -38,14 +41,18 @@ class DeadUnits(Rule):
 
     def update(self, history: History) -> Iterable[Sign] | None:
         seen, limits = history.activations, self.limits
-        if seen.now is None or seen.looks < limits.looks or history.step < limits.ignored + limits.looks:
+        if history.step < limits.ignored + limits.looks:
             return None
+        silent = idle(history, limits.looks, limits.share, limits.variation)
+        signs = [self._sign(*each, history.gradients.steps[-limits.looks]) for each in silent]
+        if seen.now is None or seen.looks < limits.looks:
+            return signs
         # With so many dead units, at least as large a share of all values is 0: that is quickly seen.
         zeros = seen.past("zero_share", limits.looks)
         places = np.flatnonzero(
             (np.nanmin(zeros, axis=0) >= limits.share - 1e-9) & activation_layers(history).rectifies
         )
-        return [sign for place in places if (sign := self._judge(history, int(place)))]
+        return signs + [sign for place in places if (sign := self._judge(history, int(place)))]
 
     def _judge(self, history: History, place: int) -> Sign | None:
         seen, limits = history.activations, self.limits
@@ -64,11 +71,15 @@ class DeadUnits(Rule):
         occasions = inputs * (1.0 - float(zeros.mean())) / (1.0 - share)
         if occasions < limits.values:
             return None
+        return self._sign(name, share, count, seen.steps[-limits.looks])
+
+    def _sign(self, name: str, share: float, count: int, since: int) -> Sign:
+        limits = self.limits
         return Sign(
             Severity.WARNING,
-            f"{dead} of {count} units of {name} gave 0 for every input of the last {limits.looks} samples "
-            f"(more than {limits.share:.0%} is too many). No gradient comes through a unit that is 0: they "
-            "no longer learn.",
+            f"{round(share * count)} of {count} units of {name} were at 0 for every input of the last "
+            f"{limits.looks} samples (more than {limits.share:.0%} is too many). No gradient comes through a "
+            "unit that is 0: they no longer learn.",
             "Lower the learning rate, use `nn.LeakyReLU(0.01)` or `nn.GELU()` in its place, and see that the "
             "layer before it is not initialised with large negative biases; inputs should have mean 0.",
             {
@@ -77,7 +88,7 @@ class DeadUnits(Rule):
                 "units": Evidence(float(count)),
             },
             where=(name,),
-            since=seen.steps[-limits.looks],
+            since=since,
             sureness=0.9,
         )
 
