@@ -43,7 +43,7 @@ def closing_words(watched: ZeroCode) -> str:
     if watched.passed_over:
         lines += [
             "",
-            f"{watched.passed_over} more short trainings were not recorded: opening runs took too long.",
+            f"{watched.passed_over} more trainings were not recorded: opening runs took too long.",
         ]
     shown = short(watched.logdir)
     where = short(trainings[0].run_dir) if len(trainings) == 1 else shown

@@ -36,9 +36,6 @@ class Discovery(Protocol):
     def interrupted(self) -> None:
         """The program ends in the middle of a step: what is known of it is put into the run."""
 
-    def sweep(self) -> None:
-        """Closes what can train no more."""
-
     def close(self) -> None:
         """Takes everything away that was put on."""
 
@@ -60,7 +57,7 @@ class ZeroCode:
         self._settings = replace(settings, logdir=self.logdir)
         self._discoveries: list[Discovery] = []
         self._waiting: list[FirstImport] = []
-        self._faults = 0
+        self.faults = 0
         self._began = now()
         self._opening_secs = 0.0
         self._pid = os.getpid()
@@ -129,9 +126,9 @@ class ZeroCode:
             self.fault(doing, error)
 
     def fault(self, doing: str, error: Exception) -> None:
-        self._faults += 1
-        self.is_off = self._faults >= MOST_FAULTS
-        if self._faults == 1:
+        self.faults += 1
+        self.is_off = self.faults >= MOST_FAULTS
+        if self.faults == 1:
             say(
                 f"NetDebug failed while {doing}: {type(error).__name__}: {error}. The script goes on; this "
                 "part of it is not recorded."
