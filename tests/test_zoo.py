@@ -107,6 +107,7 @@ def test_found_is_any_alarm_and_right_is_one_that_fits() -> None:
     )
     assert (Share(3, 4), Share(2, 4), Share(1, 4)) == (tally.recall, tally.right, tally.exact)
     assert ["c", "d"] == [case.program.name for case in tally.misses]
+    assert ["b"] == [case.program.name for case in tally.inexact]
 
 
 def test_a_finding_from_before_the_fault_is_none() -> None:
@@ -127,6 +128,7 @@ def test_faults_that_one_step_shows_have_their_own_count() -> None:
         made("e", "overfitting"),
     )
     assert (Share(1, 2), 50) == (tally.prompt, tally.median_steps)
+    assert ["b"] == [case.program.name for case in tally.late]
 
 
 def test_a_healthy_run_that_fails_is_no_success() -> None:

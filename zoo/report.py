@@ -38,6 +38,8 @@ def details(tally: Tally) -> Iterator[str]:
     """By name: only for the part that rules are tuned on."""
     yield from block("Failed", tally.failed, lambda case: case.outcome.error.strip().splitlines()[-1:])
     yield from block("Missed (no right rule spoke)", tally.misses, missed)
+    yield from block("Found by another right rule", tally.inexact, missed)
+    yield from block("Found later than one step after", tally.late, lateness)
     yield from block("False alarms", tally.alarms, messages)
     yield from block(
         "Judged otherwise from the files", tally.otherwise, lambda case: [", ".join(case.outcome.otherwise)]
@@ -63,6 +65,10 @@ def missed(case: Case) -> list[str]:
     wanted = f"wanted {case.program.slug}"
     others = [each.slug for each in case.outcome.said]
     return [f"{wanted}, said {', '.join(others) or 'nothing'}"]
+
+
+def lateness(case: Case) -> list[str]:
+    return [f"{case.program.slug}: {case.steps_until} steps"]
 
 
 def messages(case: Case) -> list[str]:

@@ -127,6 +127,16 @@ class Tally:
         return [case for case in self.sick if not case.is_right]
 
     @property
+    def inexact(self) -> list[Case]:
+        """Found by rules that are right as well, and not by the one that the program names first."""
+        return [case for case in self.sick if case.is_right and not case.is_exact]
+
+    @property
+    def late(self) -> list[Case]:
+        """Found, but more than one step after a fault that one step shows."""
+        return [case for case in self.sick if case.program.shows_at_once and (case.steps_until or 0) > 1]
+
+    @property
     def alarms(self) -> list[Case]:
         return [case for case in self.healthy if case.is_alarmed]
 
