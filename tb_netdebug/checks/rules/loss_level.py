@@ -18,7 +18,7 @@ from .stillness import standstill
 class ChanceLimits:
     ignored: int = 12  # steps that anything may take at first
     window: int = 40  # steps that are looked at, or a half of all, whichever is more
-    above: float = 10.0  # times guessing: a loss that is higher runs away
+    above: float = 100.0  # times guessing: a loss that is higher runs away
     variation: float = 0.4  # so does one that varies more from batch to batch, when it is above guessing
     below: float = 0.03  # a loss that much below guessing has learned something
     fall: float = 0.005  # so has one that still falls by this share within the window
