@@ -262,7 +262,7 @@ def test_findings_are_told_at_once_and_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "sick.py").write_text(SICK)
     actual = watched("sick.py", folder=tmp_path, options=("--run", "ill"))
     assert (0, "trained on\n") == (actual.code, actual.output)
-    assert re.search(r"^NetDebug: ERROR nonfinite-loss, step 9", actual.errors, re.MULTILINE)
+    assert re.search(r"^NetDebug: ERROR nonfinite-loss, steps? 9", actual.errors, re.MULTILINE)
     assert "verdict sick: " in actual.closing
     assert re.search(r"^ERROR nonfinite-loss, steps? 9.*\n  .+\n(.*\n)*  Try: ", actual.closing, re.MULTILINE)
     assert actual.closing.endswith("Recorded in runs/ill. To see more: tensorboard --logdir runs\n")

@@ -45,6 +45,8 @@ def run_as_main(script: Script) -> Ending:
     source = None if script.is_module or is_importable(script.name) else read(script.name)
     main = sys.modules["__main__"] = ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
+    if sys.version_info < (3, 14):
+        vars(main)["__annotations__"] = {}
     try:
         if source is None:
             run_module(script)
@@ -87,7 +89,7 @@ def run_source(script: Script, source: CodeType | bytes, main: ModuleType) -> No
         loader = SourceFileLoader("__main__", path)
     vars(main).update(__file__=path, __loader__=loader)
     if sys.version_info < (3, 14):
-        vars(main).update(__annotations__={}, __cached__=None)
+        vars(main)["__cached__"] = None
     code = source if isinstance(source, CodeType) else compile(source, path, "exec", dont_inherit=True)
     exec(code, vars(main))
 

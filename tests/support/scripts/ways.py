@@ -17,8 +17,9 @@ class Thing:
 
 
 def about():
-    names = ("__name__", "__doc__", "__package__", "__spec__", "__file__", "__cached__")
+    names = ("__name__", "__doc__", "__package__", "__file__", "__cached__", "__annotations__")
     print({name: globals().get(name, "missing") for name in names})
+    print(__spec__ and (__spec__.name, __spec__.origin, __spec__.has_location, __spec__.parent))
     print(sorted(name for name in globals() if name.startswith("__")), type(__loader__).__name__)
     print(sys.argv, sys.path[0], sys.modules["__main__"].Thing is Thing)
     print(pickle.dumps(Thing(3)), pickle.loads(pickle.dumps(Thing(3))).value)
