@@ -377,10 +377,16 @@ def test_the_size_of_the_first_weights(
     size: float, outputs: tuple[float, float], severity: Severity | None
 ) -> None:
     """Together with what becomes of the signal on its way through the layers."""
-    signal = [*samples(Kind.ACTIVATION, {"0": outputs[0], "3": outputs[1]})]
+    signal = samples(Kind.ACTIVATION, {"0": outputs[0], "2": outputs[1], "3": outputs[1]})
     records = [record(0, {"loss": 2.3}, [*looks(0, weight=size), *signal])]
     finding = found(records).get("init-scale")
     assert severity == (finding.severity if finding else None)
+
+
+def test_a_last_layer_may_start_next_to_zero() -> None:
+    weights = [*samples(Kind.WEIGHT, {**dict.fromkeys(LAYERS[:3], 0.2), LAYERS[3]: 1e-4})]
+    signal = samples(Kind.ACTIVATION, {"0": 1.0, "2": 1.0, "3": 1e-4})
+    assert {} == found([record(0, {"loss": 2.3}, [*weights, *signal])])
 
 
 # ---- several processes

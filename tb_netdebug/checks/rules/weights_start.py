@@ -154,13 +154,16 @@ class InitScale(Rule):
         seen = np.isfinite(gain)
         if not seen.any():
             return None
-        growth, fading = signal_growth(history, known), gradient_fading(history, known)
         high = seen & (np.nan_to_num(gain) >= self.limits.gain)
-        low = seen & (np.where(seen, gain, 1.0) <= self.limits.least)
-        is_lost = growth <= 1.0 / self.limits.growth or fading <= self.limits.fading
-        for bad, is_bad in ((high, growth >= self.limits.growth), (low, is_lost)):
-            if bad.sum() >= max(self.limits.share * seen.sum(), 1):
-                return self._sign(known, bad, float(np.median(gain[bad])), growth, is_bad)
+        if high.sum() >= self.limits.share * seen.sum():
+            growth = signal_growth(history, known)
+            return self._sign(known, high, gain, growth, growth >= self.limits.growth)
+        hidden = seen & ~known.last  # a last layer that starts next to zero is good practice
+        low = hidden & (np.where(hidden, gain, 1.0) <= self.limits.least)
+        if low.sum() >= max(self.limits.share * hidden.sum(), 1):
+            growth, fading = signal_growth(history, known, hidden=True), gradient_fading(history, known)
+            is_lost = growth <= 1.0 / self.limits.growth or fading <= self.limits.fading
+            return self._sign(known, low, gain, growth, is_lost)
         return None
 
     def _gains(self, history: History, known: Parameters) -> Doubles:
@@ -170,11 +173,12 @@ class InitScale(Rule):
         clean = known.matrix & known.trainable & (move <= 0.3 * start.rms) & ~start.constant
         return np.where(clean, start.rms * np.sqrt(known.fan_in), np.nan)
 
-    def _sign(self, known: Parameters, bad: Flags, gain: float, growth: float, is_bad: bool) -> Sign:
+    def _sign(self, known: Parameters, bad: Flags, gains: Doubles, growth: float, is_bad: bool) -> Sign:
+        gain = float(np.median(gains[bad]))
         is_high = gain > 1
         what = "large" if is_high else "small"
         limit = self.limits.gain if is_high else self.limits.least
-        then = f"From the inputs to the last layer the signal becomes {growth:.3g} times as strong"
+        then = f"From the inputs to the last layers the signal becomes {growth:.3g} times as strong"
         bound = self.limits.growth if is_high else 1.0 / self.limits.growth
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
@@ -193,8 +197,9 @@ class InitScale(Rule):
         )
 
 
-def signal_growth(history: History, known: Parameters) -> float:
-    """The size of what the last layer puts out against the inputs, or else against the first layer."""
+def signal_growth(history: History, known: Parameters, *, hidden: bool = False) -> float:
+    """The size of what the last layer puts out, or the last hidden one, against the inputs of the network, or
+    else the outputs of its first layer."""
     seen, inputs = history.activations, history.tensors
     if seen.now is None:
         return 1.0
@@ -202,7 +207,8 @@ def signal_growth(history: History, known: Parameters) -> float:
     layers = [name for name in history.layers.in_order(owners) if name in seen.place]
     if len(layers) < 2:
         return 1.0
-    first, last = (float(seen.now.rms[seen.place[name]]) for name in (layers[0], layers[-1]))
+    ends_at = layers[-2] if hidden else layers[-1]
+    first, last = (float(seen.now.rms[seen.place[name]]) for name in (layers[0], ends_at))
     if inputs.now is not None and "input/0" in inputs.place:
         given = float(inputs.now.rms[inputs.place["input/0"]])
         first = given if given > 0 else first
