@@ -20,7 +20,7 @@ NOT_YET = ("tensorflow", "keras", "jax")
 
 
 def tell(finding: Finding) -> None:
-    """At once, in one line; what to do about it is said at the end. Symptoms of a known cause are left out."""
+    """At once, in one line; what to do about it is said at the end. Symptoms of known causes are not told."""
     if finding.severity > Severity.INFO and finding.cause is None:
         head = f"{finding.severity.text.upper()} {finding.rule}, {since(finding)}{places(finding.where)}"
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
