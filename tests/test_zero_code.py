@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import runpy
+import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,8 +98,6 @@ def test_a_watched_script_computes_the_same_bit_for_bit(
 def test_workers_of_a_loader_are_left_alone(context: str, logdir: Path) -> None:
     """Even a worker that trains a network of its own writes nothing."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    import subprocess
-
     ran = subprocess.run(
         [sys.executable, "-m", "tb_netdebug", "run", "--logdir", logdir, "workers.py", context],
         cwd=SCRIPTS,
@@ -380,6 +381,43 @@ def test_many_short_trainings_do_not_eat_up_the_time(logdir: Path, monkeypatch: 
     assert "3 more trainings were not recorded" in closing_words(watched)
 
 
+def test_the_inner_loops_of_a_meta_learner_are_not_all_recorded(logdir: Path) -> None:
+    """After some trainings that were over within a few steps no more are begun; the outer one is there."""
+    with zero_code(logdir) as watched:
+        outer = nn.Linear(4, 1)
+        meta = sgd(outer)
+        for _ in range(14):
+            inner = copy.deepcopy(outer)
+            step(inner, sgd(inner))
+            for ours, theirs in zip(outer.parameters(), inner.parameters(), strict=True):
+                ours.grad = ours.detach() - theirs.detach()
+            meta.step()
+    lengths = [training.steps for training in watched.trainings]
+    assert 8 <= lengths.count(1) <= 9
+    assert 10 <= max(lengths)
+    assert "more trainings were not recorded" in closing_words(watched)
+
+
+def test_trainings_in_threads_keep_their_losses_apart(logdir: Path) -> None:
+    """Each has its run, and what it differentiates itself."""
+    losses: dict[float, list[float]] = {}
+
+    def train(factor: float) -> None:
+        model = nn.Linear(4, 1)
+        optimizer = sgd(model)
+        losses[factor] = [step(model, optimizer, torch.full((6, 4), factor)) for _ in range(20)]
+
+    with zero_code(logdir) as watched:
+        threads = [threading.Thread(target=train, args=(factor,)) for factor in (0.1, 0.2, 0.3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = [Recorded(training.run_dir).series("loss") for training in watched.trainings]
+    assert sorted(losses.values()) == [pytest.approx(each) for each in sorted(found)]
+    assert ["run", "run-2", "run-3"] == sorted(path.name for path in logdir.iterdir())
+
+
 def test_a_mistake_of_ours_is_one_sentence(
     logdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,6 +440,7 @@ def test_a_mistake_of_ours_is_one_sentence(
     assert 1 == told.count("NetDebug failed")
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_torch_jit_script_finds_no_hooks_of_ours(logdir: Path) -> None:
     """A model can be compiled for export while it is watched, and is watched on."""
     with zero_code(logdir):

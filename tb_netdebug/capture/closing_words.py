@@ -41,10 +41,7 @@ def closing_words(watched: ZeroCode) -> str:
         if len(trainings) > 1:
             lines.append(f"  Seen in {listed([run.run_dir.name for run in runs])}.")
     if watched.passed_over:
-        lines += [
-            "",
-            f"{watched.passed_over} more trainings were not recorded: opening runs took too long.",
-        ]
+        lines += ["", f"{watched.passed_over} more trainings were not recorded: they were many, and short."]
     shown = short(watched.logdir)
     where = short(trainings[0].run_dir) if len(trainings) == 1 else shown
     lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {quoted(shown)}"]

@@ -46,7 +46,7 @@ class Beginnings:
         self._wanted: set[int] = set()
         self._strangers: list[weakref.ref[nn.Module]] = []
         self._calls_left = 0
-        self._is_overdue = False
+        self._overdue: set[int] = set()
         self._gone: deque[tuple[Followed, int]] = deque()
         self._of: weakref.WeakKeyDictionary[Optimizer, Followed | None] = weakref.WeakKeyDictionary()
         self.followed: list[Followed] = []
@@ -63,7 +63,7 @@ class Beginnings:
         """It steps unknown, for it was copied or was there before us; or its models were not called."""
         if id(optimizer) not in self._waiting:
             self.wait_for(optimizer)
-        self._is_overdue = True
+        self._overdue.add(id(optimizer))
         self._strangers = [each for each in self._strangers if has_gradients(each())]
 
     @property
@@ -74,7 +74,7 @@ class Beginnings:
     def called(self, module: nn.Module) -> bool:
         """Any module, the outermost first; whether a training has begun."""
         own = parameter_ids(module)
-        if self._is_overdue or not own.isdisjoint(self._wanted):
+        if self._overdue or not own.isdisjoint(self._wanted):
             return self.begin(called=module)
         if own and len(self._strangers) < MOST_STRANGERS:
             self._strangers.append(weakref.ref(module))
@@ -83,7 +83,7 @@ class Beginnings:
 
     def differentiated(self) -> bool:
         """A backward pass, perhaps of what is no module at all; whether a training has begun."""
-        if self._waiting and (self._is_overdue or not self._strangers):
+        if self._waiting and (self._overdue or not self._strangers):
             return self.begin()
         return False
 
@@ -117,7 +117,7 @@ class Beginnings:
         self._waiting.clear()
         has_begun = bool(optimizers) and self._begin_with(optimizers, places, called)
         self._wanted = {id(tensor) for each in self._all_waiting() for tensor in tensors_of(each)}
-        self._is_overdue = False
+        self._overdue.clear()
         if not self._waiting:
             self._strangers.clear()
         return has_begun
@@ -142,7 +142,7 @@ class Beginnings:
             return False
         if are_alike(optimizers, owners.models):
             optimizers, owners = self._only_one(optimizers, owners, places, called)
-        models = owners.all_models() + (self._trained_strangers(owners) if self._is_overdue else [])
+        models = owners.all_models() + (self._trained_strangers(owners) if self._overdue else [])
         if not models and owners.loose and not self.followed:
             models = [loose_model(owners.loose)]
         made = Followed.open(self._zero, models, optimizers, owners, places) if models else None
@@ -160,8 +160,9 @@ class Beginnings:
         called: nn.Module | None,
     ) -> tuple[list[Optimizer], Owners]:
         """Of several trainings of the same network the one that begins; the others wait on."""
+        due = [id(each) in self._overdue for each in optimizers]
         own = [model is called for (model,) in owners.models]
-        chosen = own.index(True) if True in own else 0
+        chosen = due.index(True) if True in due else own.index(True) if True in own else 0
         for place, optimizer in enumerate(optimizers):
             if place != chosen:
                 self._waiting[id(optimizer)] = (weakref.ref(optimizer), places.get(id(optimizer)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class TorchDiscovery:
     def __init__(self, zero_code: ZeroCode) -> None:
         self._zero = zero_code
         self._beginnings = Beginnings(zero_code)
-        self._objectives = Objectives()
+        self._by_thread = threading.local()
         self._hidden = HiddenHooks()
         self._calls: Handle | None = None
         self._has_stepped = False
@@ -73,6 +74,14 @@ class TorchDiscovery:
         if self._last is not None:
             self._last.remove()
         self._last = register_optimizer_step_post_hook(self._safe("ending a step", self._after))
+
+    @property
+    def _objectives(self) -> Objectives:
+        """Of this thread: several may train at the same time."""
+        found = getattr(self._by_thread, "objectives", None)
+        if found is None:
+            found = self._by_thread.objectives = Objectives()
+        return found
 
     # ---- what ZeroCode calls -----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,9 @@ DISCOVERIES = {"torch": "tb_netdebug.capture.torch_discovery"}
 # meta-learner) may lose its share of time to that, and this much at once.
 GRACE_SECS = 3.0
 MOST_OPEN = 8
+# After so many that were over within a few steps, no more are recorded: they are parts of something bigger.
+SHORT_STEPS = 10
+MOST_SHORT = 8
 MOST_RUNS = 1000
 MOST_FAULTS = 20
 FLUSH_SECS = 2.0
@@ -60,6 +64,7 @@ class ZeroCode:
         self.faults = 0
         self._began = now()
         self._opening_secs = 0.0
+        self._opening = threading.Lock()
         self._pid = os.getpid()
         self._leave: Callable[[int], Any] | None = None
 
@@ -108,6 +113,10 @@ class ZeroCode:
 
     def open(self, make_adapter: Any) -> Training | None:
         """A run for a training that begins; None when there have been too many."""
+        with self._opening:
+            return self._open(make_adapter)
+
+    def _open(self, make_adapter: Any) -> Training | None:
         if self.is_off or not self._may_open():
             self.passed_over += 1
             return None
@@ -147,7 +156,8 @@ class ZeroCode:
 
     def _may_open(self) -> bool:
         allowed = GRACE_SECS + self._settings.overhead * (now() - self._began)
-        return self._opening_secs <= allowed and len(self.trainings) < MOST_RUNS
+        short = sum(not training.is_open and training.steps < SHORT_STEPS for training in self.trainings)
+        return self._opening_secs <= allowed and len(self.trainings) < MOST_RUNS and short < MOST_SHORT
 
     def _close_the_idlest(self) -> None:
         running = [training for training in self.trainings if training.is_open]
