@@ -553,6 +553,22 @@ def test_a_watched_model_is_traced_and_scripted(logdir: Path) -> None:
     torch.jit.script(model)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_scripted_is_watched_from_outside(logdir: Path, whole: bool) -> None:
+    """It takes no hooks; its weights, gradients and updates are recorded, and what is not is said."""
+    part = torch.jit.script(nn.Sequential(nn.Linear(6, 6), nn.ReLU()))
+    model = part if whole else nn.Sequential(nn.Linear(6, 6), part)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = steps_of(model, torch.randn(4, 6), optimizer=optimizer)
+    with our_warnings() as told, nd.watch(model, optimizer, logdir=logdir, run="run", every=1) as monitor:
+        run(monitor)
+    found = Recorded(logdir / "run")
+    for kind in OF_PARAMETERS:
+        assert {name for name, _ in model.named_parameters()} == found.names(kind)
+    assert (set() if whole else {"0"}) == found.names(Kind.ACTIVATION)
+    assert whole == any("is not watched: no call of a layer was seen" in each for each in told)
+
+
 def test_inference_tensors_as_parameters(logdir: Path) -> None:
     """They have no version that could be asked for."""
     with torch.inference_mode():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("tb_netdebug", "frontend", "tests", "demo", "bench", "tools")
+FOLDERS = ("tb_netdebug", "frontend", "tests", "demo", "bench", "zoo", "tools")
 SUFFIXES = {".py", ".c", ".h", ".ts", ".tsx", ".css", ".proto"}
 NOT_OURS = {"node_modules", "dist", "build", "__pycache__", "work"}
 LONG_FILE = 400

@@ -11,7 +11,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_hooks import Hook, after_forward
 from tb_netdebug.capture.torch_parameters import clean, wrappers_of
 from tb_netdebug.capture.torch_reader import TensorReader
 from tb_netdebug.capture.torch_values import tensors_in
@@ -118,7 +118,7 @@ class ActivationHooks:
         for layer in self._layers.values():
             layer.was_called = False
             if layer.handle is None:
-                layer.handle = layer.module.register_forward_hook(Hook(self._hook_of(layer)))
+                layer.handle = after_forward(layer.module, Hook(self._hook_of(layer)))
 
     def _take_off(self, layers: Sequence[Layer]) -> None:
         for layer in layers:

@@ -22,7 +22,7 @@ from tb_netdebug.capture.torch_batch_contents import (
 )
 from tb_netdebug.capture.torch_batch_entries import entry_of
 from tb_netdebug.capture.torch_batch_loaders import Loader, Loaders
-from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_hooks import Hook, before_forward
 from tb_netdebug.capture.torch_probe import ProbeContext
 from tb_netdebug.capture.torch_values import is_functorch_wrapped, tensors_in
 from tb_netdebug.records.step import Kind, Series
@@ -59,7 +59,7 @@ class BatchProbe:
         first = next(iter(context.models.values()), None)
         self._hook: Any = None
         if context.settings.batches and first is not None:
-            self._hook = entry_of(first).register_forward_pre_hook(Hook(self._watch), with_kwargs=True)
+            self._hook = before_forward(entry_of(first), Hook(self._watch), with_kwargs=True)
             self._loaders.open()
 
     def end_step(self) -> None:

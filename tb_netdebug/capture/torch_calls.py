@@ -16,7 +16,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_hooks import Hook, after_forward, before_forward
 from tb_netdebug.capture.torch_loss_origin import mark_output
 from tb_netdebug.capture.torch_values import tensors_in
 
@@ -76,8 +76,8 @@ class CallKeeper:
             hook
             for name, model in models.items()
             for hook in (
-                model.register_forward_pre_hook(Hook(self._before_of(name)), with_kwargs=True),
-                model.register_forward_hook(Hook(self._after)),
+                before_forward(model, Hook(self._before_of(name)), with_kwargs=True),
+                after_forward(model, Hook(self._after)),
             )
         ]
 

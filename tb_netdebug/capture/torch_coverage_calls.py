@@ -10,7 +10,7 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
 from tb_netdebug.capture.torch_coverage_members import Member
-from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_hooks import Hook, before_forward
 
 is_compiling = torch.compiler.is_compiling
 
@@ -36,9 +36,7 @@ class CallWatch:
         if self.is_on or not owners or any(is_compiled(each) for each in models.values()):
             return
         self._owners.update(dict.fromkeys(owners))
-        self._hooks = [
-            module.register_forward_pre_hook(Hook(self._note, name)) for name, module in owners.items()
-        ]
+        self._hooks = [before_forward(module, Hook(self._note, name)) for name, module in owners.items()]
 
     def answer(self) -> dict[str, list[str]]:
         """Takes the hooks off: names of modules that were called so far, only without gradients, or not."""

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_hooks import Hook, after_forward, before_forward
 from tb_netdebug.capture.torch_parameters import clean, wrappers_of
 from tb_netdebug.capture.torch_values import tensors_in
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
@@ -121,8 +121,8 @@ class GraphTracer:
         for name, module in model.named_modules():
             full = "/".join(part for part in (prefix, clean(name, wrappers)) if part) or type(model).__name__
             trace = self._traces[id(module)] = Trace(full)
-            before = module.register_forward_pre_hook(Hook(self._before), with_kwargs=True)
-            self._hooks += [(trace, before), (trace, module.register_forward_hook(Hook(self._after)))]
+            before = before_forward(module, Hook(self._before), with_kwargs=True)
+            self._hooks += [(trace, before), (trace, after_forward(module, Hook(self._after)))]
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling() or not self._is_followed(module):

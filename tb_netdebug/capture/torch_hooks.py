@@ -7,6 +7,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import torch
+from torch import nn
+
 
 class Hook(partial[None]):
     """Calls what it is made of, at no cost of its own.
@@ -27,6 +30,27 @@ class Hook(partial[None]):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return getattr, (nullcontext(), "__exit__")  # takes any arguments and does nothing
+
+
+class NoHandle:
+    """Of a hook that was not put on."""
+
+    def remove(self) -> None:
+        """There is nothing to take off."""
+
+
+def before_forward(module: nn.Module, hook: Hook, **options: bool) -> Any:
+    """Puts the hook on; what torch.jit.script has made takes none, and is watched from outside alone."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return NoHandle()
+    return module.register_forward_pre_hook(hook, **options)
+
+
+def after_forward(module: nn.Module, hook: Hook, **options: bool) -> Any:
+    """The same behind the call."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return NoHandle()
+    return module.register_forward_hook(hook, **options)
 
 
 def nothing(*_: object) -> None:

@@ -13,7 +13,7 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.torch_batch_contents import is_on_host
 from tb_netdebug.capture.torch_batch_entries import entry_of
-from tb_netdebug.capture.torch_hooks import Hook
+from tb_netdebug.capture.torch_hooks import Hook, before_forward
 from tb_netdebug.capture.torch_mode_switches import Switch, switches_of
 from tb_netdebug.capture.torch_probe import ProbeContext
 
@@ -86,7 +86,7 @@ class ModeProbe:
         self._told: Mapping[str, Any] | None = None
         self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
         self._hooks = [
-            entry_of(root.model).register_forward_pre_hook(Hook(self._watch, root), with_kwargs=True)
+            before_forward(entry_of(root.model), Hook(self._watch, root), with_kwargs=True)
             for root in self._roots
         ]
 
