@@ -255,9 +255,10 @@ def were_others(history: History, kind: Kind) -> bool:
 
 
 def is_lost(record: StepRecord) -> bool:
-    """Whether NaN came into the weights, as far as scalars tell."""
-    count = record.scalars.get("nonfinite_gradients", 0.0)
-    return count > 0 and not record.scalars.get("probe/loss_scale_skipped")
+    """Whether NaN came into the weights, as far as scalars tell: gradients are not counted in every step."""
+    scalars = record.scalars
+    is_bad = scalars.get("nonfinite_gradients", 0.0) > 0 or not math.isfinite(scalars.get("loss", 0.0))
+    return is_bad and not scalars.get("probe/loss_scale_skipped")
 
 
 def were_weights_lost(history: History, step: int) -> bool:

@@ -69,13 +69,13 @@ class Parameters:
         return known
 
     def ratio(self, history: History) -> Doubles:
-        """Of all trainable matrices the size of the update against that of the weight; NaN for those that are
-        zero or did not move at all."""
+        """Of all trainable matrices and tables the size of the update against that of the weight; NaN for
+        those that are zero or did not move at all."""
         known = self._memo.get((Kind.UPDATE, "ratio"))
         if known is None:
             update = self.column(history, Kind.UPDATE, "rms")
             weight = self.column(history, Kind.WEIGHT, "rms")
-            counts = self.matrix & self.trainable & (update > 0) & (weight > 0)
+            counts = (self.matrix | self.table) & self.trainable & (update > 0) & (weight > 0)
             known = np.full(len(update), np.nan)
             known[counts] = update[counts] / weight[counts]
             self._memo[Kind.UPDATE, "ratio"] = known

@@ -11,6 +11,7 @@ from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
+from ..tensors import Doubles
 from .parameters import Parameters, median, parameters_of
 from .progress import is_rising, progress_of
 
@@ -50,7 +51,7 @@ class UpdateRatioHigh(Rule):
             return None
         known = parameters_of(history)
         ratios = known.ratio(history)
-        ratio = median(ratios)
+        ratio = max(median(ratios[known.matrix]), self._worst(ratios))
         if math.isnan(ratio):
             return None
         if ratio >= self.limits.ratio and not any(self._high):
@@ -59,8 +60,13 @@ class UpdateRatioHigh(Rule):
         if not self._is_bad(history):
             return None
         most = [each for each, is_high in zip(self._ratios, self._high, strict=True) if is_high]
-        high = known.matrix & (np.nan_to_num(ratios) >= min(self.limits.ratio, ratio))
+        high = np.nan_to_num(ratios) >= min(self.limits.ratio, ratio)
         return self._sign(float(np.median(most)), known.chosen(high))
+
+    def _worst(self, ratios: Doubles) -> float:
+        """Of a single tensor, such as one with a learning rate of its own, when steps replace it."""
+        worst = float(np.nanmax(ratios, initial=0.0))
+        return worst if worst >= self.limits.replaced else 0.0
 
     def _is_bad(self, history: History) -> bool:
         progress = progress_of(history)
@@ -115,7 +121,7 @@ class UpdateRatioLow(Rule):
         if history.updates.now is None:
             return None
         known = parameters_of(history)
-        ratio = median(known.ratio(history))
+        ratio = median(known.ratio(history)[known.matrix])
         if not ratio < self.limits.ratio:
             self._looks = 0
             return None
