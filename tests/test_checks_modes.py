@@ -212,6 +212,15 @@ def test_large_updates_that_work() -> None:
     assert {} == steps_of(lambda step: 2.3 * 0.95**step, 0.9)
 
 
+def test_weights_that_begin_at_zero() -> None:
+    """Whatever their first update is, it is all that they are: that says nothing of the rate."""
+    records = []
+    for step in range(64):
+        samples = [sample(kind, "weight", np.full(8, 0.01)) for kind in (Kind.WEIGHT, Kind.UPDATE)]
+        records.append(record(step, {"loss": 2.3, "lr/0": 0.1, "time/optimizer": 1e-4}, samples))
+    assert {} == found(records)
+
+
 @pytest.mark.parametrize("loss", [lambda step: 2.3 + step, lambda step: 2.3, lambda step: float("nan")])
 def test_small_updates_have_other_troubles(loss: Callable[[int], float]) -> None:
     """The loss rises, stays or is no number, but not because of the learning rate."""

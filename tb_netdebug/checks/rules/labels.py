@@ -50,12 +50,12 @@ class LabelsSingleClass(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("classes", "top_class")
-        self._only: dict[str, Only] = {}
+        self._only: dict[Any, Only] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         for look in self._looks.fresh(history):
             if is_of_classes(look.call):
-                self._only.setdefault(look.place, Only(look.call, look.step)).add(look)
+                self._only.setdefault(look.number, Only(look.call, look.step)).add(look)
         seen_classes = {(classes_of(each.call), each.top) for each in self._only.values()}
         for only in self._only.values():
             # real and false, source and target: several calls, each with a label of its own
@@ -131,28 +131,30 @@ class LabelsSorted(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("collision", "top_class", "top_share", "classes")
-        self._batches: dict[str, Batches] = {}
+        self._batches: dict[Any, Batches] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         fresh = set()
         for look in self._looks.fresh(history):
             if is_of_classes(look.call) and labels_an_example(look.call):
-                self._batches.setdefault(look.place, Batches()).add(look)
-                fresh.add(look.place)
-        for place in fresh:
-            yield from self._judge(self._batches[place], place)
+                self._batches.setdefault(look.number, Batches()).add(look)
+                fresh.add(look.number)
+        for number in fresh:
+            yield from self._judge(self._batches[number])
 
-    def _judge(self, batches: Batches, place: str) -> Iterator[Sign]:
+    def _judge(self, batches: Batches) -> Iterator[Sign]:
         limits = self.limits
         if len(batches.looks) < limits.batches:
             return
         pooled = batches.pooled()
+        pairs, alike = batches.neighbours()
+        if pairs and alike < pooled:
+            return  # the classes take turns
         if batches.size > 1.5:
             chance = 1 / batches.size + (1 - 1 / batches.size) * pooled
             seen, limit = batches.collision, min(chance + limits.excess, 0.98)
         else:
-            pairs, seen = batches.neighbours()
-            chance, limit = pooled, pooled + limits.neighbours_excess
+            seen, chance, limit = alike, pooled, pooled + limits.neighbours_excess
             if pairs < limits.neighbours:
                 return
         if seen >= limit and pooled < 0.9:

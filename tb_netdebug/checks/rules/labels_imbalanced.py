@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
@@ -35,18 +36,18 @@ class LabelsImbalanced(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("top_share", "top_class", "accuracy", "value", "baseline")
-        self._counted: dict[str, Counted] = {}
+        self._counted: dict[Any, Counted] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         fresh = set()
         for look in self._looks.fresh(history):
             if is_of_classes(look.call):
-                self._counted.setdefault(look.place, Counted()).add(look, self.limits.likeness)
-                fresh.add(look.place)
-        for place in fresh:
-            counted = self._counted[place]
+                self._counted.setdefault(look.number, Counted()).add(look, self.limits.likeness)
+                fresh.add(look.number)
+        for number in fresh:
+            counted = self._counted[number]
             ratio = counted.ratio
-            if counted.labels >= self.limits.labels and ratio > self.limits.ratio:
+            if counted.labels >= self.limits.labels and ratio > self.limits.ratio and counted.is_mixed:
                 yield self._sign(counted, ratio, history.step)
 
     def _sign(self, counted: Counted, ratio: float, step: int) -> Sign:
@@ -90,6 +91,7 @@ class Counted:
     classes: int = 2
     labels: int = 0
     tops: dict[float, float] = field(default_factory=dict)
+    is_mixed: bool = False
     answered: int = 0
     mixed: int = 0
     answered_since: int = 0
@@ -103,6 +105,7 @@ class Counted:
         top, share = look["top_class"], look["top_share"]
         if top in self.tops or len(self.tops) < MOST_CLASSES:
             self.tops[top] = self.tops.get(top, 0.0) + share * count
+        self.is_mixed = self.is_mixed or share < 1.0 or len(self.tops) > 1
         if top != self.top or abs(look["accuracy"] - share) > likeness:
             self.answered = self.mixed = 0
             return

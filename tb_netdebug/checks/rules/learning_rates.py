@@ -15,6 +15,9 @@ from ..history import History
 from ..rule import Rule, When
 from .headway import Headway, headway
 
+# A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
+FROM_ZERO = 1e-5
+
 
 @dataclass(frozen=True, slots=True)
 class ZeroLimits:
@@ -124,6 +127,7 @@ class LearningRateHigh(Rule):
 
     def __init__(self) -> None:
         self._looks = 0
+        self._from_zero: set[int] = set()
         self._ratio = 0.0
         self._since = 0
 
@@ -153,6 +157,9 @@ class LearningRateHigh(Rule):
         with np.errstate(all="ignore"):
             ratios = changed / whole
         ratios[~np.isfinite(ratios)] = np.nan
+        if fresh == history.updates.looks:  # the very first: what is all update now was 0 before
+            self._from_zero = set(updates[np.abs(ratios[0] - 1) < FROM_ZERO].tolist())
+        ratios[:, [place in self._from_zero for place in updates.tolist()]] = np.nan
         for step, row in zip(history.updates.steps[-fresh:], ratios, strict=True):
             known = row[~np.isnan(row)]
             ratio = float(np.median(known)) if len(known) else 0.0

@@ -37,7 +37,7 @@ class LossInputSoftmaxed(Rule):
         self._binary_looks = LossLooks(
             "outside_01", "input_min", "input_max", "input_mean", "target_mean", "target_min", "target_max"
         )
-        self._bounded: dict[str, Bounded] = {}
+        self._bounded: dict[Any, Bounded] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         for call in history.facts.get("loss-call", ()):
@@ -68,7 +68,7 @@ class LossInputSoftmaxed(Rule):
         yield twice(look.call, seen, {"distance of row sums from 1": Evidence(look["row_sum_error"], limit)})
 
     def _of_range(self, look: Look) -> Iterator[Sign]:
-        bounded = self._bounded.setdefault(look.place, Bounded(look.step))
+        bounded = self._bounded.setdefault(look.number, Bounded(look.step))
         bounded.add(look)
         limits = self.limits
         if bounded.is_broken or bounded.looks < limits.looks:

@@ -44,7 +44,7 @@ class LossInputRange(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("target_min", "target_max", "target_mean", "input_min", "input_max")
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[Any, Seen] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         if history.facts.get("loss-call"):
@@ -71,7 +71,7 @@ class LossInputRange(Rule):
             )
 
     def _regression(self, look: Look) -> Iterator[Sign]:
-        seen = self._seen.setdefault(look.place, Seen(look.step))
+        seen = self._seen.setdefault(look.number, Seen(look.step))
         seen.add(look, self.limits)
         known = RANGES.get(look.last_layer)
         reach = known or seen.reach(self.limits)

@@ -23,6 +23,11 @@ class Look:
     numbers: dict[str, float]
 
     @property
+    def number(self) -> Any:
+        """Of the call; there may be several in one line of a program."""
+        return self.call.get("id", 0)
+
+    @property
     def function(self) -> str:
         return str(self.call.get("function"))
 
