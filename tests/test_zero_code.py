@@ -20,14 +20,15 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.closing_words import closing_words
 from tb_netdebug.capture.settings import Settings
-from tb_netdebug.capture.step_cycle import MOST_STEPS_OF_ONE, StepCycle
-from tb_netdebug.capture.zero_code import ZeroCode
+from tb_netdebug.capture.zero_code.closing_words import closing_words
+from tb_netdebug.capture.zero_code.driver import ZeroCode
+from tb_netdebug.capture.zero_code.step_cycle import MOST_STEPS_OF_ONE, StepCycle
 from tb_netdebug.records.step import Kind
 from tests.support.loops import Recorded, hooks_of
 
-SCRIPTS = Path(__file__).parent / "support/scripts"
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "tests/support/scripts"
 
 
 @contextmanager
@@ -97,7 +98,8 @@ def test_a_watched_script_computes_the_same_bit_for_bit(
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_of_a_loader_are_left_alone(context: str, logdir: Path) -> None:
     """Even a worker that trains a network of its own writes nothing."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    package = "" if sys.flags.isolated else str(ROOT)  # in an isolated run the installed wheel is tested
+    environment = {**os.environ, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(
         [sys.executable, "-m", "tb_netdebug", "run", "--logdir", logdir, "workers.py", context],
         cwd=SCRIPTS,
@@ -371,7 +373,7 @@ def test_a_model_is_not_kept_alive_when_its_training_is_over(logdir: Path) -> No
 
 def test_many_short_trainings_do_not_eat_up_the_time(logdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening runs has a budget; what is passed over is told at the end."""
-    monkeypatch.setattr("tb_netdebug.capture.zero_code.GRACE_SECS", 0.0)
+    monkeypatch.setattr("tb_netdebug.capture.zero_code.driver.GRACE_SECS", 0.0)
     with zero_code(logdir, overhead=1e-6) as watched:
         for _ in range(5):
             model = nn.Linear(4, 1)
@@ -426,7 +428,7 @@ def test_a_mistake_of_ours_is_one_sentence(
     def broken(*_: Any, **__: Any) -> None:
         raise LookupError("not today")
 
-    monkeypatch.setattr("tb_netdebug.capture.torch_beginnings.find_owners", broken)
+    monkeypatch.setattr("tb_netdebug.capture.pytorch.discovery.beginnings.find_owners", broken)
     watched = ZeroCode(Settings(logdir=logdir))
     watched.install()
     try:
