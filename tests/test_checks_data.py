@@ -14,7 +14,7 @@ from tb_netdebug.checks.rules.data import RULES
 from tb_netdebug.records.graph import Graph, Node, TensorType
 from tb_netdebug.records.step import Kind, StepRecord
 from tests.support.loss_calls import call
-from tests.support.stories import judged, record, sample
+from tests.support.stories import graph, judged, record, sample
 
 RANDOM = np.random.default_rng(0)
 
@@ -112,6 +112,14 @@ def test_large_inputs_that_work() -> None:
     falling = [40.0 / (1 + step) for step in range(80)]
     assert {"input-scale": Severity.INFO} == severities(pictures(falling))
     assert {} == found(pictures([2.4] * 80, size=1.0))
+
+
+def test_large_inputs_that_are_being_learned() -> None:
+    """It began far above, and is on its way; and a first layer may scale them itself."""
+    coming = [40.0 * 0.96**step for step in range(70)]
+    assert {"input-scale": Severity.INFO} == severities(pictures(coming))
+    layers = graph(("norm", "BatchNorm1d"), ("linear", "Linear"))
+    assert Severity.INFO is found(pictures([2.4] * 80), layers=layers)["input-scale"].severity
 
 
 def test_features_of_very_different_scale() -> None:

@@ -10,17 +10,21 @@ from ..history import History
 
 FIRST = 4
 NEWEST = 8
+# Of the last steps to the two times as many before them: less is more than chance.
+FALLING = 0.93
 
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """`first` is the very first loss, `start` and `now` are means at both ends. `baseline` is what the best
+    """`first` is the very first loss; `start`, `before` and `now` are means, of the first and of the last steps
+    and of those before the last. `baseline` is what the best
     constant answer would get on such batches, NaN when it is not known. `nonfinite` counts losses that were
     no numbers."""
 
     steps: int
     first: float
     start: float
+    before: float
     now: float
     baseline: float
     nonfinite: int
@@ -34,6 +38,10 @@ class Headway:
         return self.now / self.baseline if self.baseline > 0 else math.nan
 
     @property
+    def is_falling(self) -> bool:
+        return self.now < FALLING * self.before
+
+    @property
     def words(self) -> str:
         """The loss, and what it is to be compared with."""
         beside = f"; a constant answer would have {self.baseline:.3g}" if self.baseline > 0 else ""
@@ -45,11 +53,12 @@ def headway(history: History) -> Headway | None:
     curve, baseline = main_curves(history)
     if curve is None or curve.count < FIRST + NEWEST:
         return None
-    newest = curve.tail(NEWEST)
-    now = float(newest.mean()) if len(newest) else math.nan
+    values = curve.tail(3 * NEWEST)
+    now = float(values[-NEWEST:].mean()) if len(values) else math.nan
+    before = float(values[:-NEWEST].mean()) if len(values) > NEWEST else math.nan
     start = curve.windows[0].mean if curve.windows else math.nan
     base = float(baseline.tail(4 * NEWEST).mean()) if baseline is not None and baseline.count else math.nan
-    return Headway(history.steps, curve.first, start, now, base, curve.nonfinite)
+    return Headway(history.steps, curve.first, start, before, now, base, curve.nonfinite)
 
 
 def main_curves(history: History) -> tuple[Curve | None, Curve | None]:

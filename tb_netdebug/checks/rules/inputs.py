@@ -143,7 +143,8 @@ class InputScale(Rule):
             if place < len(first.rms):
                 measures = self._awkward(history, number, float(first.rms[place]))
                 if measures:
-                    return self._judge(headway(history), name, measures, since=first.step)
+                    course = None if begins_with_norm(history) else headway(history)
+                    return self._judge(course, name, measures, since=first.step)
         return None
 
     def _awkward(self, history: History, number: int, size: float) -> dict[str, Evidence]:
@@ -185,11 +186,20 @@ class InputScale(Rule):
         limits = self.limits
         if course.nonfinite:
             return True
-        if course.steps < limits.steps:
+        if course.steps < limits.steps or course.is_falling:
             return False
         if math.isfinite(course.share_of_baseline):
             return course.share_of_baseline > limits.share_of_baseline
         return course.start > 0 and course.share_of_start > limits.share_of_start
+
+
+def begins_with_norm(history: History) -> bool:
+    """The first layer scales the inputs itself."""
+    nodes = history.layers.nodes.values()
+    parents = {node.parent for node in nodes}
+    called = [node for node in nodes if node.order is not None and node.name not in parents]
+    first = min(called, key=lambda node: node.order or 0, default=None)
+    return first is not None and "Norm" in first.class_name
 
 
 def middle(values: Iterable[float]) -> float:

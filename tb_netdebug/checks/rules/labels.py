@@ -15,6 +15,8 @@ from ..rule import Rule, When
 from .loss_looks import BINARY_LOSSES, CLASS_LOSSES, Look, LossLooks, rows
 
 BATCHES_KEPT = 64
+# What makes scores of similarities and distances; a classifier's scores come out of a layer.
+PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")
 
 
 def is_of_classes(call: dict[str, Any]) -> bool:
@@ -73,7 +75,7 @@ class LabelsSingleClass(Rule):
     def _sign(self, only: Only) -> Sign:
         call, classes = only.call, classes_of(only.call)
         # scores that are no layer's output were put together, as in contrastive losses: the first is right
-        is_put_together = classes > 2 and not call.get("last_layer")
+        is_put_together = classes > 2 and call.get("last_layer") in PUT_TOGETHER
         is_sure = only.labels >= self.limits.labels and only.looks >= self.limits.steps
         severity = Severity.ERROR if is_sure else Severity.WARNING
         return Sign(

@@ -21,7 +21,7 @@ class SoftmaxedLimits:
     half_row_sum_error: float = 1e-2  # the same for 16-bit numbers
     rows: float = 8  # one row may add up to 1 by chance, so many do not
     looks: float = 16  # how often scores may lie in (0, 1) by chance before it is called a sigmoid
-    spread: float = 0.3  # a sigmoid that learns uses its range; scores of an untrained network are close
+    spread: float = 0.7  # a sigmoid that learns uses its range; scores would not stop at its borders
 
 
 class LossInputSoftmaxed(Rule):
@@ -46,7 +46,8 @@ class LossInputSoftmaxed(Rule):
             if look.function == "cross_entropy":
                 yield from self._of_rows(look)
         for look in self._binary_looks.fresh(history):
-            if look.function == "binary_cross_entropy_with_logits":
+            # of a known layer it is known what it gives
+            if look.function == "binary_cross_entropy_with_logits" and not look.last_layer:
                 yield from self._of_range(look)
 
     def _of_layer(self, call: dict[str, Any]) -> Iterator[Sign]:
