@@ -148,7 +148,9 @@ class NotLearning(Rule):
         first = noise(np.array(seen.first)) / len(seen.first) ** 0.5
         doubt = 3.0 * float(np.hypot(error_of_mean(recent), first))
         fall = limits.fall_of_noise if stands else limits.fall
-        is_lower = mean < seen.start * (1.0 - fall) and mean < seen.start - doubt
+        # Where guessing is known, what stays there has a rule of its own: this one may be in doubt.
+        least = doubt if seen.chance is None else doubt / 3.0
+        is_lower = mean < seen.start * (1.0 - fall) and mean < seen.start - least
         was_lower = seen.best < seen.start * (1.0 - 4 * fall) - doubt
         return not is_lower and not was_lower and (stands or not is_falling(recent, share=limits.fall / 2))
 
