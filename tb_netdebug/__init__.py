@@ -10,7 +10,7 @@ from tb_netdebug.version import __version__
 if TYPE_CHECKING:
     from tb_netdebug.capture.excepthook import install_excepthook
     from tb_netdebug.capture.monitor import Monitor
-    from tb_netdebug.capture.torch_replay import replay
+    from tb_netdebug.capture.pytorch.numerics.replay import replay
     from tb_netdebug.capture.watch import watch
     from tb_netdebug.judging.logdir import check
 
@@ -22,7 +22,7 @@ _PLACES = {
     "check": "tb_netdebug.judging.logdir",
     "install_excepthook": "tb_netdebug.capture.excepthook",
     "load_ipython_extension": "tb_netdebug.notebook",
-    "replay": "tb_netdebug.capture.torch_replay",
+    "replay": "tb_netdebug.capture.pytorch.numerics.replay",
     "unload_ipython_extension": "tb_netdebug.notebook",
     "watch": "tb_netdebug.capture.watch",
 }

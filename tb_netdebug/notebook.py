@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tb_netdebug.capture.zero_code import ZeroCode
+from tb_netdebug.capture.zero_code.driver import ZeroCode
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.run import add_options, settings_of
 
@@ -75,7 +75,7 @@ class Notebook:
             self._watched.close()
 
     def show(self, _: list[str]) -> None:
-        from tb_netdebug.capture.closing_words import closing_words
+        from tb_netdebug.capture.zero_code.closing_words import closing_words
 
         if self._watched is None:
             return

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.torch_calls import CallKeeper
-from tb_netdebug.capture.torch_capsule import CapsuleWriter
-from tb_netdebug.capture.torch_portable import Portable, bytes_of
+from tb_netdebug.capture.pytorch.calls import CallKeeper
+from tb_netdebug.capture.pytorch.numerics.capsule import CapsuleWriter
+from tb_netdebug.capture.pytorch.numerics.portable import Portable, bytes_of
 from tests.support.loops import ROOT, our_warnings
 
 NAN = float("nan")
@@ -330,16 +330,16 @@ def test_tensors_of_all_kinds(tensor: torch.Tensor, tmp_path: Path) -> None:
 
 def test_only_so_many_calls_are_kept() -> None:
     """Of a step with many calls the newest; a big one drives the others out."""
-    from tb_netdebug.capture import torch_calls
     from tb_netdebug.capture.collector import Collector
     from tb_netdebug.capture.guard import Guard
+    from tb_netdebug.capture.pytorch import calls
 
     model = Anything()
     keeper = CallKeeper({"": model}, Collector(), Guard(strict=True))
-    for _ in range(torch_calls.MOST_CALLS + 5):
+    for _ in range(calls.MOST_CALLS + 5):
         model(torch.ones(1))
-    assert torch_calls.MOST_CALLS == len(keeper.calls)
-    model([torch.empty(torch_calls.MOST_BYTES, dtype=torch.uint8)])
+    assert calls.MOST_CALLS == len(keeper.calls)
+    model([torch.empty(calls.MOST_BYTES, dtype=torch.uint8)])
     assert 1 == len(keeper.calls)
     with torch.no_grad():
         model(torch.ones(1))

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.torch_device import DeviceSummaries
-from tb_netdebug.capture.torch_device_queue import SentParcel
+from tb_netdebug.capture.pytorch.device.queue import SentParcel
+from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries
 from tb_netdebug.records.step import Kind
 from tb_netdebug.stats.packed import Summary
 from tests.support.loops import MODELS, Recorded, fit, mlp, no_warnings

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.torch_graph import MOST_OPERATIONS_IN_ALL
+from tb_netdebug.capture.pytorch.graph import MOST_OPERATIONS_IN_ALL
 from tb_netdebug.reader.run import read_run
 from tb_netdebug.records.graph import Graph, decode_graph
 

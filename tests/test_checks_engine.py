@@ -209,3 +209,37 @@ def test_the_verdict_is_the_worst() -> None:
 )
 def test_losses_on_other_data_are_known_by_their_names(name: str, is_one: bool) -> None:
     assert is_evaluation(name) is is_one
+
+
+def blown_up(severity: Severity) -> type[Rule]:
+    """A cause of this severity, seen from the first step on."""
+
+    class LearningRate(Rule):
+        slug = "learning-rate-high"
+        when = When.STEPS
+
+        def update(self, history: History) -> Sign | None:
+            return sign(severity, since=0)
+
+    return LearningRate
+
+
+class NoNumber(HighLoss):
+    slug = "nonfinite-loss"
+
+
+def test_a_cause_has_its_consequences_below_it() -> None:
+    """And is as bad as the worst of them."""
+    engine = Engine(rules=(NoNumber, blown_up(Severity.WARNING)))
+    engine.feed(training())
+    cause, effect = engine.findings
+    assert ("learning-rate-high", None, ["nonfinite-loss"]) == (cause.rule, cause.cause, cause.consequences)
+    assert ("nonfinite-loss", "learning-rate-high", []) == (effect.rule, effect.cause, effect.consequences)
+    assert (Severity.ERROR, Severity.ERROR) == (cause.severity, effect.severity)
+
+
+def test_a_note_explains_nothing() -> None:
+    engine = Engine(rules=(NoNumber, blown_up(Severity.INFO)))
+    engine.feed(training())
+    assert [None, None] == [each.cause for each in engine.findings]
+    assert ["nonfinite-loss", "learning-rate-high"] == [each.rule for each in engine.findings]

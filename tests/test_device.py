@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_netdebug.capture.torch_device import DeviceSummaries, UnitRange
-from tb_netdebug.capture.torch_device_buckets import of_doubles, of_singles
+from tb_netdebug.capture.pytorch.device.buckets import of_doubles, of_singles
+from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries, UnitRange
 from tb_netdebug.stats import twin
 from tb_netdebug.stats.dtypes import DType
 from tb_netdebug.stats.packed import Summary

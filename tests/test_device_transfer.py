@@ -8,9 +8,9 @@ from typing import NoReturn
 import pytest
 import torch
 
-from tb_netdebug.capture.torch_device import DeviceSummaries
-from tb_netdebug.capture.torch_device_results import Collected
-from tb_netdebug.capture.torch_device_transfer import LateTransfer, StreamTransfer, transfer_for
+from tb_netdebug.capture.pytorch.device.results import Collected
+from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries
+from tb_netdebug.capture.pytorch.device.transfer import LateTransfer, StreamTransfer, transfer_for
 from tb_netdebug.stats.packed import Summary
 from tests.support.paper_device import PaperRuntime
 

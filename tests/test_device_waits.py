@@ -12,8 +12,8 @@ import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
-from tb_netdebug.capture.torch_device import DeviceSummaries, UnitRange
-from tb_netdebug.capture.torch_device_transfer import LateTransfer, StreamTransfer
+from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries, UnitRange
+from tb_netdebug.capture.pytorch.device.transfer import LateTransfer, StreamTransfer
 from tb_netdebug.stats.packed import Summary
 from tests.support.device_cases import TORCH_TYPES, Audit, device_summaries
 from tests.support.paper_device import PaperRuntime

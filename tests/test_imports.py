@@ -116,13 +116,13 @@ def test_the_pure_folders_touch_no_file(folder: str) -> None:
 
 
 def test_only_the_torch_modules_import_torch() -> None:
-    """torch is known to `capture/torch_*.py` and to the integrations, to nobody else."""
+    """torch is known to `capture/pytorch/` and to the integrations, to nobody else."""
     wrong = [
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
         if "torch" in roots(path)
         and path.relative_to(PACKAGE).parts[0] != "integrations"
-        and not (path.parent == PACKAGE / "capture" and path.name.startswith("torch_"))
+        and not path.is_relative_to(PACKAGE / "capture/pytorch")
     ]
     assert [] == wrong
 

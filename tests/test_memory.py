@@ -17,7 +17,7 @@ import torch
 
 from tb_netdebug.capture.host_memory import HostMemory, listed_descendants, resident_bytes
 from tb_netdebug.capture.memory import Mailbox, MemorySampler, Source
-from tb_netdebug.capture.torch_memory import torch_allocator
+from tb_netdebug.capture.pytorch.memory import torch_allocator
 
 MIB = 1 << 20
 PATIENCE_SECS = 30.0

@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import tb_netdebug as nd
-from tb_netdebug.capture.torch_batch_columns import MOST_VALUES, feature_scalars, features_of
-from tb_netdebug.capture.torch_batch_contents import Fingerprint, bits_of, share_of_rows
+from tb_netdebug.capture.pytorch.batches.columns import MOST_VALUES, feature_scalars, features_of
+from tb_netdebug.capture.pytorch.batches.contents import Fingerprint, bits_of, share_of_rows
 from tb_netdebug.records.step import Kind
 from tests.support.loops import Recurrent, Transformer, mlp, pictures, recorded, vectors
 from tests.support.probed import Probed, learn, probed, sgd

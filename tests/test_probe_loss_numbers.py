@@ -12,10 +12,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from tb_netdebug.capture import torch_loss_classes, torch_loss_selection
-from tb_netdebug.capture.torch_loss_functions import LossCall, loss_functions
-from tb_netdebug.capture.torch_loss_numbers import numbers_of
-from tb_netdebug.capture.torch_loss_outlet import measuring
+from tb_netdebug.capture.pytorch.losses import classes, selection
+from tb_netdebug.capture.pytorch.losses.functions import LossCall, loss_functions
+from tb_netdebug.capture.pytorch.losses.numbers import numbers_of
+from tb_netdebug.capture.pytorch.losses.outlet import measuring
 from tests.support.device_cases import Audit
 from tests.support.loops import no_warnings
 
@@ -163,7 +163,7 @@ def test_big_outputs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = numbers("cross_entropy", scores, target, reduction="sum")
     values, truth = torch.randn(4000, 8, generator=generator), torch.randn(4000, 8, generator=generator)
     square = numbers("mse_loss", values, truth, reduction="sum")
-    monkeypatch.setattr(torch_loss_selection, "MOST_VALUES", 8000)
+    monkeypatch.setattr(selection, "MOST_VALUES", 8000)
     thin = numbers("cross_entropy", scores, target, reduction="sum")
     exact = {"value", "baseline", "uniform", "top_share", "classes", "adjacent_equal", "target_mean"}
     for name in exact:
@@ -172,7 +172,7 @@ def test_big_outputs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole["accuracy"] != thin["accuracy"]
     pixels = numbers("cross_entropy", scores.view(2, 8, 40, 50), target.view(2, 40, 50), reduction="sum")
     assert whole["baseline"] == pytest.approx(pixels["baseline"])
-    monkeypatch.setattr(torch_loss_classes, "MOST_LABELS", 1000)
+    monkeypatch.setattr(classes, "MOST_LABELS", 1000)
     few = numbers("cross_entropy", scores.view(2, 8, 40, 50), target.view(2, 40, 50), reduction="sum")
     assert whole["baseline"] == pytest.approx(few["baseline"], rel=0.02)
     assert whole["baseline"] != few["baseline"]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.torch_mode_switches import switches_of
+from tb_netdebug.capture.pytorch.modes.switches import switches_of
 from tb_netdebug.records.step import Kind
 from tests.support.loops import cnn, mlp, pictures, recorded, vectors
 from tests.support.probed import Probed, learn, probed, sgd

@@ -18,7 +18,17 @@ import tb_netdebug
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_PYTHON = ROOT / ".venv-build/bin/python"
-SHIPPED_FOLDERS = ("tb_netdebug", "tests", "tools", "requirements", "demo", "bench", "zoo", "docs", "frontend")
+SHIPPED_FOLDERS = (
+    "tb_netdebug",
+    "tests",
+    "tools",
+    "requirements",
+    "demo",
+    "bench",
+    "zoo",
+    "docs",
+    "frontend",
+)
 MADE_BY_TOOLS = re.compile(
     r"_pb2\.pyi?$|\.(so|pyc)$|node_modules/|^tb_netdebug/plugin/page/|^bench/work/|__pycache__/"
 )

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.torch_replay import CapsuleError
+from tb_netdebug.capture.pytorch.numerics.replay import CapsuleError
 from tb_netdebug.cli import main
 
 NETWORK = """

@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from tb_netdebug.capture.torch_backward import watch_backward
-from tb_netdebug.capture.torch_loss_functions import loss_functions
-from tb_netdebug.capture.torch_taps import listen
+from tb_netdebug.capture.pytorch.backward import watch_backward
+from tb_netdebug.capture.pytorch.losses.functions import loss_functions
+from tb_netdebug.capture.pytorch.taps import listen
 
 INPUT = torch.tensor([[1.0, 2.0, 0.5], [0.1, 0.2, 0.3]])
 TARGET = torch.tensor([1, 2])

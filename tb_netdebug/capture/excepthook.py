@@ -209,7 +209,7 @@ def packed_of(tensor: Any) -> bytes | None:
     torch = sys.modules.get("torch")
     if torch is None:  # an array of NumPy, in a program without torch
         return packed_array(tensor)
-    from tb_netdebug.capture.torch_exceptions import packed_tensor
+    from tb_netdebug.capture.pytorch.exceptions import packed_tensor
 
     return packed_tensor(tensor)
 

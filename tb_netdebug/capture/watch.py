@@ -96,7 +96,7 @@ def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     torch = sys.modules.get("torch")  # somebody who has a torch module has imported torch
     if torch is not None and models and all(isinstance(each, torch.nn.Module) for each in models.values()):
-        from tb_netdebug.capture.torch_adapter import adapter_of
+        from tb_netdebug.capture.pytorch.adapter import adapter_of
 
         return adapter_of(models, optimizer)
     kinds = ", ".join(sorted({type(each).__name__ for each in models.values()})) or "nothing"

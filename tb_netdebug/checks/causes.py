@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .finding import Finding
+from .finding import Finding, Severity
 
 # What a cause leads to. A consequence begins at the cause's step or after it; `EARLY_STEPS` because a symptom
 # that is seen at once may be told before a cause that takes a few steps to be sure of.
@@ -66,22 +66,34 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
 
 def explain(found: Mapping[str, Finding]) -> None:
     """Fills `cause` and `consequences`: each finding hangs below the first cause in the table above that
-    was seen in time and is not itself a consequence of it."""
+    was seen in time and is not itself a consequence of it. A note causes nothing."""
     for finding in found.values():
         finding.cause, finding.consequences = None, []
     for slug, effects in EXPLAINS.items():
         cause = found.get(slug)
-        if cause is None:
-            continue
-        for effect in effects:
-            finding = found.get(effect)
-            if finding is None or finding.cause is not None or _root(cause, found) is finding:
-                continue
-            if finding.first_step >= cause.first_step - EARLY_STEPS:
-                finding.cause = slug
-                cause.consequences.append(effect)
+        if cause is not None and cause.severity > Severity.INFO:
+            for effect in effects:
+                _join(cause, effect, found)
     for finding in found.values():
-        finding.consequences.sort(key=lambda effect: found[effect].first_step)
+        finding.consequences.sort(key=lambda effect: (found[effect].first_step, effect))
+
+
+def weigh(found: Mapping[str, Finding]) -> None:
+    """What causes an error is one."""
+    for finding in found.values():
+        cause = found.get(finding.cause or "")
+        while cause is not None:
+            cause.severity = max(cause.severity, finding.severity)
+            cause = found.get(cause.cause or "")
+
+
+def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
+    finding = found.get(effect)
+    if finding is None or finding.cause is not None or _root(cause, found) is finding:
+        return
+    if finding.first_step >= cause.first_step - EARLY_STEPS:
+        finding.cause = cause.rule
+        cause.consequences.append(effect)
 
 
 def _root(finding: Finding, found: Mapping[str, Finding]) -> Finding:

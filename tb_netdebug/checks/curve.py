@@ -97,7 +97,8 @@ class Curve:
     def tail(self, count: int = STEPS_KEPT) -> Doubles:
         """The newest finite values, at most so many, oldest first."""
         values = np.array(self.values, float)
-        return values[np.isfinite(values)][-count:]
+        finite: Doubles = values[np.isfinite(values)][-count:]
+        return finite
 
     def means(self) -> Doubles:
         """The mean of each full window."""

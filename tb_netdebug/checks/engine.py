@@ -10,7 +10,7 @@ from typing import Any
 
 from ..records.graph import Graph
 from ..records.step import Kind, StepRecord
-from .causes import explain
+from .causes import explain, weigh
 from .finding import MOST_PLACES, Finding, Sign
 from .history import History
 from .layers import Layers
@@ -65,12 +65,14 @@ class Engine:
     @property
     def findings(self) -> list[Finding]:
         """Causes before their consequences, the worst first. Copies: they do not change any more."""
-        found = [
-            replace(each, where=list(each.where), consequences=list(each.consequences))
-            for each in self._found.values()
-        ]
+        found = {
+            slug: replace(each, where=list(each.where), consequences=list(each.consequences))
+            for slug, each in self._found.items()
+        }
+        weigh(found)
         return sorted(
-            found, key=lambda each: (each.cause is not None, -each.severity, each.first_step, each.rule)
+            found.values(),
+            key=lambda each: (each.cause is not None, -each.severity, each.first_step, each.rule),
         )
 
     @property

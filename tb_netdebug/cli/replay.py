@@ -52,10 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserMistake("capsules hold tensors of torch, which is not installed here: pip install torch")
     if arguments.script and arguments.model:
         raise UserMistake("give either a SCRIPT or --model, not both")
-    from tb_netdebug.capture import torch_replay
+    from tb_netdebug.capture.pytorch.numerics import replay as replays
 
     try:
-        content = torch_replay.load_capsule(arguments.capsule)
+        content = replays.load_capsule(arguments.capsule)
         console = Console(highlight=False, markup=False, emoji=False)
         console.print(contents(arguments.capsule, content))
         if arguments.model:
@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
                 "To run the batch again: netdebug replay CAPSULE SCRIPT, or --model MODULE:CALLABLE."
             )
             return 0
-        done = torch_replay.replay(content, model, backward=arguments.backward)
-    except torch_replay.CapsuleError as error:
+        done = replays.replay(content, model, backward=arguments.backward)
+    except replays.CapsuleError as error:
         raise UserMistake(str(error)) from error
     console.print(rows_of(done))
     for note in done.notes:
@@ -194,7 +194,7 @@ def shown(value: Any) -> str:
 
 
 def size(value: Any) -> str:
-    from tb_netdebug.capture.torch_portable import bytes_of
+    from tb_netdebug.capture.pytorch.numerics.portable import bytes_of
 
     return f"{bytes_of(value) / 1e6:.3g} MB"
 

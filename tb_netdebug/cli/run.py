@@ -16,9 +16,9 @@ import os
 import sys
 from typing import Any
 
-from tb_netdebug.capture.script import Script, run_as_main
 from tb_netdebug.capture.settings import Settings
-from tb_netdebug.capture.zero_code import ZeroCode, say
+from tb_netdebug.capture.zero_code.driver import ZeroCode, say
+from tb_netdebug.capture.zero_code.script import Script, run_as_main
 from tb_netdebug.cli.mistakes import UserMistake
 
 ON_FINDING = ("print", "raise", "ignore")
@@ -87,7 +87,7 @@ def finish(watched: ZeroCode) -> None:
     watched.is_finished = True
     if watched.rank or watched.stands_aside:
         return
-    from tb_netdebug.capture.closing_words import closing_words
+    from tb_netdebug.capture.zero_code.closing_words import closing_words
 
     watched.attempt("telling what was found", lambda: say(closing_words(watched)))
 

@@ -16,7 +16,7 @@ MOST_FACT_BYTES = 1 << 18
 
 def put_facts(rows: Iterable[Sequence[Fact]]) -> list[pb.Fact]:
     """What is no plain value becomes its text; facts beyond what a reader takes are left out."""
-    put = []
+    put: list[pb.Fact] = []
     for row, facts in enumerate(rows):
         for fact in facts:
             data = json.dumps(fact.data, default=str, ensure_ascii=True).encode()

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_netdebug.capture.torch_device import DeviceSummaries
+from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries
 from tb_netdebug.stats import twin
 from tb_netdebug.stats.dtypes import DType
 from tb_netdebug.stats.packed import Summary

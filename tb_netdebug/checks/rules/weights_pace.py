@@ -79,7 +79,7 @@ class UpdateRatioHigh(Rule):
         # A loss may leap at the start, and the weights grow until the same updates are small beside them.
         is_early = history.step < self.limits.patience
         if progress.is_worse(self.limits.lost if is_early else self.limits.worse):
-            return sum(self._high) >= 3
+            return sum(self._high[-3:]) >= 3
         return is_long and progress.fallen < self.limits.fallen
 
     def _sign(self, ratio: float, names: tuple[str, ...]) -> Sign:

@@ -1,0 +1,1 @@
+"""PyTorch behind the seam of the monitor."""

@@ -1,0 +1,1 @@
+"""Statistics of tensors on an accelerator."""

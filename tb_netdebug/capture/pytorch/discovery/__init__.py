@@ -1,0 +1,1 @@
+"""Trainings of a program that knows nothing of being watched."""

@@ -1,0 +1,174 @@
+"""Listens to a PyTorch program: optimizers that are made and step, models that are called, and backward."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.capture.pytorch.backward import watch_backward
+from tb_netdebug.capture.pytorch.discovery.beginnings import Beginnings
+from tb_netdebug.capture.pytorch.discovery.objectives import Objectives
+from tb_netdebug.capture.pytorch.discovery.scripting import MAKES_SCRIPT_MODULE, HiddenHooks
+from tb_netdebug.capture.pytorch.eager import never_compiled
+from tb_netdebug.capture.pytorch.optimizers import has_closure
+from tb_netdebug.capture.pytorch.taps import Handle, listen
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.zero_code.driver import ZeroCode
+
+is_compiling = torch.compiler.is_compiling
+is_grad_enabled = torch.is_grad_enabled
+SCALER = torch.amp.GradScaler
+
+
+def discover(zero_code: ZeroCode) -> TorchDiscovery:
+    return TorchDiscovery(zero_code)
+
+
+class TorchDiscovery:
+    """What is heard goes to `Beginnings`, which makes trainings of it, and to the training whose step it is.
+
+    Nothing is begun or closed in hooks of torch: it goes through them just then, and there would be others.
+    """
+
+    def __init__(self, zero_code: ZeroCode) -> None:
+        self._zero = zero_code
+        self._beginnings = Beginnings(zero_code)
+        self._by_thread = threading.local()
+        self._hidden = HiddenHooks()
+        self._calls: Handle | None = None
+        self._has_stepped = False
+        self._last: Any = None
+        self._handles = self._listen()
+        self._be_last()
+
+    def _listen(self) -> list[Any]:
+        safe = self._safe
+        return [
+            listen(Optimizer.__init__, after=safe("looking at a new optimizer", self._made)),
+            listen(nn.Parameter.__new__, before=safe("looking at a new layer", self._grown)),
+            watch_backward(safe("looking at a backward pass", self._backward)),
+            listen(SCALER.scale, after=safe("looking at a scaled loss", self._scaled)),
+            listen(
+                SCALER.step,
+                before=safe("looking at a scaler's step", self._before_scaler),
+                after=safe("looking at a skipped step", self._after_scaler),
+            ),
+            listen(
+                MAKES_SCRIPT_MODULE,
+                before=safe("making way for torch.jit.script", self._hidden.hide),
+                after=safe("coming back after torch.jit.script", self._hidden.show),
+            ),
+            register_optimizer_step_pre_hook(safe("looking at an optimizer's step", self._before)),
+        ]
+
+    def _be_last(self) -> None:
+        """A step ends after all that others do when an optimizer has stepped, the monitor's probes too."""
+        if self._last is not None:
+            self._last.remove()
+        self._last = register_optimizer_step_post_hook(self._safe("ending a step", self._after))
+
+    @property
+    def _objectives(self) -> Objectives:
+        """Of this thread: several may train at the same time."""
+        found = getattr(self._by_thread, "objectives", None)
+        if found is None:
+            found = self._by_thread.objectives = Objectives()
+        return found
+
+    # ---- what ZeroCode calls -----------------------------------------------------------------------------
+
+    def interrupted(self) -> None:
+        value = self._objectives.take()
+        for followed in self._beginnings.followed:
+            followed.interrupted(value)
+
+    def close(self) -> None:
+        for handle in (*self._handles, self._last):
+            handle.remove() if hasattr(handle, "remove") else handle.close()
+        self._listen_to_calls(False)
+        self._hidden.show_all()
+        self._beginnings.followed.clear()
+
+    # ---- an optimizer waits for its models ---------------------------------------------------------------
+
+    def _made(self, args: tuple[Any, ...], _: Any) -> None:
+        self._beginnings.sweep()
+        self._beginnings.wait_for(args[0])
+        self._listen_to_calls(True)
+
+    def _grown(self, _: tuple[Any, ...]) -> None:
+        """A new model is being built: a good moment to let go of one that is gone."""
+        self._beginnings.sweep()
+
+    def _called(self, args: tuple[Any, ...]) -> None:
+        if is_grad_enabled() and torch._C._get_tracing_state() is None:
+            self._began(self._beginnings.called(args[0]))
+
+    def _backward(self, roots: Any) -> None:
+        self._objectives.add(roots)
+        self._began(self._beginnings.differentiated())
+
+    def _began(self, is_true: bool) -> None:
+        if is_true:
+            self._be_last()
+        self._listen_to_calls(self._beginnings.wants_calls and not self._zero.is_off)
+
+    def _listen_to_calls(self, wants_to: bool) -> None:
+        if wants_to and self._calls is None:
+            heard = self._safe("looking at a call", self._called)
+            self._calls = listen(nn.Module._wrapped_call_impl, before=heard)
+        elif self._calls is not None and not wants_to:
+            self._calls.close()
+            self._calls = None
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def _scaled(self, args: tuple[Any, ...], output: Any) -> None:
+        self._objectives.scaled(args[1], output)
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._hidden.show_all()
+        if not self._beginnings.knows(optimizer):
+            self._beginnings.overdue(optimizer)
+            self._listen_to_calls(True)
+        if has_closure(optimizer, args, kwargs):
+            self._objectives.begin_closure()
+
+    def _after(self, optimizer: Optimizer, *_: Any) -> None:
+        self._has_stepped = True
+        value = self._objectives.take()
+        followed = self._beginnings.training_of(optimizer)
+        if followed is not None:
+            followed.stepped(optimizer, value)
+
+    def _before_scaler(self, _: tuple[Any, ...]) -> None:
+        self._has_stepped = False
+
+    def _after_scaler(self, args: tuple[Any, ...], _: Any) -> None:
+        """A step that was skipped, for its gradients were not finite, is a step of the training."""
+        if not self._has_stepped and isinstance(args[1], Optimizer):
+            self._after(args[1])
+
+    def _safe(self, doing: str, action: Callable[..., None]) -> Callable[..., None]:
+        """Our own mistakes end here; what the user has asked to be raised does not."""
+
+        def safe(*args: Any) -> None:
+            if is_compiling() or self._zero.is_off:
+                return
+            try:
+                action(*args)
+            except FindingError:
+                raise
+            except Exception as error:
+                self._zero.fault(doing, error)
+
+        never_compiled(safe)
+        return safe

@@ -1,0 +1,1 @@
+"""What loss functions are given, and what becomes of it."""

@@ -1,0 +1,170 @@
+"""Capsules: the batch, the weights and everything else that is needed to run one step again, in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.capture.pytorch.calls import Call
+from tb_netdebug.capture.pytorch.numerics.portable import Portable, bytes_of
+from tb_netdebug.capture.pytorch.numerics.unnoticed import device_states
+from tb_netdebug.capture.run_folder import rank
+from tb_netdebug.version import __version__
+
+VERSION = 1
+MOST_BYTES = 512 << 20
+MOST_CAPSULES = 3
+# So much of the disk stays free.
+ROOM_BYTES = 256 << 20
+# What goes first when a capsule would be too big, and what it is called.
+DISPENSABLE = {"optimizers": "the states of the optimizers", "models": "the weights", "calls": "the batch"}
+
+
+class CapsuleWriter:
+    """Writes `<run>/capsules/step-<n>.pt`, at most three in a run; the training waits until it is there.
+
+    What holds tensors and plain values only can be read with `torch.load(…, weights_only=True)`: no code of
+    anybody runs.
+    """
+
+    def __init__(self, run_dir: Path, *, most_bytes: int = MOST_BYTES, room_bytes: int = ROOM_BYTES) -> None:
+        self._folder = run_dir / "capsules"
+        self._most_bytes = most_bytes
+        self._room_bytes = room_bytes
+        self.written: list[Path] = []
+        self.last_step = -1
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.written) >= MOST_CAPSULES
+
+    def write(
+        self,
+        step: int,
+        reason: str,
+        *,
+        calls: Sequence[Call],
+        models: Mapping[str, nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer],
+        about: Mapping[str, Any],
+    ) -> Path | str:
+        """The file, or in half a sentence why there is none. `about` becomes JSON texts. Never raises."""
+        if self.is_full:
+            return f"{MOST_CAPSULES} capsules are enough for a run"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            content = self._content(step, reason, calls, models, optimizers, about)
+            path = self._save(content, step)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        self.written.append(path)
+        self.last_step = step
+        return path
+
+    def _content(
+        self,
+        step: int,
+        reason: str,
+        calls: Sequence[Call],
+        models: Mapping[str, nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer],
+        about: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        portable = Portable()
+        content: dict[str, Any] = {
+            "netdebug_capsule": VERSION,
+            "step": step,
+            "reason": reason,
+            "time": time.time(),
+            "rank": rank(os.environ),
+            "versions": versions(),
+            "classes": {name: type(model).__name__ for name, model in models.items()},
+            "evaluating": {name: evaluating(model) for name, model in models.items()},
+            "calls": [call_of(portable, number, call) for number, call in enumerate(calls)],
+            "models": {
+                name: portable.of(model.state_dict(), f"weights {name}".strip())
+                for name, model in models.items()
+            },
+            "optimizers": [
+                {"class": type(each).__name__, "state": portable.of(each.state_dict(), "optimizer")}
+                for each in optimizers
+            ],
+            "random": random_states(portable),
+            **{name: json.dumps(value, default=str) for name, value in about.items()},
+        }
+        content["left_out"] = portable.left_out + self._made_smaller(content)
+        return content
+
+    def _made_smaller(self, content: dict[str, Any]) -> list[str]:
+        """Leaves out what does not fit, the least needed first; says what."""
+        free = shutil.disk_usage(self._folder).free - self._room_bytes
+        most = min(self._most_bytes, free)
+        left_out = []
+        for name, what in DISPENSABLE.items():
+            size = bytes_of(content)
+            if size <= most:
+                break
+            content[name] = type(content[name])()
+            is_scarce = free < self._most_bytes
+            why = "the disk is nearly full" if is_scarce else f"more than {most >> 20} MiB in all"
+            left_out.append(f"{what}: {why}")
+        return left_out
+
+    def _save(self, content: dict[str, Any], step: int) -> Path:
+        own = f"-rank{content['rank']}" if content["rank"] else ""
+        path = self._folder / f"step-{step}{own}.pt"
+        number = 1
+        while path.exists():
+            number += 1
+            path = self._folder / f"step-{step}{own}-{number}.pt"
+        unfinished = self._folder / f".{path.name}.{os.getpid()}"
+        try:
+            torch.save(content, unfinished)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return path
+
+
+def call_of(portable: Portable, number: int, call: Call) -> dict[str, Any]:
+    before = len(portable.left_out)
+    args = portable.of(list(call.args), f"argument of call {number}")
+    kwargs = portable.of(call.kwargs, f"argument of call {number}")
+    return {
+        "model": call.name,
+        "args": args,
+        "kwargs": kwargs,
+        "random": call.before,
+        "autocast": {device: str(dtype).rpartition(".")[2] for device, dtype in call.autocast.items()},
+        "changed_since": call.has_changed(),
+        "complete": len(portable.left_out) == before,
+    }
+
+
+def evaluating(model: nn.Module) -> list[str]:
+    """The modules in eval mode; the root has an empty name."""
+    return [name for name, module in model.named_modules() if not module.training]
+
+
+def random_states(portable: Portable) -> dict[str, Any]:
+    """When the capsule was written; the state before a call is kept with the call."""
+    version, numbers, following = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "devices": portable.of(device_states(), "random numbers"),
+        "python": [version, list(numbers), following],
+    }
+
+
+def versions() -> dict[str, str]:
+    return {"netdebug": __version__, "torch": str(torch.__version__), "python": platform.python_version()}

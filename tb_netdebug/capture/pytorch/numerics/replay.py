@@ -1,0 +1,255 @@
+"""Runs the batch of a capsule again, on the weights in it, and looks at what each module makes of it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.capture.pytorch.numerics.capsule import VERSION
+from tb_netdebug.capture.pytorch.numerics.flags import flags_of
+from tb_netdebug.capture.pytorch.numerics.origin import OriginTracer
+from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
+from tb_netdebug.capture.pytorch.numerics.search import first_line, inner
+from tb_netdebug.capture.pytorch.order import CallOrder, last_bad_module
+from tb_netdebug.capture.pytorch.reader import host_item
+from tb_netdebug.capture.pytorch.values import CODES, UnreadableError, plain, tensors_in
+from tb_netdebug.stats import kernel
+from tb_netdebug.stats.packed import Summary
+
+PARTS = {"calls": list, "models": dict, "optimizers": list, "evaluating": dict, "left_out": list, "step": int}
+TEXTS = ("first_nonfinite", "findings", "error")
+
+
+class CapsuleError(Exception):
+    """A capsule that cannot be read, or that does not fit the model; says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tensor that a module put out; `place` is where in the output it was."""
+
+    module: str
+    class_name: str
+    place: str
+    shape: tuple[int, ...]
+    dtype: str
+    summary: Summary | None
+
+
+@dataclass(slots=True)
+class Replay:
+    """What running the batch again has shown. `origin` is what made the first value that is not finite."""
+
+    rows: list[Row] = field(default_factory=list)
+    origin: Origin | None = None
+    gradient: Origin | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_finite(self) -> bool:
+        return self.origin is None and self.gradient is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The origin in the fields of the fact `first-nonfinite`; empty when everything was finite."""
+        origin = self.origin or self.gradient
+        return asdict(origin) if origin is not None else {}
+
+
+def load_capsule(path: str | Path) -> dict[str, Any]:
+    """What is inside; nothing of it is run. Raises CapsuleError."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what else is wrong with it
+            content = torch.load(Path(path), map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise CapsuleError(f"there is no file {path}; look in capsules/ of a run") from None
+    except Exception as error:  # whatever a damaged or hostile file makes torch raise
+        raise CapsuleError(
+            f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain "
+            f"values, which is never loaded ({first_line(error)})"
+        ) from None
+    version = content.get("netdebug_capsule") if isinstance(content, dict) else None
+    if not isinstance(version, int):
+        raise CapsuleError(f"{path} is no capsule of NetDebug")
+    if version > VERSION:
+        raise CapsuleError(f"{path} was written by a newer NetDebug; upgrade this one to read it")
+    for name, kind in PARTS.items():
+        if not isinstance(content.get(name), kind):
+            raise CapsuleError(f"{path} is damaged: its {name!r} is missing or of a wrong type")
+    for call in content["calls"]:
+        check_call(call, path)
+    return {**content, **{name: text_of(content, name) for name in TEXTS}}
+
+
+def check_call(call: Any, path: str | Path) -> None:
+    kinds = {"model": str, "args": list, "kwargs": dict, "random": torch.Tensor, "autocast": dict}
+    if not isinstance(call, dict) or any(not isinstance(call.get(key), kinds[key]) for key in kinds):
+        raise CapsuleError(f"{path} is damaged: a call of the model is not complete")
+
+
+def text_of(content: dict[str, Any], name: str) -> Any:
+    try:
+        return json.loads(content[name]) if isinstance(content.get(name), str) else None
+    except ValueError:
+        return None
+
+
+def replay(
+    capsule: str | Path | dict[str, Any],
+    model: nn.Module | Mapping[str, nn.Module],
+    *,
+    backward: bool = False,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+) -> Replay:
+    """Loads the weights of a capsule into `model` and runs the batch, with the same random numbers and modes.
+
+    `model` is built as it was in the training; several as in `nd.watch`, by name. `backward` goes backward
+    from `loss(output)`, by default the sum of the outputs. Raises CapsuleError when they do not fit together.
+    """
+    content = capsule if isinstance(capsule, dict) else load_capsule(capsule)
+    models = {
+        name: inner(each) for name, each in (model if isinstance(model, Mapping) else {"": model}).items()
+    }
+    done = Replay()
+    for name, each in models.items():
+        restore(content, name, each, done)
+    if not content["calls"]:
+        raise CapsuleError(
+            "the capsule holds no batch: " + ("; ".join(content["left_out"]) or "none was seen")
+        )
+    for number, call in enumerate(content["calls"]):
+        run_call(number, call, models, done, backward=backward, loss=loss)
+        if not done.is_finite:
+            break
+    return done
+
+
+def restore(content: dict[str, Any], name: str, model: nn.Module, done: Replay) -> None:
+    """Weights and modes; those of a capsule without weights are the ones that the model came with."""
+    states = content["models"]
+    if not states:
+        done.notes.append("the capsule holds no weights: those that the model was built with are used")
+    elif name not in states:
+        known = ", ".join(map(repr, states))
+        raise CapsuleError(f"the capsule holds the weights of {known}, none of {name!r}")
+    else:
+        try:
+            model.load_state_dict(states[name])
+        except Exception as error:
+            raise CapsuleError(
+                f"the weights of the capsule do not fit a {type(model).__name__}: {error}"
+            ) from None
+    evaluating = set(content["evaluating"].get(name, ()))
+    for place, module in model.named_modules():
+        module.training = place not in evaluating
+
+
+def run_call(
+    number: int,
+    call: dict[str, Any],
+    models: Mapping[str, nn.Module],
+    done: Replay,
+    *,
+    backward: bool,
+    loss: Callable[[Any], torch.Tensor] | None,
+) -> None:
+    model = models.get(call["model"])
+    if model is None:
+        raise CapsuleError(f"call {number} is one of the model {call['model']!r}, which was not given")
+    if not call.get("complete", True):
+        raise CapsuleError(f"call {number} had arguments that no capsule can hold, see what was left out")
+    if call.get("changed_since"):
+        done.notes.append(f"the arguments of call {number} were written to after the call had begun")
+    tracer = OriginTracer(models)
+    order = CallOrder(models)
+    with ExitStack() as stack:
+        stack.callback(order.close)
+        stack.enter_context(tracer.names())
+        stack.enter_context(conditions(call["autocast"]))
+        if not backward:
+            stack.enter_context(torch.no_grad())
+        stack.enter_context(statistics(models, done))
+        tracer.begin(model, call["args"], call["kwargs"])
+        torch.set_rng_state(call["random"])
+        with tracer:
+            output = model(*call["args"], **call["kwargs"])
+        origin = tracer.origin_of(output, model) or tracer.origin_in_attributes(model)
+    if origin is not None and not origin.masked_only:
+        done.origin = origin
+    elif backward:
+        done.gradient = gradient_of(output, models, order, loss)
+
+
+def conditions(autocast: Mapping[str, str]) -> ExitStack:
+    """The automatic casts of then, on devices that are there."""
+    stack = ExitStack()
+    for device, name in autocast.items():
+        dtype = getattr(torch, name, None)
+        if isinstance(dtype, torch.dtype):
+            # Everything is in host memory now, whatever it was.
+            stack.enter_context(torch.autocast("cpu", dtype))
+            if device != "cpu":
+                break
+    return stack
+
+
+def statistics(models: Mapping[str, nn.Module], done: Replay) -> ExitStack:
+    """While it is open, the outputs of all modules are put down as rows."""
+    names = names_of(models)
+
+    def look(module: nn.Module, _: Any, output: Any) -> None:
+        where, class_name = names[id(module)]
+        for place, tensor in tensors_in(output):
+            done.rows.append(
+                Row(
+                    where,
+                    class_name,
+                    place,
+                    tuple(tensor.shape),
+                    str(tensor.dtype).rpartition(".")[2],
+                    summary_of(tensor),
+                )
+            )
+
+    stack = ExitStack()
+    for model in models.values():
+        for module in model.modules():
+            stack.callback(module.register_forward_hook(look).remove)
+    return stack
+
+
+def summary_of(tensor: torch.Tensor) -> Summary | None:
+    """None for what has no values that could be read."""
+    try:
+        values = plain(tensor).contiguous()
+    except (UnreadableError, RuntimeError):
+        return None
+    if not values.numel() or values.dtype not in CODES:
+        return None
+    (packed,) = kernel.summarize([host_item(values)], torch.get_num_threads())
+    return Summary.unpack(packed)
+
+
+def gradient_of(
+    output: Any,
+    models: Mapping[str, nn.Module],
+    order: CallOrder,
+    loss: Callable[[Any], torch.Tensor] | None,
+) -> Origin | None:
+    """Where the gradients go wrong on the way back from the loss."""
+    for model in models.values():
+        model.zero_grad()
+    roots = [loss(output)] if loss else [each for _, each in tensors_in(output) if each.requires_grad]
+    if any(flags_of(root).any for root in roots):
+        return Origin("loss", "", "", "NaN", 0)
+    torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+    parameters = [each for model in models.values() for each in model.parameters()]
+    return last_bad_module(parameters, models, order)

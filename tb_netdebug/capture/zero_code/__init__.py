@@ -1,0 +1,1 @@
+"""Programs that are watched without a line in them."""

@@ -1,0 +1,87 @@
+"""One training that was found: its run, how many steps it had, and what was found in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.settings import Settings
+
+if TYPE_CHECKING:  # what a program runs before it imports a framework imports nothing heavy of ours
+    from tb_netdebug.capture.collector import Collector
+    from tb_netdebug.capture.monitor import Monitor
+    from tb_netdebug.checks.finding import Finding
+
+
+class Training:
+    """Keeps a monitor until `close`, and with it the model; afterwards only the results."""
+
+    def __init__(self, make_adapter: Any, settings: Settings, run_dir: Path, rank: int) -> None:
+        from tb_netdebug.capture.monitor import Monitor
+        from tb_netdebug.capture.zero_code.closing_words import tell
+
+        if settings.on_finding == "print":
+            settings = replace(settings, on_finding=tell)
+        self._collector: Collector | None = None
+        self.run_dir = run_dir
+        self.steps = 0
+        self.last_step_secs = now()
+        self._findings: list[Finding] = []
+        self._monitor: Monitor | None = Monitor(
+            self._keeping_collector(make_adapter), settings, run_dir=run_dir, rank=rank
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return self._monitor is not None
+
+    @property
+    def findings(self) -> list[Finding]:
+        return self._findings if self._monitor is None else self._monitor.findings
+
+    def owns(self, monitor: object) -> bool:
+        return monitor is self._monitor
+
+    def step(self, loss: Any, scalars: dict[str, Any]) -> None:
+        """Raises FindingError where the user has asked for that."""
+        if self._monitor is not None:
+            self.steps += 1
+            self.last_step_secs = now()
+            self._monitor.step(loss, **scalars)
+
+    def has_begun_a_step(self) -> bool:
+        seen = self._collector
+        return (
+            self._monitor is not None
+            and seen is not None
+            and bool(seen.scalars or seen.samples or seen.facts)
+        )
+
+    def flush(self, timeout_secs: float) -> None:
+        if self._monitor is not None:
+            self._monitor._writer.flush(timeout_secs=timeout_secs)
+
+    def catch_up(self) -> None:
+        """Until what is recorded so far is judged, too."""
+        if self._monitor is not None:
+            self._monitor.flush()
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        if self._monitor is None:
+            return
+        monitor, self._monitor = self._monitor, None
+        self._collector = None
+        try:
+            monitor.close()
+        finally:
+            self._findings = monitor.findings
+
+    def _keeping_collector(self, make_adapter: Any) -> Any:
+        def make(collector: Collector, *others: Any) -> Any:
+            self._collector = collector
+            return make_adapter(collector, *others)
+
+        return make
