@@ -1,4 +1,4 @@
-"""Sick: a learning rate of 1e-8, a million times too small.
+"""Sick: a learning rate of 1e-9, ten million times too small.
 
 The loss after 150 steps is the one it began with. The cure: `lr=1e-2`.
 """
@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 inputs = torch.randn(1000, 16)
 targets = 3.0 + inputs[:, :1] * inputs[:, 1:2]
 model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-8)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
 
 with nd.watch(model, optimizer) as monitor:
     for _ in range(150):

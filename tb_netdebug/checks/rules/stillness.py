@@ -33,7 +33,8 @@ def standstill(history: History) -> tuple[bool, str]:
 
 
 def update_ratio(history: History) -> float | None:
-    """The size of the last updates beside that of the weights, over all of them together."""
+    """The size of the last updates beside that of the weights, of the tensor that moves most. Without biases:
+    they begin near 0, where every step is large."""
     updates, weights = history.paired(Kind.UPDATE, Kind.WEIGHT)
     if not len(updates):
         return None
@@ -41,7 +42,9 @@ def update_ratio(history: History) -> float | None:
     if not len(changed) or not len(size):
         return None
     changed, size = changed[-1][updates], size[-1][weights]
-    is_known = np.isfinite(changed) & np.isfinite(size) & (size > 0)
+    names = history.weights.names
+    is_weight = np.array([not names[place].endswith("bias") for place in weights])
+    is_known = np.isfinite(changed) & np.isfinite(size) & (size > 0) & is_weight
     if not is_known.any():
         return None
     return float(np.max(changed[is_known] / size[is_known]))
