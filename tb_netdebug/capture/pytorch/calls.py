@@ -146,10 +146,15 @@ def bytes_of(values: tuple[Any, ...]) -> int:
     total = 0
     for value in values:
         if type(value) is torch.Tensor:
-            total += value.nbytes
+            total += size_of(value)
         elif value is not None:
-            total += sum([tensor.nbytes for _, tensor in tensors_in(value)])
+            total += sum([size_of(tensor) for _, tensor in tensors_in(value)])
     return total
+
+
+def size_of(tensor: torch.Tensor) -> int:
+    """In bytes; a sparse tensor does not tell, and is small or nobody could keep it."""
+    return tensor.nbytes if tensor.layout is torch.strided else 0
 
 
 def versions_of(values: tuple[Any, ...]) -> list[int]:

@@ -207,15 +207,15 @@ class GradNotCleared(Rule):
         share = float(values.mean())
         if values.sum() < self.limits.probes or share < self.limits.share:
             return None
+        # Clipping hides the growth; nobody keeps gradients beyond their step on purpose.
         growth = norm_growth(history)
-        if growth < self.limits.growth:
-            return None
+        has_grown = growth >= self.limits.growth
         return Sign(
-            Severity.ERROR,
+            Severity.ERROR if has_grown else Severity.WARNING,
             f"In {share:.0%} of the last steps the gradients of the step before were still there (more than "
-            f"{self.limits.share:.0%} is too many), and their norm has grown {growth:.1f}-fold (more than "
-            f"{self.limits.growth:g}): backward() adds to what is there, so each step follows the sum of all "
-            "gradients so far.",
+            f"{self.limits.share:.0%} is too many): backward() adds to what is there, so each step follows "
+            "the sum of all gradients so far."
+            + (f" Their norm has grown {growth:.1f}-fold ({self.limits.growth:g} is a lot)." * has_grown),
             "Call optimizer.zero_grad() once a step, before loss.backward(). To add up the gradients of "
             "several batches on purpose, call it right after optimizer.step().",
             {
