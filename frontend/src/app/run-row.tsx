@@ -62,11 +62,17 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
   );
 }
 
+const VERDICTS = {
+  sick: ["error", "bad", "This network is sick"],
+  suspect: ["warning", "warning", "Something may be wrong"],
+  healthy: ["check", "good", "No sign of trouble"],
+} as const;
+
 function Verdict({ verdict }: { readonly verdict: RunRow["verdict"] }): JSX.Element | null {
-  if (verdict !== "sick" && verdict !== "suspect") return null;
-  const [icon, tone] = verdict === "sick" ? (["error", "bad"] as const) : (["warning", "warning"] as const);
+  if (verdict === null) return null;
+  const [icon, tone, sentence] = VERDICTS[verdict];
   return (
-    <span class={`run-verdict ${tone}`} title={verdict === "sick" ? "This network is sick" : "Something may be wrong"}>
+    <span class={`run-verdict ${tone}`} title={sentence}>
       <Icon name={icon} />
       <span class="unseen">{verdict}</span>
     </span>

@@ -19,7 +19,9 @@ export function findingMarks(
   for (const finding of findings) {
     if (finding.severity === "info") continue;
     for (const name of names) {
-      if (finding.where.some((place) => isPartOf(name, place))) marks.set(name, joined(marks.get(name), finding));
+      if (!finding.where.some((place) => isPartOf(name, place))) continue;
+      const mark = joinedMarks([marks.get(name), markOf(finding)]);
+      if (mark) marks.set(name, mark);
     }
   }
   return marks;
@@ -32,12 +34,20 @@ export function isPartOf(name: string, place: string): boolean {
   return next === undefined || next === "." || next === "[";
 }
 
-function joined(known: FindingMark | undefined, finding: Finding): FindingMark {
-  if (!known) return { step: finding.first_step, severity: finding.severity, rules: [finding.rule] };
-  const isWorse = ORDER.indexOf(finding.severity) < ORDER.indexOf(known.severity);
+/** The worst of them, since the first of them; undefined when there is none. */
+export function joinedMarks(marks: readonly (FindingMark | undefined)[]): FindingMark | undefined {
+  const [first, ...more] = marks.filter((mark) => mark !== undefined);
+  return first && more.reduce(joined, first);
+}
+
+function joined(a: FindingMark, b: FindingMark): FindingMark {
   return {
-    step: Math.min(known.step, finding.first_step),
-    severity: isWorse ? finding.severity : known.severity,
-    rules: [...known.rules, finding.rule],
+    step: Math.min(a.step, b.step),
+    severity: ORDER.indexOf(b.severity) < ORDER.indexOf(a.severity) ? b.severity : a.severity,
+    rules: [...new Set([...a.rules, ...b.rules])],
   };
+}
+
+function markOf({ first_step: step, severity, rule }: Finding): FindingMark {
+  return { step, severity, rules: [rule] };
 }

@@ -88,4 +88,5 @@ it("finds names by all words of a search", () => {
   expect(matches(NAMES, "")).toEqual(NAMES.map((_, i) => i));
   expect(matches(NAMES, "Weight  block")).toEqual([1, 5]);
   expect(matches(NAMES, "absent")).toEqual([]);
+  expect(matches(["a.1.weight", "a.10.weight", "a.1"], ' "a.1" ')).toEqual([0, 2]);
 });

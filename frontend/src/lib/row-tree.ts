@@ -3,6 +3,8 @@
  * the order is never broken: a prefix that comes back later is a group of its own.
  */
 
+import { isPartOf } from "./finding-marks";
+
 export interface Row {
   readonly kind: "group" | "leaf";
   /** Unique and stable while tensors of the same order are listed. */
@@ -111,8 +113,13 @@ export function visibleRows(tree: RowTree, toggled: ReadonlySet<string>, openDep
   return rows;
 }
 
-/** Indexes of the names that contain every word of the search, in any case; all for an empty search. */
+/**
+ * Indexes of the names that contain every word of the search, in any case; all for an empty search. A name in quotes
+ * finds that layer with its parts, and no other whose name only begins alike.
+ */
 export function matches(names: readonly string[], search: string): number[] {
+  const quoted = /^\s*"(.+)"\s*$/s.exec(search)?.[1];
+  if (quoted !== undefined) return names.flatMap((name, i) => (isPartOf(name, quoted) ? [i] : []));
   const words = search
     .toLowerCase()
     .split(/\s+/)

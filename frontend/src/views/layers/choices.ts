@@ -1,6 +1,7 @@
 /** What the user chose on the page of layers, kept in the link. */
 
 import { page, params, setParam } from "../../app/state";
+import type { LayerPlace } from "../../lib/finding-places";
 import type { HeatLimits } from "../../lib/heat-scale";
 import { kindNamed, statisticNamed, type TensorStatistic } from "../../lib/tensor-statistics";
 import type { ValueScale } from "../../lib/value-axis";
@@ -66,6 +67,15 @@ export function openHistogram(kind: Kind, name: string, step: number | null): vo
   setParam("histograms.step", step === null ? null : String(step));
   setParam("histograms.to", null);
   page.value = "histograms";
+}
+
+/** Goes to the tensors in which a finding is to be seen. */
+export function openPlace({ kind, statistic, search, tensor }: LayerPlace): void {
+  setParam("layers.kind", kind);
+  setParam("layers.stat", statistic);
+  setParam("layers.search", search);
+  setParam("layers.tensor", tensor);
+  page.value = "layers";
 }
 
 /** Goes to the layers, with a tensor opened. */

@@ -57,6 +57,7 @@ export function LayerControls(props: LayerControlsProps): JSX.Element {
         class="tensor-search"
         placeholder="Search names"
         aria-label="Search names of tensors"
+        title={'Parts of a name; in quotes, "encoder.1" is that layer alone'}
         value={choices.search}
         onInput={(event) => setParam("layers.search", event.currentTarget.value || null)}
       />

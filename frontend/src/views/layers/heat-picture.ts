@@ -3,7 +3,7 @@
 import type { Palette } from "../../charts/palette";
 import type { GroupRule, HeatColours, PixelColumns } from "../../lib/heat";
 import { columnEnds, paintRow, pixelColumns, rowWords, type StepWindow } from "../../lib/heat";
-import type { FindingMark } from "../../lib/finding-marks";
+import { joinedMarks, type FindingMark } from "../../lib/finding-marks";
 import { AXIS_HEIGHT, elided, heatLayout, rowsInSight, stepToX, type HeatLayout } from "../../lib/heat-layout";
 import type { HeatScale } from "../../lib/heat-scale";
 import type { Row } from "../../lib/row-tree";
@@ -111,14 +111,10 @@ function wordsOf(scene: HeatScene, row: Row): Uint32Array {
   return rowWords(values, bad, scene.scale, scene.colours);
 }
 
-/** Of a closed group the first of its tensors that has one. */
+/** Of a closed group that of all its tensors. */
 export function markOf({ marks, table }: HeatScene, row: Row): FindingMark | undefined {
   if (marks.size === 0 || row.open) return undefined;
-  for (let i = row.from; i < row.to; i++) {
-    const mark = marks.get(table.names[i] ?? "");
-    if (mark) return mark;
-  }
-  return undefined;
+  return joinedMarks(table.names.slice(row.from, row.to).map((name) => marks.get(name)));
 }
 
 /** A dot beside the name, and a line where it began. */
@@ -135,7 +131,7 @@ function drawMark(
   context.fillStyle = mark.severity === "error" ? palette.bad : palette.warning;
   if (middle < layout.height) {
     context.beginPath();
-    context.arc(5, middle, Math.min(3, layout.rowHeight / 3), 0, 2 * Math.PI);
+    context.arc(6, middle, Math.min(3, layout.rowHeight / 3), 0, 2 * Math.PI);
     context.fill();
   }
   const x = stepToX(layout, window, mark.step);
@@ -144,7 +140,8 @@ function drawMark(
 }
 
 const INDENT = 11;
-const MARGIN = 8;
+/** Room for the dot of a finding, also beside the triangle of a group. */
+const MARGIN = 13;
 
 /** About the width that the longest name takes; letters are measured when they are drawn. */
 export function namesWidth(rows: readonly Row[]): number {

@@ -4,11 +4,12 @@ import type { JSX } from "preact";
 import type { ViewProps } from "../../app/view";
 import { axis, focus } from "../../app/state";
 import type { Marker } from "../../charts/line-chart";
+import { findingTree } from "../../lib/finding-tree";
 import { groupScalars, titleOf } from "../../lib/scalars";
 import { searchFor } from "../../lib/search";
 import { useRun } from "../../wire/client";
 import type { RunDetails, RunRow } from "../../wire/types";
-import { Findings } from "./findings";
+import { Findings, LOSS_CHART } from "./findings";
 import { Gaps, RunSummary } from "./run-summary";
 import { ScalarChart } from "./scalar-chart";
 import { VITAL_NAMES, Vitals } from "./vitals";
@@ -33,15 +34,17 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
       {details && <Findings details={details} />}
       {details && <Gaps details={details} />}
       <Vitals run={run} details={details} whole={whole.get(run.name)} />
-      <ScalarChart
-        name="loss"
-        runs={runs}
-        whole={whole}
-        height={LOSS_HEIGHT}
-        points={1000}
-        legend
-        markers={details ? markersOf(details) : []}
-      />
+      <div id={LOSS_CHART}>
+        <ScalarChart
+          name="loss"
+          runs={runs}
+          whole={whole}
+          height={LOSS_HEIGHT}
+          points={1000}
+          legend
+          markers={details ? markersOf(details) : []}
+        />
+      </div>
       {details && <Groups names={details.scalars.filter((name) => name !== "loss")} runs={runs} whole={whole} />}
     </div>
   );
@@ -51,8 +54,8 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
 function markersOf(details: RunDetails): Marker[] {
   if (axis.value !== "step" || focus.value !== details.name) return [];
   const tones = { error: "bad", warning: "warning", info: "info" } as const;
-  return details.findings
-    .filter((finding) => finding.cause === null && finding.severity !== "info")
+  return findingTree(details.findings)
+    .causes.filter((finding) => finding.severity !== "info")
     .map((finding) => ({ x: finding.first_step, label: finding.rule, tone: tones[finding.severity] }));
 }
 
