@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-OURS = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+OURS = f"{Path(__file__).resolve().parents[2]}{os.sep}"  # the package
 STDIN = "-"
 
 
