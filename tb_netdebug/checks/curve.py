@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ Doubles = NDArray[np.float64]
 
 STEPS_KEPT = 512
 MOST_WINDOWS = 64
+MOST_UNREAD = 64
 
 
 @dataclass(slots=True)
@@ -37,13 +39,13 @@ class Window:
             return math.nan
         return math.sqrt(max(self.squares / self.count - self.mean**2, 0.0))
 
-    def add(self, step: int, value: float) -> None:
-        self.last_step = step
-        self.count += 1
-        self.total += value
-        self.squares += value * value
-        self.lowest = min(self.lowest, value)
-        self.highest = max(self.highest, value)
+    def add(self, last_step: int, values: Doubles) -> None:
+        self.last_step = last_step
+        self.count += len(values)
+        self.total += float(values.sum())
+        self.squares += float(values @ values)
+        self.lowest = min(self.lowest, float(values.min()))
+        self.highest = max(self.highest, float(values.max()))
 
     def join(self, later: Window) -> None:
         self.last_step = later.last_step
@@ -54,45 +56,70 @@ class Window:
         self.highest = max(self.highest, later.highest)
 
 
-@dataclass(slots=True)
 class Curve:
     """`values` are the last ones as they came; `windows` cover all of it, each with as many finite values
-    (but the last, which is being filled). When there are too many windows, two become one."""
+    (but the last, which is being filled). When there are too many windows, two become one.
 
-    name: str
-    steps: deque[int] = field(default_factory=lambda: deque(maxlen=STEPS_KEPT))
-    values: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_KEPT))
-    count: int = 0
-    nonfinite: int = 0
-    first: float = math.nan
-    lowest: float = math.inf
-    highest: float = -math.inf
-    windows: list[Window] = field(default_factory=list)
-    window_size: int = 4
+    Taking a value costs next to nothing: what it means for the whole is worked out for many at once.
+    """
+
+    __slots__ = (
+        "_first", "_highest", "_lowest", "_nonfinite", "_unread", "_windows",
+        "count", "name", "steps", "values", "window_size",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps: deque[int] = deque(maxlen=STEPS_KEPT)
+        self.values: deque[float] = deque(maxlen=STEPS_KEPT)
+        self.count = 0
+        self.window_size = 4
+        self._unread = 0
+        self._nonfinite = 0
+        self._first = math.nan
+        self._lowest = math.inf
+        self._highest = -math.inf
+        self._windows: list[Window] = []
 
     def add(self, step: int, value: float) -> None:
         self.steps.append(step)
         self.values.append(value)
         self.count += 1
-        if not math.isfinite(value):
-            self.nonfinite += 1
-            return
-        if math.isnan(self.first):
-            self.first = value
-        if value < self.lowest:
-            self.lowest = value
-        if value > self.highest:
-            self.highest = value
-        windows = self.windows
-        if not windows or windows[-1].count >= self.window_size:
-            if len(windows) >= MOST_WINDOWS:
-                self._widen()
-            windows.append(Window(step, step))
-        windows[-1].add(step, value)
+        self._unread += 1
+        if self._unread >= MOST_UNREAD:
+            self._read()
 
     @property
     def last(self) -> float:
         return self.values[-1] if self.values else math.nan
+
+    @property
+    def nonfinite(self) -> int:
+        """How many of all values were."""
+        self._read()
+        return self._nonfinite
+
+    @property
+    def first(self) -> float:
+        """The first finite value of all."""
+        self._read()
+        return self._first
+
+    @property
+    def lowest(self) -> float:
+        """Of all finite values, as `highest`; infinite while there is none."""
+        self._read()
+        return self._lowest
+
+    @property
+    def highest(self) -> float:
+        self._read()
+        return self._highest
+
+    @property
+    def windows(self) -> list[Window]:
+        self._read()
+        return self._windows
 
     def tail(self, count: int = STEPS_KEPT) -> Doubles:
         """The newest finite values, at most so many, oldest first."""
@@ -104,7 +131,37 @@ class Curve:
         """The mean of each full window."""
         return np.array([each.mean for each in self.windows if each.count >= self.window_size])
 
+    def _read(self) -> None:
+        if not self._unread:
+            return
+        start = len(self.values) - self._unread
+        self._unread = 0
+        values = np.fromiter(islice(self.values, start, None), float)
+        steps = np.fromiter(islice(self.steps, start, None), np.int64)
+        finite = np.isfinite(values)
+        if not finite.all():
+            self._nonfinite += len(values) - int(np.count_nonzero(finite))
+            values, steps = values[finite], steps[finite]
+        if not len(values):
+            return
+        if math.isnan(self._first):
+            self._first = float(values[0])
+        self._lowest = min(self._lowest, float(values.min()))
+        self._highest = max(self._highest, float(values.max()))
+        self._fill(steps, values)
+
+    def _fill(self, steps: NDArray[np.int64], values: Doubles) -> None:
+        windows, place = self._windows, 0
+        while place < len(values):
+            if not windows or windows[-1].count >= self.window_size:
+                if len(windows) >= MOST_WINDOWS:
+                    self._widen()
+                windows.append(Window(int(steps[place]), int(steps[place])))
+            end = min(place + self.window_size - windows[-1].count, len(values))
+            windows[-1].add(int(steps[end - 1]), values[place:end])
+            place = end
+
     def _widen(self) -> None:
         for even in range(MOST_WINDOWS // 2):
-            self.windows[even].join(self.windows.pop(even + 1))
+            self._windows[even].join(self._windows.pop(even + 1))
         self.window_size *= 2

@@ -139,9 +139,10 @@ class Engine:
             self._news[slug] = known
 
     def _told(self) -> list[Finding]:
+        if not self._news:
+            return []
         news, self._news = self._news, {}
-        if news:
-            explain(self._found)
+        explain(self._found)
         return [each for each in self.findings if each.rule in news]
 
     def _note_needs(self) -> None:
