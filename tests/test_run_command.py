@@ -307,7 +307,7 @@ def test_under_torchrun_the_ranks_write_one_run(tmp_path: Path) -> None:
     )
     expected = python(*torchrun, script, folder=tmp_path)
     actual = python(*torchrun, "-m", "tb_netdebug", "run", script, folder=tmp_path)
-    assert (0, 0) == (expected.code, actual.code), actual.errors
+    assert (0, 0) == (expected.code, actual.code), expected.errors + actual.errors
     assert sorted(expected.output.splitlines()) == sorted(actual.output.splitlines())
     assert 1 == actual.errors.count("NetDebug: 5 steps recorded")
     (run,) = (tmp_path / "runs").iterdir()
