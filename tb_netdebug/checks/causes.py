@@ -91,7 +91,9 @@ def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
     finding = found.get(effect)
     if finding is None or finding.cause is not None or _root(cause, found) is finding:
         return
-    if finding.first_step >= cause.first_step - EARLY_STEPS:
+    # Where one step shows a fault, nothing before it can come of it.
+    early = 0 if cause.rule in BLOWN_UP else EARLY_STEPS
+    if finding.first_step >= cause.first_step - early:
         finding.cause = cause.rule
         cause.consequences.append(effect)
 
