@@ -47,6 +47,7 @@ def labelled(batches: Sequence[Sequence[int]], *, classes: int = 10, **more: Any
             "top_class": float(counts.argmax()),
             "top_share": counts.max() / len(labels),
             "collision": float(((counts / len(labels)) ** 2).sum()),
+            "adjacent_equal": float(np.mean(np.equal(labels[1:], labels[:-1]))) if len(labels) > 1 else 1.0,
             "accuracy": 0.5,
         }
         scalars = {f"probe/loss/0/{name}": value for name, value in numbers.items()}
@@ -106,6 +107,13 @@ def test_sorted_labels(size: int) -> None:
     assert finding.first_step < 200
 
 
+def test_sorted_labels_in_big_batches() -> None:
+    """Each batch has two or three of ten classes, and none follows on itself."""
+    order = np.repeat(np.arange(10), 100)
+    batches = [list(order[step % 4 * 250 : step % 4 * 250 + 250]) for step in range(60)]
+    assert "labels-sorted" in found(labelled(batches))
+
+
 @pytest.mark.parametrize("size", [32, 4, 1])
 @pytest.mark.parametrize("chances", [[0.1] * 10, [0.5, 0.5], [0.9, 0.1], [0.97, 0.01, 0.02]])
 def test_shuffled_labels(size: int, chances: list[float]) -> None:
@@ -114,10 +122,21 @@ def test_shuffled_labels(size: int, chances: list[float]) -> None:
     assert "labels-sorted" not in found(labelled(batches, classes=len(chances)))
 
 
+def test_few_of_many_classes() -> None:
+    """The network knows a thousand classes, and two occur; pairs of examples stand beside each other."""
+    assert "labels-sorted" not in found(labelled(drawn(200, 32, [0.5, 0.5]), classes=1000))
+    pairs = [list(np.repeat(RANDOM.choice(50, 8), 4)) for _ in range(100)]
+    assert "labels-sorted" not in found(labelled(pairs, classes=50))
+
+
 def test_maps_of_labels_are_not_sorted() -> None:
-    """Neighbouring pixels are alike."""
+    """Neighbouring pixels are alike, also when they are laid out in a row."""
     blocks = [[step // 10] * 32 for step in range(60)]
     assert "labels-sorted" not in found(labelled(blocks, target_shape=[1, 4, 8]))
+    flat = labelled(blocks)
+    for each in flat:
+        each.scalars["batch_size"] = 2.0
+    assert "labels-sorted" not in found(flat)
 
 
 def test_classes_that_take_turns() -> None:

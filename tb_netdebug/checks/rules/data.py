@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..rule import Rule
 from .batches import DataWait, InputRepeatedBatch
 from .inputs import InputConstant, InputScale
-from .labels import LabelsSingleClass, LabelsSorted
+from .labels import LabelsSingleClass
 from .labels_imbalanced import LabelsImbalanced
+from .labels_sorted import LabelsSorted
 
 RULES: tuple[type[Rule], ...] = (
     InputConstant,

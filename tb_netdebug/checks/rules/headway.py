@@ -16,10 +16,9 @@ FALLING = 0.93
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """`first` is the very first loss; `start`, `before` and `now` are means, of the first and of the last steps
-    and of those before the last. `baseline` is what the best
-    constant answer would get on such batches, NaN when it is not known. `nonfinite` counts losses that were
-    no numbers."""
+    """`first` is the very first loss; `start`, `before` and `now` are means: of the first steps, of those
+    before the last, and of the last. `baseline` is what the best constant answer would get on such batches,
+    NaN when it is not known. `nonfinite` counts losses that were no numbers."""
 
     steps: int
     first: float

@@ -1,12 +1,10 @@
-"""Rules over labels: of one class only, of one class mostly, in order of classes."""
+"""Rule over labels: all of one class; and what rules over labels have in common."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..finding import Evidence, Severity, Sign
@@ -14,9 +12,10 @@ from ..history import History
 from ..rule import Rule, When
 from .loss_looks import BINARY_LOSSES, CLASS_LOSSES, Look, LossLooks, rows
 
-BATCHES_KEPT = 64
 # What makes scores of similarities and distances; a classifier's scores come out of a layer.
 PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")
+# Labels for each example: two of them may be two views of it.
+MOST_LABELS = 2
 
 
 def is_of_classes(call: dict[str, Any]) -> bool:
@@ -29,10 +28,14 @@ def classes_of(call: dict[str, Any]) -> int:
     return 2 if call.get("function") in BINARY_LOSSES else int(call.get("num_classes") or 2)
 
 
-def labels_an_example(call: dict[str, Any]) -> bool:
-    """Not a map of labels, nor several labels an example: neighbours in those are rightly alike."""
+def has_one_label_each(call: dict[str, Any], history: History) -> bool:
+    """Not a map of labels, nor one for each word, also when they were laid out in a row: neighbours in those
+    are rightly alike."""
     shape = tuple(call.get("target_shape") or ())
-    return len(shape) <= 1 or math.prod(shape[1:]) == 1
+    if len(shape) > 1 and math.prod(shape[1:]) != 1:
+        return False
+    batch = history.curve("batch_size")
+    return batch is None or rows(call) <= MOST_LABELS * batch.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,15 @@ class LabelsSingleClass(Rule):
             others = any(
                 count == classes_of(only.call) and top != only.top for count, top in seen_classes
             ) or any(other.is_mixed for other in self._only.values())
-            if not only.is_mixed and not others and self._is_enough(only):
+            if not only.is_mixed and not others and self._is_enough(only, history):
                 yield self._sign(only)
 
-    def _is_enough(self, only: Only) -> bool:
-        if classes_of(only.call) > 2 and labels_an_example(only.call) and only.labels >= self.limits.at_once:
+    def _is_enough(self, only: Only, history: History) -> bool:
+        if (
+            classes_of(only.call) > 2
+            and has_one_label_each(only.call, history)
+            and only.labels >= self.limits.at_once
+        ):
             return True
         return only.labels >= self.limits.labels and only.looks >= self.limits.steps
 
@@ -113,111 +120,3 @@ class Only:
         self.labels += rows(look.call)
         if look["classes"] != 1 or look["top_class"] != self.top:
             self.is_mixed = True
-
-
-@dataclass(frozen=True, slots=True)
-class SortedLimits:
-    batches: float = 8
-    excess: float = 0.3  # how much more alike the labels of a batch are than those of all batches together
-    neighbours: float = 16  # batches of one example each: as many pairs of neighbours
-    neighbours_excess: float = 0.4
-
-
-class LabelsSorted(Rule):
-    """Each batch is of few classes, while all of them together are of many."""
-
-    slug = "labels-sorted"
-    when = When.STEPS
-    needs = ("labels", "loss-call")
-    limits = SortedLimits()
-
-    def __init__(self) -> None:
-        self._looks = LossLooks("collision", "top_class", "top_share", "classes")
-        self._batches: dict[Any, Batches] = {}
-
-    def update(self, history: History) -> Iterator[Sign]:
-        fresh = set()
-        for look in self._looks.fresh(history):
-            if is_of_classes(look.call) and labels_an_example(look.call):
-                self._batches.setdefault(look.number, Batches()).add(look)
-                fresh.add(look.number)
-        for number in fresh:
-            yield from self._judge(self._batches[number])
-
-    def _judge(self, batches: Batches) -> Iterator[Sign]:
-        limits = self.limits
-        if len(batches.looks) < limits.batches:
-            return
-        pooled = batches.pooled()
-        pairs, alike = batches.neighbours()
-        if pairs and alike < pooled:
-            return  # the classes take turns
-        if batches.size > 1.5:
-            chance = 1 / batches.size + (1 - 1 / batches.size) * pooled
-            seen, limit = batches.collision, min(chance + limits.excess, 0.98)
-        else:
-            seen, chance, limit = alike, pooled, pooled + limits.neighbours_excess
-            if pairs < limits.neighbours:
-                return
-        if seen >= limit and pooled < 0.9:
-            yield self._sign(batches, seen, chance, limit)
-
-    def _sign(self, batches: Batches, seen: float, chance: float, limit: float) -> Sign:
-        return Sign(
-            Severity.WARNING,
-            f"Two labels of the same batch are equal with a chance of {seen:.0%}; were the data shuffled it "
-            f"would be about {chance:.0%} (more than {limit:.0%} is too much). The data come sorted by "
-            "class: the network learns one class at a time and forgets those before.",
-            "Shuffle: `DataLoader(..., shuffle=True)`, or `order = torch.randperm(len(inputs))` in each "
-            "epoch.",
-            {
-                "chance that two labels of a batch are equal": Evidence(seen, limit),
-                "the same if shuffled": Evidence(chance),
-                "batches looked at": Evidence(float(len(batches.looks)), self.limits.batches),
-            },
-            where=("label/0",),
-            since=batches.looks[0].step,
-            sureness=0.85,
-        )
-
-
-@dataclass(slots=True)
-class Batches:
-    """The labels of the last batches of a loss call."""
-
-    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
-
-    def add(self, look: Look) -> None:
-        self.looks.append(look)
-
-    @property
-    def size(self) -> float:
-        return sum(rows(look.call) for look in self.looks) / len(self.looks)
-
-    @property
-    def collision(self) -> float:
-        return sum(look["collision"] for look in self.looks) / len(self.looks)
-
-    def pooled(self) -> float:
-        """The chance that two labels out of all these batches are equal, as far as their most frequent
-        classes tell; what is known of the others is only how many there are."""
-        shares: dict[float, float] = {}
-        rest = 0.0
-        for look in self.looks:
-            shares[look["top_class"]] = shares.get(look["top_class"], 0.0) + look["top_share"]
-            rest += 1 - look["top_share"]
-        classes = max(classes_of(self.looks[-1].call), len(shares), 2)
-        known = [share / len(self.looks) for share in shares.values()]
-        # what is not the most frequent class of its batch is spread over all classes alike
-        even = rest / len(self.looks) / classes
-        return sum((share + even) ** 2 for share in known) + (classes - len(known)) * even**2
-
-    def neighbours(self) -> tuple[int, float]:
-        """How many pairs of batches came one after the other, and the share of those of the same class."""
-        looks = list(self.looks)
-        pairs = [
-            first["top_class"] == second["top_class"]
-            for first, second in itertools.pairwise(looks)
-            if second.step == first.step + 1
-        ]
-        return len(pairs), sum(pairs) / max(len(pairs), 1)

@@ -1,0 +1,147 @@
+"""Rule over labels: batches of few classes each, in the order of the classes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..rule import Rule, When
+from .labels import classes_of, has_one_label_each, is_of_classes
+from .loss_looks import Look, LossLooks, rows
+
+BATCHES_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SortedLimits:
+    batches: float = 8
+    excess: float = 0.3  # how much more alike the labels of a batch are than those of all batches together
+    neighbours: float = 16  # batches of one example each: as many pairs of neighbours
+    neighbours_excess: float = 0.4
+    blocks: float = 0.9  # neighbours inside of a batch that are equal: blocks of several classes, in order
+
+
+class LabelsSorted(Rule):
+    """Each batch is of few classes, while all of them together are of many."""
+
+    slug = "labels-sorted"
+    when = When.STEPS
+    needs = ("labels", "loss-call")
+    limits = SortedLimits()
+
+    def __init__(self) -> None:
+        self._looks = LossLooks("collision", "top_class", "top_share", "classes", "adjacent_equal")
+        self._batches: dict[Any, Batches] = {}
+
+    def update(self, history: History) -> Iterator[Sign]:
+        fresh = set()
+        for look in self._looks.fresh(history):
+            if is_of_classes(look.call) and has_one_label_each(look.call, history):
+                self._batches.setdefault(look.number, Batches()).add(look)
+                fresh.add(look.number)
+        for number in fresh:
+            yield from self._judge(self._batches[number])
+
+    def _judge(self, batches: Batches) -> Iterator[Sign]:
+        limits = self.limits
+        if len(batches.looks) < limits.batches:
+            return
+        pooled = batches.pooled()
+        pairs, alike = batches.neighbours()
+        if batches.classes == 2 and pairs and alike < pooled:
+            return  # the classes take turns, as real and false ones do
+        if batches.size > 1.5:
+            chance = 1 / batches.size + (1 - 1 / batches.size) * pooled
+            seen, limit = batches.mean("collision"), min(chance + limits.excess, 0.98)
+        else:
+            seen, chance, limit = alike, pooled, pooled + limits.neighbours_excess
+            if pairs < limits.neighbours:
+                return
+        if seen >= limit and pooled < 0.9:
+            words = "Two labels of the same batch are equal"
+            yield self._sign(batches, words, seen, chance, limit)
+        elif batches.is_in_blocks(limits):
+            words = "Two labels that are neighbours in their batch are equal"
+            yield self._sign(batches, words, batches.mean("adjacent_equal"), seen, limits.blocks)
+
+    def _sign(self, batches: Batches, words: str, seen: float, chance: float, limit: float) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"{words} with a chance of {seen:.0%}; were the data shuffled it "
+            f"would be about {chance:.0%} (more than {limit:.0%} is too much). The data come sorted by "
+            "class: the network learns one class at a time and forgets those before.",
+            "Shuffle: `DataLoader(..., shuffle=True)`, or `order = torch.randperm(len(inputs))` in each "
+            "epoch.",
+            {
+                "chance that two labels are equal": Evidence(seen, limit),
+                "the same if shuffled": Evidence(chance),
+                "batches looked at": Evidence(float(len(batches.looks)), self.limits.batches),
+            },
+            where=("label/0",),
+            since=batches.looks[0].step,
+            sureness=0.85,
+        )
+
+
+@dataclass(slots=True)
+class Batches:
+    """The labels of the last batches of a loss call."""
+
+    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+    def add(self, look: Look) -> None:
+        self.looks.append(look)
+
+    @property
+    def size(self) -> float:
+        return sum(rows(look.call) for look in self.looks) / len(self.looks)
+
+    @property
+    def classes(self) -> int:
+        return max(classes_of(self.looks[-1].call), 2)
+
+    def mean(self, name: str) -> float:
+        return sum(look[name] for look in self.looks) / len(self.looks)
+
+    def is_in_blocks(self, limits: SortedLimits) -> bool:
+        """Each batch has a few of many classes, one block after the other, and they change from batch to
+        batch."""
+        few = self.mean("classes") <= self.classes / 2
+        tops = {look["top_class"] for look in self.looks}
+        equal = self.mean("adjacent_equal")
+        return (
+            few
+            and len(tops) > 1
+            and equal >= limits.blocks
+            and equal - self.mean("collision") >= limits.excess
+        )
+
+    def pooled(self) -> float:
+        """The chance that two labels out of all these batches are equal, as far as their most frequent
+        classes tell; what is known of the others is only how many there are."""
+        shares: dict[float, float] = {}
+        rest = 0.0
+        for look in self.looks:
+            shares[look["top_class"]] = shares.get(look["top_class"], 0.0) + look["top_share"]
+            rest += 1 - look["top_share"]
+        # of a thousand classes that the network knows, maybe only a few occur
+        classes = max(len(shares), min(self.classes, self.mean("classes")))
+        known = [share / len(self.looks) for share in shares.values()]
+        # what is not the most frequent class of its batch is spread over all classes alike
+        even = rest / len(self.looks) / classes
+        return sum((share + even) ** 2 for share in known) + (classes - len(known)) * even**2
+
+    def neighbours(self) -> tuple[int, float]:
+        """How many pairs of batches came one after the other, and the share of those of the same class."""
+        looks = list(self.looks)
+        pairs = [
+            first["top_class"] == second["top_class"]
+            for first, second in itertools.pairwise(looks)
+            if second.step == first.step + 1
+        ]
+        return len(pairs), sum(pairs) / max(len(pairs), 1)
