@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..curve import Curve
+from ..curve import Curve, Doubles
 from ..history import History
 
 FIRST = 4
@@ -53,11 +53,19 @@ def headway(history: History) -> Headway | None:
     if curve is None or curve.count < FIRST + NEWEST:
         return None
     values = curve.tail(3 * NEWEST)
-    now = float(values[-NEWEST:].mean()) if len(values) else math.nan
-    before = float(values[:-NEWEST].mean()) if len(values) > NEWEST else math.nan
+    now, before = mean(values[-NEWEST:]), mean(values[:-NEWEST])
+    base = math.nan
+    if baseline is not None and curve.nonfinite == 0:
+        # batches differ, and with them what is easy: compared is what was asked at the same time
+        bases = baseline.tail(3 * NEWEST)
+        base = mean(bases[-NEWEST:])
+        before *= base / max(mean(bases[:-NEWEST]), 1e-30)
     start = curve.windows[0].mean if curve.windows else math.nan
-    base = float(baseline.tail(4 * NEWEST).mean()) if baseline is not None and baseline.count else math.nan
     return Headway(history.steps, curve.first, start, before, now, base, curve.nonfinite)
+
+
+def mean(values: Doubles) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
