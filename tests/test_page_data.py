@@ -40,7 +40,7 @@ def test_inputs_and_labels_have_bands(chromium: Chromium, gallery: Gallery) -> N
         expect(facts.first).to_be_visible()
         assert STEPS == len(page.table(chart)[1:])
         page.picture("data-tensors")
-        page.tab.get_by_role("button", name="Histograms").last.click()
+        chart.locator("xpath=..").get_by_role("button", name="Histograms").click()
         expect(page.tab.get_by_role("region", name="Histogram of label/largest")).to_be_visible()
 
 

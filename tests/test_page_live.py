@@ -101,7 +101,9 @@ def test_zoom_is_kept_while_data_streams_in(look: tuple[Look, Training]) -> None
     page.page.mouse.up()
     zoom = page.tab.get_by_role("button", name=re.compile(r"^Steps \d+ – \d+"))
     expect(zoom).to_be_visible()
-    words, shown = zoom.inner_text(), page.curve("Loss", training.name)
+    words = zoom.inner_text()
+    page.wait_until(lambda: min(page.curve("Loss", training.name)) > 0)
+    shown = page.curve("Loss", training.name)
     assert 4 <= min(shown) < max(shown) <= 11
     vitals = page.tab.get_by_role("region", name="Vital signs")
     last = training.go(10)

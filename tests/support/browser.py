@@ -81,10 +81,20 @@ class Look:
         return self.tab.locator("figure.line-chart").filter(has=heading)
 
     def saved(self, button: Locator) -> bytes:
-        """The file that a click on the button downloads; it hits also while the page still moves."""
-        with self.page.expect_download() as download:
-            button.dispatch_event("click")
-        return Path(download.value.path()).read_bytes()
+        """The file that a click on the button downloads; it hits also while the page still moves.
+
+        A chart that has only just come into sight has nothing to save yet, so it is pressed again.
+        """
+        from playwright.sync_api import TimeoutError as NoDownload
+
+        for wait_ms in (*[WAIT_MS / 15] * 14, WAIT_MS):
+            try:
+                with self.page.expect_download(timeout=wait_ms) as download:
+                    button.dispatch_event("click")
+                return Path(download.value.path()).read_bytes()
+            except NoDownload:
+                continue
+        raise AssertionError("the button saves nothing")
 
     def table(self, chart: Locator) -> list[list[str]]:
         """The cells that the chart's CSV button saves, the header first."""

@@ -55,4 +55,9 @@ describe("a chart in words", () => {
     );
     expect(text).toBe("Line chart of loss; a from 1 to 3, last 2; b has no finite value");
   });
+
+  it("names what is marked", () => {
+    const marker = { x: 12, label: "dead-units", tone: "warning" } as const;
+    expect(inWords("loss", [], String, [marker])).toBe("Line chart of loss; marked: dead-units at 12");
+  });
 });

@@ -78,7 +78,7 @@ export function LineChart(props: LineChartProps): JSX.Element {
           style={{ height: `${height}px` }}
           tabIndex={0}
           role="img"
-          aria-label={describe(props.title, props.series, formatY(props))}
+          aria-label={describe(props.title, props.series, formatY(props), props.markers)}
           onFocus={() => chart.current && rememberCursor(movable(chart.current, latest, pointed))}
         >
           <Floating {...props} pointed={pointed} chart={chart} />

@@ -6,6 +6,7 @@ import type { PlotContent } from "./line-plot";
 import type { LineSeries, Marker } from "./line-series";
 
 type Place = (value: number) => number;
+const MOST_MARKER_ROWS = 6;
 interface Canvas {
   readonly context: CanvasRenderingContext2D;
   /** In pixels of the device, as all that follows. */
@@ -230,11 +231,15 @@ function paintMarker(canvas: Canvas, marker: Marker): void {
   context.lineTo(left, box.top + box.height);
   context.stroke();
   context.setLineDash([]);
-  label(canvas, marker.label, left + 5 * ratio, box.top + 12 * ratio, colour);
+  // Markers of about the same place have their names below each other.
+  for (let row = 0; row < MOST_MARKER_ROWS; row++) {
+    if (label(canvas, marker.label, left + 5 * ratio, box.top + (12 + 14 * row) * ratio, colour)) return;
+  }
 }
 
 /** Text that stays inside the frame and readable on lines; left out where another text stands. */
-function label(canvas: Canvas, text: string, x: number, y: number, colour: string): void {
+/** Whether there was room for it. */
+function label(canvas: Canvas, text: string, x: number, y: number, colour: string): boolean {
   const { context, box, ratio, content, labels } = canvas;
   context.font = `500 ${11 * ratio}px ${content.palette.font}`;
   context.textAlign = "left";
@@ -242,11 +247,12 @@ function label(canvas: Canvas, text: string, x: number, y: number, colour: strin
   const width = context.measureText(text).width;
   const left = Math.max(box.left, Math.min(x, box.left + box.width - width - 4 * ratio));
   const height = 13 * ratio;
-  if (labels.some(([from, top, to]) => left < to && left + width > from && Math.abs(top - y) < height)) return;
+  if (labels.some(([from, top, to]) => left < to && left + width > from && Math.abs(top - y) < height)) return false;
   labels.push([left, y, left + width]);
   context.lineWidth = 3 * ratio;
   context.strokeStyle = content.palette.surface;
   context.strokeText(text, left, y);
   context.fillStyle = colour;
   context.fillText(text, left, y);
+  return true;
 }

@@ -1,14 +1,21 @@
 /** A chart in words, for those who do not see it. */
 
-import type { LineSeries } from "./line-series";
+import type { LineSeries, Marker } from "./line-series";
 
 const MOST_NAMED = 5;
 
-export function describe(title: string, series: readonly LineSeries[], format: (value: number) => string): string {
+export function describe(
+  title: string,
+  series: readonly LineSeries[],
+  format: (value: number) => string,
+  markers: readonly Marker[] = [],
+): string {
   const drawn = series.filter((each) => each.x.length > 0);
   const parts = drawn.slice(0, MOST_NAMED).map((each) => describeOne(each, format));
   const rest = drawn.length > MOST_NAMED ? [`and ${drawn.length - MOST_NAMED} more`] : [];
-  return [`Line chart of ${title}`, ...parts, ...rest].join("; ");
+  const marked = markers.slice(0, MOST_NAMED).map((each) => `${each.label} at ${each.x}`);
+  const marks = marked.length > 0 ? [`marked: ${marked.join(", ")}`] : [];
+  return [`Line chart of ${title}`, ...parts, ...rest, ...marks].join("; ");
 }
 
 function describeOne({ label, y, bad }: LineSeries, format: (value: number) => string): string {

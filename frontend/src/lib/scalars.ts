@@ -7,12 +7,16 @@ export interface ScalarGroup {
   readonly names: readonly string[];
 }
 
+/** What the checks go by; closed until somebody wants to see it. */
+export const PROBES = "Probes";
+
 const GROUPS: readonly (readonly [title: string, belongs: RegExp])[] = [
   ["Loss and metrics", /^(loss$|scalar\/)/],
   ["Optimization", /^(gradient_norm|nonfinite_|lr\/)/],
   ["Time and batches", /^(time\/|batch_)/],
   ["Memory and devices", /^(memory|gpu\d+)\//],
   ["Monitoring", /^(monitor|writer)\//],
+  [PROBES, /^probe\//],
 ];
 
 /** Non-empty groups, known ones first, what else there is by its first path segment. */
@@ -53,7 +57,7 @@ export function titleOf(name: string): string {
 }
 
 const PATTERNS: readonly (readonly [from: RegExp, to: string])[] = [
-  [/^scalar\//, ""],
+  [/^(scalar|probe)\//, ""],
   [/^lr\/0$/, "Learning rate"],
   [/^lr\/(\d+)$/, "Learning rate of group $1"],
   [/^memory\/gpu(\d+)\/process$/, "GPU $1: used by the process"],

@@ -82,7 +82,7 @@ function FindingRow({ finding, details, tree }: Told & { readonly finding: Findi
           <Words text={finding.message} />
         </p>
         <p class="finding-facts">
-          <Since finding={finding} />
+          <Since finding={finding} end={details.last_step} />
           <Places finding={finding} details={details} />
           <code class="faint" title="The name of the check">
             {finding.rule}
@@ -158,21 +158,23 @@ function EvidenceList({ finding }: { readonly finding: Finding }): JSX.Element {
   );
 }
 
-function evidenceText(evidence: Evidence): string {
-  if (typeof evidence !== "object") return plain(evidence);
+/** Stored findings come from anywhere: what is no evidence is text as well. */
+function evidenceText(evidence: Evidence | null): string {
+  if (typeof evidence !== "object" || evidence === null) return plain(evidence);
   return `${plain(evidence.value)} (threshold ${plain(evidence.limit)})`;
 }
 
-function plain(value: string | number): string {
-  return typeof value === "number" ? formatNumber(value) : value;
+function plain(value: unknown): string {
+  return typeof value === "number" ? formatNumber(value) : String(value);
 }
 
 /** Leads to the steps on the curve of the loss, with some before them. */
-function Since({ finding: { first_step: first, last_step: last } }: { readonly finding: Finding }): JSX.Element {
+function Since({ finding, end }: { readonly finding: Finding; readonly end: number | null }): JSX.Element {
+  const { first_step: first, last_step: last } = finding;
   const margin = Math.max(50, Math.round((last - first) / 4));
   const show = (): void => {
     axis.value = "step";
-    range.value = { first: Math.max(0, first - margin), last: last + margin };
+    range.value = { first: Math.max(0, first - margin), last: Math.max(last, Math.min(last + margin, end ?? Infinity)) };
     document.getElementById(LOSS_CHART)?.scrollIntoView({ block: "nearest" });
   };
   return (

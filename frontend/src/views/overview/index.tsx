@@ -5,7 +5,7 @@ import type { ViewProps } from "../../app/view";
 import { axis, focus } from "../../app/state";
 import type { Marker } from "../../charts/line-chart";
 import { findingTree } from "../../lib/finding-tree";
-import { groupScalars, titleOf } from "../../lib/scalars";
+import { groupScalars, PROBES, titleOf } from "../../lib/scalars";
 import { searchFor } from "../../lib/search";
 import { useRun } from "../../wire/client";
 import type { RunDetails, RunRow } from "../../wire/types";
@@ -81,7 +81,7 @@ function Groups({ names, runs, whole }: GroupsProps): JSX.Element {
         />
       )}
       {groups.map((group) => (
-        <details key={group.title} class="group" open>
+        <details key={group.title} class="group" open={group.title !== PROBES || filter.value !== ""}>
           <summary>
             <h3>{group.title}</h3> <span class="faint">{group.names.length}</span>
           </summary>

@@ -41,6 +41,8 @@ def names_at(place: Place | None) -> list[str]:
         tree = ast.parse("".join(linecache.getlines(place[0])))
     except (SyntaxError, ValueError):  # a notebook's magics, a file that has changed since
         return []
+    except SystemError:  # CPython 3.11 may lose count of its depth when several threads parse
+        return []
     calls = [
         node
         for node in ast.walk(tree)
