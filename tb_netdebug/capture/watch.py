@@ -56,6 +56,12 @@ def watch(
     sets their thresholds (`{"dead-units": {"share": 0.8}}`); what it leaves open, a `netdebug.toml` in the
     current folder may say.
 
+    At the first loss or gradient that is not finite, the forward pass of that step is repeated unnoticed to
+    name the module and the operation that made it, and batch, weights, optimizer and random numbers go into a
+    capsule beside the log (`capsules`; at most three, and each stops the training once while it is written).
+    `check_numerics="layers"` looks at the output of every layer in every step, "ops" at that of every
+    operation, which takes more than twice the time.
+
     The training never fails or changes because of it: what goes wrong in the recording is said once and
     counted; `strict=True` raises instead.
     """
