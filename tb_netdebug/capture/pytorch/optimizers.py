@@ -136,6 +136,11 @@ class OptimizerHooks:
     def _is_sampling(self) -> bool:
         return self._collector.sampling or self._is_owed
 
+    def squares_of_step(self, optimizer: Optimizer) -> tuple[float, int] | None:
+        """Of the gradients of its last step, when they were measured: the sum of squares of the finite
+        values, and how many are not."""
+        return self._squares.get(id(optimizer))
+
     def sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
         """True when the norm could be read off the summaries, too."""
         return self._sample(key, gradients_of(watched))

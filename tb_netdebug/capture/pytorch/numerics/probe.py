@@ -146,7 +146,7 @@ class NumericsProbe:
             yield optimizer.register_step_pre_hook(self._before_step)
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
-        squares = self._context.optimizers._squares.get(id(optimizer))
+        squares = self._context.optimizers.squares_of_step(optimizer)
         if squares is None or not squares[1] or self._guard.is_off:
             return
         started = now()
