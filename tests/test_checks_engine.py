@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from tb_netdebug.checks.engine import Engine, is_evaluation
+from tb_netdebug.checks.engine import Engine
+from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.checks.finding import Evidence, Finding, Severity, Sign, verdict
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When

@@ -43,7 +43,9 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     ),
     "saturated-units": ("vanishing-gradients", "update-ratio-low", "not-learning", "loss-at-chance"),
     "dead-layer": ("dead-units", "zero-gradients", "not-learning", "loss-at-chance", "constant-output"),
-    "init-constant": ("not-learning", "loss-at-chance", "zero-gradients", "constant-output", "dead-units"),
+    "loss-oscillating": ("loss-at-chance", "not-learning"),
+    "loss-at-chance": ("not-learning",),
+    "init-constant": ("dead-layer", "not-learning", "loss-at-chance", "zero-gradients", "constant-output", "dead-units"),
     "init-scale": (
         "activation-scale", "saturated-units", "vanishing-gradients", "exploding-gradients",
         "loss-at-chance-start", "diverging-loss", "update-ratio-low", "dead-units",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from ..records.graph import Graph
 from ..records.step import Kind, StepRecord
 from .causes import explain, weigh
+from .evaluation import is_evaluation
 from .finding import MOST_PLACES, Finding, Sign
 from .history import History
 from .layers import Layers
@@ -19,7 +19,6 @@ from .rules import ALL
 
 # Rules over scalars are asked this often: a question costs as much for one step as for several.
 STEPS_BETWEEN = 16
-EVALUATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "dev"})
 
 
 class Engine:
@@ -173,12 +172,6 @@ def is_alarming(record: StepRecord) -> bool:
     """Not to be left until the next sixteenth step."""
     loss = record.scalars.get("loss", 0.0)
     return not math.isfinite(loss) or record.scalars.get("nonfinite_gradients", 0.0) > 0
-
-
-def is_evaluation(name: str) -> bool:
-    """A loss on other data than those trained on, by the names that people give it."""
-    words = set(re.split(r"[^a-z0-9]+|_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
-    return "loss" in words and not words.isdisjoint(EVALUATION)
 
 
 def chosen(rules: Sequence[type[Rule]], checks: Mapping[str, Any]) -> list[Rule]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tb_netdebug.checks.engine import Engine, is_evaluation
+from tb_netdebug.checks.engine import Engine
+from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.followed_run import FollowedRun
 from tb_netdebug.reader.views import BandView, ScalarColumns

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..curve import Curve
+from ..evaluation import is_evaluation
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..rule import Rule, When
@@ -16,11 +17,7 @@ from .loss_shape import Doubles, error_of_mean, is_falling, noise
 from .stillness import LEAST_UPDATE, update_ratio
 
 
-@lru_cache(maxsize=8192)
-def is_of_evaluation(name: str) -> bool:
-    from ..engine import is_evaluation  # the engine imports the rules, so not at the top
-
-    return is_evaluation(name)
+is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)
 
 
 @dataclass(frozen=True, slots=True)
