@@ -45,7 +45,9 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "dead-layer": ("dead-units", "zero-gradients", "not-learning", "loss-at-chance", "constant-output"),
     "loss-oscillating": ("loss-at-chance", "not-learning"),
     "loss-at-chance": ("not-learning",),
-    "init-constant": ("dead-layer", "not-learning", "loss-at-chance", "zero-gradients", "constant-output", "dead-units"),
+    "init-constant": (
+        "dead-layer", "not-learning", "loss-at-chance", "zero-gradients", "constant-output", "dead-units",
+    ),
     "init-scale": (
         "activation-scale", "saturated-units", "vanishing-gradients", "exploding-gradients",
         "loss-at-chance-start", "diverging-loss", "update-ratio-low", "dead-units",

@@ -16,7 +16,6 @@ from .loss_course import Course, course, is_turn
 from .loss_shape import Doubles, error_of_mean, is_falling, noise
 from .stillness import LEAST_UPDATE, update_ratio
 
-
 is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)
 
 
