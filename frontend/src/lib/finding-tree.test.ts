@@ -34,3 +34,14 @@ it("puts causes first, by the worst of what they explain, and notes apart", () =
 it("shows also a finding whose cause is not there", () => {
   expect(findingTree([finding("dead-units", "warning", 3, "elsewhere")]).causes).toHaveLength(1);
 });
+
+it("comes to an end where causes go round in a circle", () => {
+  const tree = findingTree([
+    finding("own", "error", 0, "own"),
+    finding("a", "error", 1, "b"),
+    finding("b", "error", 2, "a"),
+    finding("below", "error", 3, "a"),
+  ]);
+  expect(tree.causes.map((each) => each.rule)).toEqual(["own", "a", "b"]);
+  expect(tree.causes.map((each) => tree.explainedBy(each).length)).toEqual([0, 1, 0]);
+});
