@@ -20,13 +20,16 @@ from tests.support.tensorboard_process import TensorBoard
 SCRIPT = "</p><img src=x onerror=alert(1)>"
 LAYERS = ("encoder.1", "encoder.10", "head")
 LAST = 199
-# The middle of the first dot, in pixels of the page, and of a row without one.
+# How many dots there are beside the names of rows: of errors, of warnings.
 DOTS = """
 (canvas) => {
   const style = getComputedStyle(document.documentElement);
-  const rgb = (name) => style.getPropertyValue(name).trim().match(/\\w\\w/g).map((part) => parseInt(part, 16));
+  const rgb = (name) => style.getPropertyValue(name).trim().match(/\\w\\w/g).map((part) => +`0x${part}`);
   const ratio = canvas.width / canvas.clientWidth;
-  const pixels = canvas.getContext("2d").getImageData(6 * ratio, 0, 1, canvas.height).data;
+  const copy = new OffscreenCanvas(canvas.width, canvas.height);
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(canvas, 0, 0);
+  const pixels = context.getImageData(6 * ratio, 0, 1, canvas.height).data;
   const count = ([r, g, b]) => {
     let found = 0, before = false;
     for (let i = 0; i < pixels.length; i += 4) {
@@ -41,7 +44,9 @@ DOTS = """
 """
 
 
-def finding(rule: str, severity: Severity, first: int, last: int, *where: str, cause: str | None = None) -> Finding:
+def finding(
+    rule: str, severity: Severity, first: int, last: int, *where: str, cause: str | None = None
+) -> Finding:
     message, advice = f"This is what {rule} says.", f"Write `{rule}()` here."
     evidence = {"share of it": Evidence(0.61, 0.5), "steps": Evidence(12)}
     return Finding(rule, severity, first, last, list(where), message, advice, evidence, 0.9, cause)
@@ -58,7 +63,12 @@ FINDINGS = [
 
 def samples() -> list[Sample]:
     kinds = (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE)
-    found = [sample(kind, f"{layer}.{part}", [0.5, 1.0]) for kind in kinds for layer in LAYERS for part in ("weight", "bias")]
+    found = [
+        sample(kind, f"{layer}.{part}", [0.5, 1.0])
+        for kind in kinds
+        for layer in LAYERS
+        for part in ("weight", "bias")
+    ]
     return [*found, *(sample(Kind.ACTIVATION, layer, [0.0, 1.0], active=[True, False]) for layer in LAYERS)]
 
 
@@ -71,10 +81,11 @@ class ToldRun:
         self.step = 0
 
     def go(self, steps: int) -> None:
-        for self.step in range(self.step, self.step + steps):
+        for _ in range(steps):
             told = {"loss": 1 / (self.step + 1), "batch_size": 4.0}
-            self.writer.put(StepRecord(self.step, 1.7e9 + self.step, told, samples() if self.step % 20 == 0 else []))
-        self.step += 1
+            found = samples() if self.step % 20 == 0 else []
+            self.writer.put(StepRecord(self.step, 1.7e9 + self.step, told, found))
+            self.step += 1
         assert self.writer.flush()
 
 
@@ -92,7 +103,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TensorBoar
 @pytest.fixture
 def look(chromium: Chromium, board: tuple[TensorBoard, Path]) -> Iterator[Look]:
     with chromium.look(board[0], {"run": "sick", "with": "sick"}, alone=True) as page:
-        page.wait_drawn("sick", last=LAST)
+        verdict(page).get_by_role("listitem").first.wait_for()
         yield page
 
 
@@ -106,7 +117,9 @@ def card(page: Look, rule: str) -> Locator:
 
 
 def in_list(page: Look, run: str) -> Locator:
-    return page.tab.get_by_role("complementary", name="Runs").get_by_role("button", name=re.compile(f"^{run}"))
+    return page.tab.get_by_role("complementary", name="Runs").get_by_role(
+        "button", name=re.compile(f"^{run}")
+    )
 
 
 def heat_names(page: Look) -> list[str]:
@@ -124,7 +137,7 @@ def heat_names(page: Look) -> list[str]:
 def test_each_run_has_its_verdict(
     chromium: Chromium, gallery: Gallery, run: str, word: str | None, sentence: str
 ) -> None:
-    """On top of the Overview, also of a run of another writer; of what trained with us in the list as well."""
+    """On top of the Overview, also of a run of another writer; of what we recorded in the list as well."""
     with chromium.look(gallery.board, run=run) as page:
         expect(verdict(page).get_by_text(sentence)).to_be_visible()
         if word:
@@ -163,13 +176,13 @@ def test_evidence_stands_beside_its_threshold(look: Look) -> None:
 def test_a_place_leads_to_its_layer(
     look: Look, rule: str, place: str, kind: str, statistic: str, names: list[str]
 ) -> None:
-    """To the kind of tensor that shows it, and to no layer whose name begins alike; a tensor alone is opened."""
+    """To the kind of tensor that shows it, not to names that begin alike; a tensor alone is opened."""
     card(look, rule).get_by_role("button", name=place, exact=True).click()
     expect(look.tab.get_by_role("radio", name=kind)).to_be_checked()
     picture = look.tab.get_by_role("img", name=f"{statistic} of {kind.lower()}, {len(names)} rows")
     expect(picture).to_be_visible()
     assert names == heat_names(look)
-    expect(look.tab.get_by_role("region", name=f"Details of {names[0]}")).to_have_count(len(names) == 1)
+    expect(look.tab.get_by_role("region", name=f"Details of {names[0]}")).to_have_count(int(len(names) == 1))
 
 
 def test_a_place_without_tensors_is_no_link(look: Look) -> None:
@@ -190,6 +203,7 @@ def test_steps_are_shown_on_the_curves(look: Look) -> None:
 def test_only_causes_are_marked_on_the_loss(look: Look) -> None:
     """Neither consequences nor notes; another run in focus has its own."""
     said = look.chart("Loss").get_by_role("img")
+    look.tab.locator("#loss-chart").scroll_into_view_if_needed()
     marks = "marked: vanishing-gradients at 60, dead-units at 62, loss-input-shape at 150"
     expect(said).to_have_attribute("aria-label", re.compile(f"{marks}$"))
 
@@ -213,8 +227,9 @@ def test_sick_layers_have_dots_in_the_heat_map(chromium: Chromium, board: tuple[
 
 
 def dots(picture: Locator) -> list[int]:
-    """How many there are: red ones, yellow ones."""
-    canvas = picture if picture.evaluate("(each) => each.tagName") == "CANVAS" else picture.locator("canvas").first
+    canvas = (
+        picture if picture.evaluate("(each) => each.tagName") == "CANVAS" else picture.locator("canvas").first
+    )
     found: list[int] = canvas.evaluate(DOTS)
     return found
 
@@ -230,7 +245,9 @@ def test_findings_of_a_live_run_appear(chromium: Chromium, board: tuple[TensorBo
         expect(card(page, "loss-spike")).to_be_visible()
         expect(verdict(page).get_by_text("Something may be wrong.")).to_be_visible()
         expect(in_list(page, "live")).to_contain_text("suspect")
-        expect(page.chart("Loss").get_by_role("img")).to_have_attribute("aria-label", re.compile("loss-spike at 10"))
+        expect(page.chart("Loss").get_by_role("img")).to_have_attribute(
+            "aria-label", re.compile("loss-spike at 10")
+        )
     run.writer.close()
 
 
@@ -238,7 +255,9 @@ def test_hostile_words_stay_words(chromium: Chromium, board: tuple[TensorBoard, 
     """In every part of a finding; the page shows them as they are."""
     evidence = {SCRIPT: Evidence(SCRIPT)}
     places = [SCRIPT, "long" * 3000, "javascript:alert(1)"]
-    bad = Finding(SCRIPT, Severity.ERROR, 0, 9, places, f"m {SCRIPT} `{SCRIPT}`", SCRIPT, evidence, 0.9, SCRIPT)
+    bad = Finding(
+        SCRIPT, Severity.ERROR, 0, 9, places, f"m {SCRIPT} `{SCRIPT}`", SCRIPT, evidence, 0.9, SCRIPT
+    )
     run = ToldRun(board[1] / "hostile", [bad])
     run.go(10)
     run.writer.close()
