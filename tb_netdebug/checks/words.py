@@ -14,7 +14,8 @@ MOST_NAMED = 4
 def paragraph(finding: Finding, *, width: int = WIDTH) -> str:
     """Several lines: what is wrong, since when, where, and what to try."""
     head = f"{finding.severity.text.upper()} {finding.rule}, {since(finding)}{places(finding.where)}"
-    lines = [head, *_indented(finding.message, width), *_indented(f"Try: {finding.advice}", width)]
+    lines = [*_wrapped(head, width), *_indented(finding.message, width)]
+    lines += _indented(f"Try: {finding.advice}", width)
     if finding.consequences:
         lines += _indented(f"This also explains: {', '.join(finding.consequences)}.", width)
     return "\n".join(lines)
@@ -28,7 +29,7 @@ def since(finding: Finding) -> str:
 
 def places(where: Iterable[str]) -> str:
     """Where, as the end of a line; empty when it is everywhere."""
-    named = list(where)
+    named = [f"layer {name}" if name.isdecimal() else name for name in where]
     if not named:
         return ""
     more = len(named) - MOST_NAMED
@@ -41,4 +42,11 @@ def printable(text: str) -> str:
 
 
 def _indented(text: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(text), width, initial_indent="  ", subsequent_indent="  ")
+    return _wrapped(text, width, indent="  ")
+
+
+def _wrapped(text: str, width: int, *, indent: str = "") -> list[str]:
+    """Names of checks and layers stay whole where they have room."""
+    return textwrap.wrap(
+        printable(text), width, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False
+    )

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tb_netdebug.checks.finding import Severity
+from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules import ALL
 from tb_netdebug.checks.words import paragraph, printable
 from tb_netdebug.cli.mistakes import UserMistake
@@ -32,7 +32,7 @@ from tb_netdebug.judging.report import Report, RunReport
 FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING}
 STYLES = {"sick": "bold red", "suspect": "yellow", "healthy": "green", "unreadable": "magenta"}
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-COLUMNS = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+STEPS_DOWN = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 UNREADABLE = 2
 
 
@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help=f"settings of checks (default: {FILE} in this folder)"
     )
-    parser.add_argument("--all", action="store_true", help="also print notes, and what could not be judged")
+    parser.add_argument(
+        "--all", action="store_true", help="also print consequences, notes, and what could not be judged"
+    )
     parser.add_argument("--list", action="store_true", help="list all checks with their thresholds")
 
 
@@ -127,18 +129,24 @@ def show(report: Report, console: Console, *, everything: bool = False) -> None:
     """A line a run, then what was found in each."""
     console.print(overview(report.runs))
     for one in report.runs:
-        listed = [each for each in one.findings if everything or each.severity > Severity.INFO]
+        listed = [each for each in one.findings if everything or is_cause(each, one.findings)]
         if listed or one.complaints or (everything and one.not_judged):
             console.print(Text(f"\n{printable(one.run)}", style="bold"))
         for complaint in one.complaints[:5]:
             console.print(Text(f"  {printable(complaint)}", style="dim"))
         for finding in listed:
-            text = Text(paragraph(finding, width=min(console.width, 100) - 2))
+            text = Text(paragraph(finding, width=min(console.width - 1, 100)))
             text.stylize(SEVERITY_STYLES[finding.severity], 0, len(finding.severity.text))
             console.print(text)
         if everything:
             for slug, needs in one.not_judged.items():
                 console.print(Text(f"  {slug} could not be judged: it needs {needs}", style="dim"))
+
+
+def is_cause(finding: Finding, all_found: Sequence[Finding]) -> bool:
+    """Its consequences stand by name below a cause; notes are for who asks for all."""
+    is_explained = any(each.rule == finding.cause for each in all_found)
+    return finding.severity > Severity.INFO and not is_explained
 
 
 def overview(runs: Sequence[RunReport]) -> Table:
@@ -154,9 +162,6 @@ def overview(runs: Sequence[RunReport]) -> Table:
             Text(printable(one.run)), str(one.steps), verdict, *(str(each or "") for each in counts)
         )
     return table
-
-
-STEPS_DOWN = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 def print_checks() -> None:

@@ -152,7 +152,9 @@ class Page:
             more = Text(memory_text(signs.memory), "dim")
             yield self._row("memory", size(signs.memory.get("memory/rss")), more)
         if signs.sampled_every is not None:
-            cost = "" if signs.overhead is None else f"watching costs {signs.overhead:.1%} of the time"
+            cost = (
+                "" if signs.overhead is None else f"watching costs {100 * signs.overhead:.1f} % of the time"
+            )
             yield self._row("samples", f"1 in {signs.sampled_every:.0f}", Text(cost, "dim"))
         if signs.gaps:
             places = "1 place" if signs.gaps == 1 else f"{signs.gaps} places"
