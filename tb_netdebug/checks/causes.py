@@ -42,7 +42,10 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
         "update-ratio-low", "not-learning", "loss-at-chance", "unchanged-weights", "loss-plateau",
     ),
     "saturated-units": ("vanishing-gradients", "update-ratio-low", "not-learning", "loss-at-chance"),
-    "dead-layer": ("dead-units", "zero-gradients", "not-learning", "loss-at-chance", "constant-output"),
+    "dead-layer": (
+        "dead-units", "zero-gradients", "frozen-weights", "unchanged-weights", "not-learning",
+        "loss-at-chance", "constant-output",
+    ),
     "loss-oscillating": ("loss-at-chance", "not-learning"),
     "loss-at-chance": ("not-learning",),
     "init-constant": (
