@@ -22,6 +22,7 @@ class OutlierLimits:
     secs: float = 0.1  # beyond the median: less than that is the scheduler of a busy machine
     count: float = 3  # one or two may have a reason of their own
     share: float = 0.3  # of the whole time: worth a warning
+    lost_secs: float = 1.0  # in all: a busy machine takes half a second from a short training now and then
     info_share: float = 0.1
 
 
@@ -58,13 +59,14 @@ class StepTimeOutlier(Rule):
         usual = median(times)
         bound = max(limits.factor * usual, usual + limits.secs)
         slow = [(step, secs) for step, secs in self._secs if secs > bound]
-        share = sum(secs - usual for _, secs in slow) / sum(times)
+        lost = sum(secs - usual for _, secs in slow)
+        share = lost / sum(times)
         if len(slow) < limits.count or share < limits.info_share:
             return None
         apart = median([later - step for (step, _), (later, _) in itertools.pairwise(slow)])
         slowest = max(secs for _, secs in slow)
         return Sign(
-            Severity.WARNING if share >= limits.share else Severity.INFO,
+            Severity.WARNING if share >= limits.share and lost >= limits.lost_secs else Severity.INFO,
             f"{len(slow)} of the last {len(times)} steps took more than {bound * 1e3:.0f} ms (up to "
             f"{slowest * 1e3:.0f} ms), {limits.factor:g} times the usual {usual * 1e3:.0f} ms and more: "
             f"{share:.0%} of all time ({limits.share:.0%} is too much). They come about every {apart:.0f} "
