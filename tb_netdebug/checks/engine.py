@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ..records.graph import Graph
 from ..records.step import Kind, StepRecord
 from .causes import explain, weigh
@@ -50,14 +52,16 @@ class Engine:
             for record in records:
                 self.history.take_rank(rank, record)
             return []
-        for record in records:
-            self._take(record)
+        with np.errstate(all="ignore"):  # what is no number is told by findings, not by warnings of NumPy
+            for record in records:
+                self._take(record)
         return self._told()
 
     def finish(self) -> list[Finding]:
         """There are no more records for now: everything is looked at once more."""
         if self.history.steps:
-            self._ask(self._rules)
+            with np.errstate(all="ignore"):
+                self._ask(self._rules)
             self.history.recent.clear()
         return self._told()
 

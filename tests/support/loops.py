@@ -97,7 +97,7 @@ def no_warnings() -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     told = [str(each.message) for each in caught if not issubclass(each.category, ResourceWarning)]
-    assert [] == told
+    assert [] == told, told
 
 
 @contextmanager
