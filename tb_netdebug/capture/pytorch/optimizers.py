@@ -10,11 +10,11 @@ from typing import Any
 import psutil
 import torch
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.parameters import Parameters, Watched
 from tb_netdebug.capture.pytorch.reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.capture.pytorch.weights import Weights
@@ -59,8 +59,8 @@ class OptimizerHooks:
     def _install(self, optimizers: Sequence[Optimizer]) -> list[Any]:
         if not optimizers:
             return [
-                register_optimizer_step_pre_hook(self._before),
-                register_optimizer_step_post_hook(self._after),
+                optimizer_steps.BEGINNING.listen(self._before),
+                optimizer_steps.ENDED.listen(self._after),
             ]
         return [hook for optimizer in optimizers for hook in self._hooks_on(optimizer)]
 

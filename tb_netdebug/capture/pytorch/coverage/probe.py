@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import STEPS_ALL_PROBED
+from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.coverage.calls import CallWatch
 from tb_netdebug.capture.pytorch.coverage.gradients import GradientsSeen
 from tb_netdebug.capture.pytorch.coverage.idle import Idle
@@ -58,7 +58,7 @@ class CoverageProbe:
         self._steps = self._steps_before = 0  # of optimizers
         self._training_steps = 0
         self._has_news = False
-        self._hook = register_optimizer_step_pre_hook(self._before)
+        self._hook = optimizer_steps.BEGINNING.listen(self._before)
 
     def close(self) -> None:
         self._hook.remove()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.discovery.beginnings import Beginnings
 from tb_netdebug.capture.pytorch.discovery.objectives import Objectives
@@ -66,14 +66,14 @@ class TorchDiscovery:
                 before=safe("making way for torch.jit.script", self._hidden.hide),
                 after=safe("coming back after torch.jit.script", self._hidden.show),
             ),
-            register_optimizer_step_pre_hook(safe("looking at an optimizer's step", self._before)),
+            optimizer_steps.BEGINNING.listen(safe("looking at an optimizer's step", self._before)),
         ]
 
     def _be_last(self) -> None:
         """A step ends after all that others do when an optimizer has stepped, the monitor's probes too."""
         if self._last is not None:
             self._last.remove()
-        self._last = register_optimizer_step_post_hook(self._safe("ending a step", self._after))
+        self._last = optimizer_steps.ENDED.listen(self._safe("ending a step", self._after))
 
     @property
     def _objectives(self) -> Objectives:

@@ -6,10 +6,9 @@ from typing import Any
 
 from torch.optim.optimizer import (
     Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
 )
 
+from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.losses.calls import LossCalls
 from tb_netdebug.capture.pytorch.losses.kept_gradients import KeptGradients
@@ -35,8 +34,8 @@ class LossProbe:
         self._calls = LossCalls(context, self._outlet)
         self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
         self._hooks: list[Any] = [
-            register_optimizer_step_pre_hook(self._before_optimizer),
-            register_optimizer_step_post_hook(self._after_optimizer),
+            optimizer_steps.BEGINNING.listen(self._before_optimizer),
+            optimizer_steps.ENDED.listen(self._after_optimizer),
         ]
 
     def end_step(self) -> None:

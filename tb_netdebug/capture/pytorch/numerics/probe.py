@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.calls import Call, CallKeeper
 from tb_netdebug.capture.pytorch.numerics.capsule import CapsuleWriter
@@ -141,7 +141,7 @@ class NumericsProbe:
         """After the hooks that measure the gradients, so that their numbers are there."""
         known = self._context.optimizers.known()
         if not known:
-            yield register_optimizer_step_pre_hook(self._before_step)
+            yield optimizer_steps.BEGINNING.listen(self._before_step)
         for optimizer in known:
             yield optimizer.register_step_pre_hook(self._before_step)
 

@@ -1,0 +1,63 @@
+"""The steps of all optimizers of the process, told to whoever listens.
+
+torch keeps hooks for all optimizers in dictionaries that it goes through in every step: to add one while
+another thread trains would end the training of that thread. So torch has one hook of ours, from the first
+listener to the last, and listeners come and go in a tuple.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+Told = Callable[[Optimizer, Any, Any], None]
+
+
+class Steps:
+    """Those that are about to begin, or those that have just ended."""
+
+    def __init__(self, register: Callable[[Told], Any]) -> None:
+        self._register = register
+        self._lock = threading.RLock()
+        self._listeners: tuple[Listener, ...] = ()
+        self._hook: Any = None
+
+    def listen(self, told: Told) -> Listener:
+        """In the order in which they came; ends with `remove`."""
+        listener = Listener(self, told)
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+            if self._hook is None:
+                self._hook = self._register(self._tell)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+            if not self._listeners and self._hook is not None:
+                self._hook.remove()
+                self._hook = None
+
+    def _tell(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        for listener in self._listeners:
+            listener.told(optimizer, args, kwargs)
+
+
+class Listener:
+    __slots__ = ("_steps", "told")
+
+    def __init__(self, steps: Steps, told: Told) -> None:
+        self._steps = steps
+        self.told = told
+
+    def remove(self) -> None:
+        """Harmless when called again."""
+        self._steps.leave(self)
+
+
+BEGINNING = Steps(register_optimizer_step_pre_hook)
+ENDED = Steps(register_optimizer_step_post_hook)
