@@ -11,9 +11,10 @@ import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
+
+from tb_netdebug.capture.frames import OURS
 
 # The innermost frames are the ones to look at, and a line each is enough for a person.
 MOST_FRAMES = 8
@@ -89,12 +90,14 @@ def enable_faulthandler() -> bool:
     """Whether it was off before, and is on now."""
     if faulthandler.is_enabled():
         return False
-    options = {"c_stack": True} if hasattr(faulthandler, "dump_c_stack") else {}
+    options: dict[str, Any] = {"c_stack": True} if hasattr(faulthandler, "dump_c_stack") else {}
     for stream in (sys.stderr, sys.__stderr__):
+        if stream is None:
+            continue  # a program without a console
         try:
-            faulthandler.enable(stream, **options)  # type: ignore[arg-type]
+            faulthandler.enable(stream, **options)
         except (AttributeError, ValueError, OSError, RuntimeError, io.UnsupportedOperation):
-            continue  # no real file: a notebook, or a program without a console
+            continue  # no real file, as in a notebook
         return True
     return False
 
@@ -131,7 +134,7 @@ def user_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
 def foreign_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]}
-    folders |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])}
+    folders |= {*site.getsitepackages(), site.getusersitepackages(), OURS}
     return tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
 
 

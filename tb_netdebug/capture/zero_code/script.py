@@ -15,7 +15,8 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-OURS = f"{Path(__file__).resolve().parents[2]}{os.sep}"  # the package
+from tb_netdebug.capture.frames import is_ours
+
 STDIN = "-"
 
 
@@ -155,11 +156,6 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
             each.tb_next = kept
             kept = each
     return kept
-
-
-def is_ours(code: CodeType) -> bool:
-    """Also the code that a function runs while we listen to its calls, see `pytorch.taps`."""
-    return code.co_filename.startswith(OURS) or "__netdebug_tell" in code.co_varnames
 
 
 def chain_of(trace: TracebackType | None) -> list[TracebackType]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ast
 import linecache
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from tb_netdebug.capture.zero_code.script import OURS
+from tb_netdebug.capture.pytorch.frames import user_frame
 
-NOT_THE_USERS = (OURS, f"{Path(torch.__file__).parent}{os.sep}")
 GIVES_PARAMETERS = ("parameters", "named_parameters")
 
 # File and line.
@@ -24,13 +20,8 @@ Place = tuple[str, int]
 
 def user_place() -> Place | None:
     """The line of the user's program that is running; a library's, when a library made the optimizer."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(NOT_THE_USERS):
-            return name, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    frame = user_frame(sys._getframe(1))
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def names_at(place: Place | None) -> list[str]:

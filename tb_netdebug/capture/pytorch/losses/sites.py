@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tb_netdebug.capture.frames import place_of
+from tb_netdebug.capture.pytorch.frames import user_frame
 from tb_netdebug.capture.pytorch.losses.functions import LossCall
 
 MOST_SITES = 32
 # A place whose facts keep changing (sequences of all lengths) is told so often, then no more.
 MOST_TELLINGS = 16
-MOST_FRAMES = 64
 # Operations between the last layer and the loss that change the shape or type of its output, not its values.
 MOST_RESHAPES = 8
 RESHAPES = frozenset({
@@ -31,11 +30,7 @@ LAYERS = {
     "NativeBatchNorm": "BatchNorm", "NativeDropout": "Dropout", "LogSigmoid": "LogSigmoid",
 }  # fmt: skip
 
-_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
-_OURS = f"{Path(__file__).parent.parent}{os.sep}"
 _GRAPH_NAME = re.compile(r"Backward\d*$")
-
-_foreign: dict[CodeType, bool] = {}
 
 
 class Site:
@@ -95,25 +90,9 @@ class Sites:
         key = function, user.f_code, user.f_lasti
         site = self._known.get(key)
         if site is None and len(self._known) < MOST_SITES:
-            place = f"{Path(user.f_code.co_filename).name}:{user.f_lineno}"
-            site = self._known[key] = Site(len(self._known), place, loss_module(frame, user))
+            module = loss_module(frame, user)
+            site = self._known[key] = Site(len(self._known), place_of(user), module)
         return site
-
-
-def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The nearest one outside of torch and of ourselves."""
-    for _ in range(MOST_FRAMES):
-        if frame is None or is_foreign(frame.f_code):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def is_foreign(code: CodeType) -> bool:
-    known = _foreign.get(code)
-    if known is None:
-        known = _foreign[code] = not code.co_filename.startswith((_TORCH, _OURS))
-    return known
 
 
 def loss_module(frame: FrameType | None, user: FrameType) -> str | None:

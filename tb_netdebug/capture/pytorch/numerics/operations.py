@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+
+from tb_netdebug.capture.frames import place_of
+from tb_netdebug.capture.pytorch.frames import user_frame
 
 # What they give is what happens to lie in memory.
 UNINITIALISED = frozenset(
@@ -46,9 +47,6 @@ SIGN_CHANGING = frozenset(
 )
 # Processes would wait for each other, for the others do not repeat their forward pass.
 TALKING = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
-FOREIGN = tuple(
-    f"{Path(sys.modules[name].__file__ or '').parent}{os.sep}" for name in ("torch", "tb_netdebug")
-)
 
 
 def flat(value: Any) -> Iterator[torch.Tensor]:
@@ -78,10 +76,5 @@ def is_infinite(value: Any) -> bool:
 
 def site() -> str:
     """The innermost line that belongs neither to torch nor to us."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith((*FOREIGN, "<")):
-            return f"{os.path.basename(path)}:{frame.f_lineno}"  # noqa: PTH119
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+    frame = user_frame(sys._getframe(1))
+    return "" if frame is None else place_of(frame)
