@@ -76,7 +76,7 @@ def test_more_than_half_of_the_units_are_dead(dead: int, is_said: bool) -> None:
     if is_said:
         assert dead / 16 == said["dead-units"].evidence["share of dead units"].value
         assert 0.5 == said["dead-units"].evidence["share of dead units"].limit
-        assert f"{dead} of 16 units of 1" in said["dead-units"].message
+        assert f"{dead} of 16 units of layer 1" in said["dead-units"].message
         assert (["1"], 0) == (said["dead-units"].where, said["dead-units"].first_step)
 
 

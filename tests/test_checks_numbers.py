@@ -83,7 +83,7 @@ def test_a_weight_that_is_no_number() -> None:
     looks = [sample(Kind.WEIGHT, "0.weight", [1.0, NAN, INF]), sample(Kind.WEIGHT, "1.weight", [1.0])]
     finding = found(at(9, looks=looks))["nonfinite-weight"]
     assert (Severity.ERROR, 9, ["0.weight"]) == (finding.severity, finding.first_step, finding.where)
-    assert finding.message.startswith("2 values (67%)")
+    assert finding.message.startswith("2 values (67 %)")
 
 
 def test_a_frozen_mask_of_infinities_is_meant() -> None:
@@ -131,7 +131,7 @@ def test_inputs_that_are_no_numbers() -> None:
     looks = [sample(Kind.TENSOR, "input/0", [1.0, NAN])]
     finding = found(at(6, looks=looks, loss=NAN))["nonfinite-input"]
     assert (Severity.ERROR, 6, ["input/0"]) == (finding.severity, finding.first_step, finding.where)
-    assert "1 of 2 values of the inputs are NaN" in finding.message
+    assert "1 of 2 values of the inputs is NaN" in finding.message
 
 
 def test_inputs_that_the_model_bears_are_worth_knowing() -> None:

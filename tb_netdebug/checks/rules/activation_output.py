@@ -10,6 +10,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import named, number, percent
 from ..rule import Rule, When
 from .activation_layers import activation_layers
 from .loss_course import course
@@ -66,17 +67,26 @@ class ConstantOutput(Rule):
         if count == 1:
             narrow = self._beside_targets(history)
             if narrow is not None and narrow < limits.narrow:
-                return f"vary by {narrow:.1g} of the spread of the targets only (below {limits.narrow:g})"
+                return (
+                    f"the outputs of {named(name)} vary by {percent(narrow)} of the spread of the targets "
+                    f"only (less than {percent(limits.narrow)} is too little)"
+                )
             if now.std[place] <= limits.spread * size:
-                return f"vary by {now.std[place]:.1g} only, around {now.mean[place]:.4g}"
+                return (
+                    f"the outputs of {named(name)} vary by {number(now.std[place], 1)} only, around "
+                    f"{number(now.mean[place], 4)}"
+                )
             return None
         if now.std[place] <= limits.spread * size:
-            return f"are all {now.mean[place]:.4g}"
+            return f"all outputs of {named(name)} are {number(now.mean[place], 4)}"
         summary = seen.summary(name)
         # Each unit fills one bin with a value for each row when it does not depend on the row.
         if summary is None or len(summary.bins) > count or (summary.counts % int(rows)).any():
             return None
-        return f"of each of its {count} units are the same for all {int(rows)} rows of a batch (to 6 %)"
+        return (
+            f"each of the {count} outputs of {named(name)} is the same for all {int(rows)} rows of a batch "
+            "(to within 6 %)"
+        )
 
     @staticmethod
     def _beside_targets(history: History) -> float | None:
@@ -103,9 +113,9 @@ class ConstantOutput(Rule):
     def _sign(self, name: str, how: str, since: int) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"The network answers the same whatever the input is: the outputs of {name} {how}, in "
-            f"{self.limits.looks} samples in a row ({self.limits.looks} are enough), and the loss is no "
-            "better than that of a constant answer.",
+            f"The network answers the same whatever the input is: {how}, in {self.limits.looks} sampled "
+            f"steps in a row ({self.limits.looks} are enough), and the loss is no better than that of a "
+            "constant answer.",
             "Look for the first layer whose output does not depend on the input: dead or saturated units, an "
             "input that is constant or far too small or large, a learning rate that threw the weights away "
             "(try 10 times less), weights that all began with the same value.",

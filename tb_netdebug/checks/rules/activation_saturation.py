@@ -10,6 +10,7 @@ import numpy as np
 from ...stats.sketch import LOWER, UPPER
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import counted, named, percent
 from ..rule import Rule, When
 from ..tensors import Doubles, Numbers
 from .activation_layers import EDGES, activation_layers, active_in
@@ -98,13 +99,13 @@ class SaturatedUnits(Rule):
         units = ""
         if share > limits.share:
             evidence["share of units at the ends for every input"] = Evidence(share, limits.share)
-            units = f", and {share:.0%} of its units are there for every input"
+            units = f", and {percent(share)} of its units are there for every input"
         return Sign(
             severity,
-            f"The outputs of {name} are at the flat ends of its curve, in {looks} samples in a row{units}: "
-            f"the slope there is {max(slope, 0.0):.2g} of the steepest in the mean (less than "
-            f"{limits.slope:g} is too little). Gradients shrink by that, and the layers before it hardly "
-            "learn.",
+            f"The outputs of {named(name)} are at the flat ends of its curve, in "
+            f"{counted(looks, 'sampled step')} in a row{units}: the slope there is "
+            f"{percent(max(slope, 0.0))} of the steepest on average (less than {percent(limits.slope)} is "
+            "too little). Gradients shrink by that, and the layers before it hardly learn.",
             "Make what goes into it smaller: scale the inputs of the network to mean 0 and spread 1, use the "
             "default initialisation (or `nn.init.xavier_uniform_(layer.weight)`), put `nn.LayerNorm` before "
             "it, lower the learning rate, or use `nn.ReLU()` in its place.",

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import named, number
 from ..rule import Rule, When
 from .activation_layers import activation_layers
 from .loss_course import course
@@ -68,12 +69,13 @@ class ActivationScale(Rule):
 
     def _sign(self, names: list[str], ratio: float, rms: np.ndarray, is_growth: bool, hurts: bool) -> Sign:
         verb, limit = ("grow", self.limits.growth) if is_growth else ("shrink", self.limits.shrinking)
+        what = "as large" if is_growth else "smaller"
+        times, most = (ratio, limit) if is_growth else (1 / ratio, 1 / limit)
         return Sign(
             Severity.WARNING if hurts else Severity.INFO,
-            f"The outputs of the layers {verb} from layer to layer: their typical size is {rms[0]:.3g} in "
-            f"{names[0]} and {rms[-1]:.3g} in {names[-1]}, a factor of {ratio:.2g} "
-            f"({'more' if is_growth else 'less'} than {limit:g} is too {'much' if is_growth else 'little'}). "
-            "Gradients do the same on their way back.",
+            f"The outputs of the layers {verb} from layer to layer: their typical size is {number(rms[0])} "
+            f"in {named(names[0])} and {number(rms[-1])} in {named(names[-1])}, {number(times, 2)} times "
+            f"{what} (more than {number(most)} times is too much). Gradients do the same on their way back.",
             "Use an initialisation that keeps the size, such as `nn.init.kaiming_normal_(layer.weight, "
             'nonlinearity="relu")`, or put a normalisation (`nn.LayerNorm`, `nn.BatchNorm2d`) behind each '
             "layer.",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import named
 from .activation_layers import MAPS, is_rectifier
 
 NORMS = re.compile(r"BatchNorm")
@@ -79,9 +80,9 @@ def _is_inner(history: History, weight: str) -> bool:
 def _sign(layer: str, looks: int, since: int) -> Sign:
     return Sign(
         Severity.ERROR,
-        f"Everything that goes into {layer} is 0, in {looks} samples in a row ({looks} are enough): the "
-        "gradient of its weight is exactly 0 while that of its bias is not. The layers before it do not "
-        "learn any more.",
+        f"Everything that goes into {named(layer)} is 0, in {looks} sampled steps in a row ({looks} are "
+        "enough): the gradient of its weight is exactly 0 while that of its bias is not. The layers before "
+        "it do not learn any more.",
         "Lower the learning rate (10 times to begin with), and use `F.leaky_relu` or `F.gelu` in the place "
         "of `F.relu` before this layer; large negative biases before it make everything 0.",
         {

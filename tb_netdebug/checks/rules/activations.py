@@ -9,6 +9,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import named, percent
 from ..rule import Rule, When
 from .activation_layers import activation_layers, active_in
 from .activation_output import ConstantOutput
@@ -77,9 +78,9 @@ class DeadUnits(Rule):
         limits = self.limits
         return Sign(
             Severity.WARNING,
-            f"{round(share * count)} of {count} units of {name} were at 0 for every input of the last "
-            f"{limits.looks} samples (more than {limits.share:.0%} is too many). No gradient comes through a "
-            "unit that is 0: they no longer learn.",
+            f"{round(share * count)} of {count} units of {named(name)} were at 0 for every input of the last "
+            f"{limits.looks} sampled steps (more than {percent(limits.share)} is too many). No gradient "
+            "comes through a unit that is 0: they no longer learn.",
             "Lower the learning rate, use `nn.LeakyReLU(0.01)` or `nn.GELU()` in its place, and see that the "
             "layer before it is not initialised with large negative biases; inputs should have mean 0.",
             {
@@ -123,8 +124,9 @@ class DeadLayer(Rule):
         looks = self.limits.looks
         return Sign(
             Severity.ERROR,
-            f"The whole output of {name} is 0, for every input of the last {looks} samples (at least "
-            f"{looks} in a row): nothing of the inputs comes through, and nothing before it learns any more.",
+            f"The whole output of {named(name)} is 0, for every input of the last {looks} sampled steps "
+            f"({looks} in a row are enough): nothing of the inputs comes through, and nothing before it "
+            "learns any more.",
             "Lower the learning rate (10 times to begin with), use `nn.LeakyReLU(0.01)` in its place, and "
             "look at the weights and biases of the layer before it: large negative biases make everything 0.",
             {"share of zeros": Evidence(1.0, 1.0), "samples": Evidence(float(looks), float(looks))},

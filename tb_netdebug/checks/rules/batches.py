@@ -9,6 +9,7 @@ from statistics import median
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import counted, percent, span
 from ..rule import Rule, When
 
 
@@ -51,15 +52,14 @@ class InputRepeatedBatch(Rule):
         is_restarted = batches > 1 and restarts >= self.limits.restarts * history.steps
         more = f" Yet the DataLoader has {batches:.0f} batches." if batches > 1 else ""
         if is_restarted:
-            more += (
-                f" Its iterator was made anew {restarts:.0f} times: each time it begins with the first batch."
-            )
+            times = counted(restarts, "time")
+            more += f" Its iterator was made anew {times}: each time it begins with the first batch."
         elif is_slice:
             more += " Yet it is a part of a bigger tensor."
         return Sign(
             Severity.WARNING if is_restarted or is_slice else Severity.INFO,
-            f"The last {self._looks} batches that were looked at are the same one (from "
-            f"{self.limits.steps:.0f} on it is said).{more}",
+            f"The last {self._looks} batches that were looked at are the same one ("
+            f"{self.limits.steps:.0f} are enough to say so).{more}",
             "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; "
             "slice with the number of the step. Training on one batch on purpose is fine.",
             {
@@ -121,8 +121,8 @@ class DataWait(Rule):
             return None
         return Sign(
             Severity.WARNING if share >= limit else Severity.INFO,
-            f"In half of the last {len(known)} steps, {share:.0%} of the time and more ({wait * 1e3:.0f} ms) "
-            f"went by before the model got its batch ({limit:.0%} is too much): it waits for data.",
+            f"In half of the last {len(known)} steps, {percent(share)} of the time or more ({span(wait)}) "
+            f"went by before the model got its batch ({percent(limit)} is too much): it waits for data.",
             "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, "
             "pin_memory=True)`; load and convert data once before the training where it fits into memory.",
             {

@@ -12,6 +12,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, counted, number, percent
 from ..rule import Rule, When
 from ..tensors import Flags
 from .gradients_exploding import ExplodingGradients
@@ -67,9 +68,9 @@ class ZeroGradients(Rule):
         what = "all layers" if is_all else f"{len(names)} of {seen.sum()} layers"
         return Sign(
             Severity.ERROR if is_all else Severity.WARNING if is_much else Severity.INFO,
-            f"The gradients of {what} ({share:.0%} of the weights) have been exactly 0 in every look since "
-            f"step {since} (more than {self.limits.share:.0%} of the weights for {self.limits.looks:.0f} "
-            "looks is too many): these weights cannot learn.",
+            f"The gradients of {what} ({percent(share)} of the weights) have been exactly 0 in every sampled "
+            f"step since step {since} (more than {percent(self.limits.share)} of the weights for "
+            f"{self.limits.looks:.0f} sampled steps is too many): these weights cannot learn.",
             "Look at what stands behind these layers on the way to the loss. torch.round, sign, argmax, a "
             "comparison and a clamp outside of its range have the slope 0; so have ReLU units that are "
             "never active and a loss that is multiplied by 0. Leave it out and see whether the gradients "
@@ -118,8 +119,8 @@ class NoGradient(Rule):
     def _detached(self) -> Sign:
         return Sign(
             Severity.ERROR,
-            "The loss does not know how it was computed (it has no grad_fn): no weight gets a gradient "
-            "from it.",
+            "The loss does not know how it was computed (it has no grad_fn): 0 of the weights get a "
+            "gradient from it.",
             "Look for .detach(), .item(), .numpy(), torch.no_grad() or a new torch.tensor(...) between the "
             "model and the loss, and for argmax or a comparison: they all cut the way back.",
             {"gradients": Evidence("none")},
@@ -137,18 +138,19 @@ class NoGradient(Rule):
         is_first = any(name in cut for name in first_matrices(known))
         is_most = share_cut >= self.limits.most
         is_much = is_first or share_cut >= self.limits.share
+        whose = agree(len(names), "its layer is", "their layers are")
         if without or (fact.get("called_without_grad") and not cut):
-            why = "their layers are called inside of torch.no_grad() only"
+            why = f"{whose} called inside of torch.no_grad() only"
         elif cut:
-            why = "their layers are called, but nothing of the loss comes back through what they put out"
+            why = f"{whose} called, but nothing of the loss comes back through what is put out"
         else:
-            why = "their layers are never called"
+            why = f"{whose} never called"
         first = " The first layer is one of them." if is_first else ""
         return Sign(
             Severity.ERROR if is_most else Severity.WARNING if is_much else Severity.INFO,
-            f"{len(names)} weight tensors ({share:.0%} of all weights) got no gradient in the last "
-            f"{fact.get('steps', 2)} steps of the optimizer (more than {self.limits.share:.0%}, or the first "
-            f"layer, is too much): {why}.{first}",
+            f"{counted(len(names), 'weight tensor')} ({percent(share)} of all weights) got no gradient in "
+            f"the last {counted(fact.get('steps', 2), 'step')} of the optimizer (more than "
+            f"{percent(self.limits.share)}, or the first layer, is too much): {why}.{first}",
             "If they are meant to learn, look for .detach(), torch.no_grad(), .data or numpy between these "
             "layers and the loss, and whether forward() uses their output. If not, say so: "
             "layer.requires_grad_(False).",
@@ -212,10 +214,13 @@ class GradNotCleared(Rule):
         has_grown = growth >= self.limits.growth
         return Sign(
             Severity.ERROR if has_grown else Severity.WARNING,
-            f"In {share:.0%} of the last steps the gradients of the step before were still there (more than "
-            f"{self.limits.share:.0%} is too many): backward() adds to what is there, so each step follows "
-            "the sum of all gradients so far."
-            + (f" Their norm has grown {growth:.1f}-fold ({self.limits.growth:g} is a lot)." * has_grown),
+            f"In {percent(share)} of the last steps the gradients of the step before were still there (more "
+            f"than {percent(self.limits.share)} is too many): backward() adds to what is there, so each step "
+            "follows the sum of all gradients so far."
+            + (
+                f" Their size has grown {number(growth, 2)}-fold ({number(self.limits.growth)}-fold is a "
+                "lot)." * has_grown
+            ),
             "Call optimizer.zero_grad() once a step, before loss.backward(). To add up the gradients of "
             "several batches on purpose, call it right after optimizer.step().",
             {

@@ -10,6 +10,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Integers, Parameters, parameters_of
@@ -64,8 +65,9 @@ class ExplodingGradients(Rule):
         if now < self.limits.growth * before or not self._is_worse(history):
             return None
         return self._sign(
-            f"The norm of the gradients has grown {now / before:.0f}-fold, from {before:.3g} to {now:.3g} "
-            f"(more than {self.limits.growth:.0f}-fold is too much), and the loss has grown with it.",
+            f"The norm (overall size) of the gradients has grown {number(now / before)}-fold, from "
+            f"{number(before)} to {number(now)} (more than {number(self.limits.growth)}-fold is too much), "
+            "and the loss has grown with it.",
             {"growth of the gradient norm": Evidence(now / before, self.limits.growth)},
             since=curve.steps[-few],
         )
@@ -85,8 +87,9 @@ class ExplodingGradients(Rule):
         curve = history.curve("gradient_norm")
         highest = curve.highest if curve is not None else math.nan
         return self._sign(
-            f"The norm of the gradients was {highest:.3g} (more than {self.limits.norm:.0f} is too much): "
-            "one step with them replaced the weights altogether, and the loss grew.",
+            f"The norm (overall size) of the gradients was {number(highest)} (more than "
+            f"{number(self.limits.norm)} is too much): one step with them replaced the weights altogether, "
+            "and the loss grew.",
             {"gradient norm": Evidence(highest, self.limits.norm)},
             since=self._replaced,
         )
@@ -128,8 +131,8 @@ class ExplodingGradients(Rule):
             return None
         head, tail = known.names[biases[0]], known.names[biases[-1]]
         return self._sign(
-            f"The gradient of {head} is {first / last:.0e} times that of {tail} (more than "
-            f"{self.limits.depth:.0e} is too much): it grows on its way back through the layers.",
+            f"The gradient of {head} is {number(first / last, 2)} times that of {tail} (more than "
+            f"{number(self.limits.depth)} times is too much): it grows on its way back through the layers.",
             {"gradient of the first against the last layers": Evidence(first / last, self.limits.depth)},
             where=tuple(known.names[place] for place in biases[:few]),
         )

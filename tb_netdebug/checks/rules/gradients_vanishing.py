@@ -9,6 +9,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number, percent
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Integers, Parameters, parameters_of
@@ -92,12 +93,13 @@ class VanishingGradients(Rule):
         moved: float,
         since: int,
     ) -> Sign:
-        change = f" In a step they change by {moved:.0e} of their size." if moved >= 0 else ""
+        change = f" In a step they change by {percent(moved)} of their size." if moved > 0 else ""
+        far = f"is {number(1 / ratio, 2)} times smaller than" if ratio > 0 else "has faded to 0 beside"
         return Sign(
             Severity.WARNING,
-            f"The gradient of {known.names[first]}, one of the first layers, is {ratio:.0e} of that of "
-            f"{known.names[last]} (less than {self.limits.ratio:.0e} is too little): on its way back through "
-            f"the layers it fades away.{change} The loss does not fall.",
+            f"The gradient of {known.names[first]}, one of the first layers, {far} that of "
+            f"{known.names[last]} (more than {number(1 / self.limits.ratio)} times is too much): on its way "
+            f"back through the layers it fades away.{change} The loss does not fall.",
             "Use ReLU, LeakyReLU or GELU instead of sigmoid or tanh between the layers; add a normalisation "
             "(BatchNorm, LayerNorm) and shortcuts (x + layer(x)); start the weights with "
             "torch.nn.init.kaiming_normal_; or take fewer layers.",

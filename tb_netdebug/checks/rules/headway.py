@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..curve import Curve, Doubles
 from ..history import History
+from ..phrases import number
 
 FIRST = 4
 NEWEST = 8
@@ -43,8 +44,8 @@ class Headway:
     @property
     def words(self) -> str:
         """The loss, and what it is to be compared with."""
-        beside = f"; a constant answer would have {self.baseline:.3g}" if self.baseline > 0 else ""
-        return f"the loss went from {self.first:.3g} to {self.now:.3g} in {self.steps} steps{beside}"
+        beside = f"; a constant answer would have {number(self.baseline)}" if self.baseline > 0 else ""
+        return f"the loss went from {number(self.first)} to {number(self.now)} in {self.steps} steps{beside}"
 
 
 def headway(history: History) -> Headway | None:

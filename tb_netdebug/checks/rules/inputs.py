@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .headway import Headway, headway
 
@@ -58,7 +59,7 @@ class InputConstant(Rule):
             return None
         size = now.abs_max[places]
         is_constant = bool((now.std[places] <= self.limits.spread * size).all())
-        features = [history.value(f"probe/input/{number}/constant_features") for number in range(len(places))]
+        features = [history.value(f"probe/input/{index}/constant_features") for index in range(len(places))]
         is_alike = all(share == 1.0 for share in features)
         if not self._constant and not self._alike:
             self._since = history.step
@@ -67,7 +68,8 @@ class InputConstant(Rule):
         if self._constant >= self.limits.looks:
             return self._same(
                 history,
-                f"All {now.count[places].sum():.0f} input values of the batch are {now.mean[places[0]]:.4g}",
+                f"All {now.count[places].sum():.0f} input values of the batch are "
+                f"{number(now.mean[places[0]], 4)}",
                 float(now.std[places].max()),
             )
         if self._alike >= self.limits.looks:
@@ -81,7 +83,7 @@ class InputConstant(Rule):
         severity = Severity.ERROR if labels_vary else Severity.WARNING
         return Sign(
             Severity.INFO if has_other_inputs(history) else severity,
-            f"{seen} ({self._looks} batches looked at, more than {self.limits.looks:.0f} is too many)"
+            f"{seen} ({self._looks} batches looked at; {self.limits.looks:.0f} are enough to say so)"
             + (", while their labels differ" if labels_vary else "")
             + ": there is nothing in them that an answer could be told from.",
             "Look at one batch just before the model: `print(inputs.min(), inputs.max(), inputs.std())`. "
@@ -106,9 +108,9 @@ class InputConstant(Rule):
             return None
         return Sign(
             Severity.INFO,
-            f"{share:.0%} of the input features have one value in the whole batch (more than "
-            f"{self.limits.constant_features:.0%} is worth knowing). Borders of pictures and rare features "
-            "are like that.",
+            f"{percent(share)} of the input features have one value in the whole batch (more than "
+            f"{percent(self.limits.constant_features)} is worth knowing). Borders of pictures and rare "
+            "features are like that.",
             "If you expect them to vary, look at a batch: `inputs.std(dim=0)`.",
             {"share of constant features": Evidence(share, self.limits.constant_features)},
             where=("input/0",),
@@ -139,15 +141,15 @@ class InputScale(Rule):
         first = history.tensors.first
         if first is None:
             return None
-        for number, (name, place) in enumerate(input_places(history)):
+        for index, (name, place) in enumerate(input_places(history)):
             if place < len(first.rms):
-                measures = self._awkward(history, number, float(first.rms[place]))
+                measures = self._awkward(history, index, float(first.rms[place]))
                 if measures:
                     course = None if begins_with_norm(history) else headway(history)
                     return self._judge(course, name, measures, since=first.step)
         return None
 
-    def _awkward(self, history: History, number: int, size: float) -> dict[str, Evidence]:
+    def _awkward(self, history: History, index: int, size: float) -> dict[str, Evidence]:
         """What of the inputs is out of proportion."""
         limits = self.limits
         found = {}
@@ -156,10 +158,14 @@ class InputScale(Rule):
         elif 0 < size < limits.small:
             found["size of the inputs (root mean square)"] = Evidence(size, limits.small)
         for name, words, limit in (
-            ("feature_scale_ratio", "largest to smallest spread of features", limits.feature_scale_ratio),
+            (
+                "feature_scale_ratio",
+                "largest spread of a feature over the smallest",
+                limits.feature_scale_ratio,
+            ),
             ("feature_offset", "mean of a feature over its spread", limits.feature_offset),
         ):
-            curve = history.curve(f"probe/input/{number}/{name}")
+            curve = history.curve(f"probe/input/{index}/{name}")
             if curve is not None and middle(curve.values) > limit:
                 found[words] = Evidence(middle(curve.values), limit)
         return found
@@ -168,11 +174,13 @@ class InputScale(Rule):
         severity, effect = Severity.INFO, ""
         if course is not None and self._hurts(course):
             severity, effect = Severity.WARNING, f" The training suffers: {course.words}."
-        seen = ", ".join(f"{words}: {each.value:.3g}" for words, each in measures.items())
-        limit = next(iter(measures.values())).limit
+        seen = " and ".join(
+            f"the {words} is {number(float(each.value))} ({number(each.limit or 0.0)} is the limit)"
+            for words, each in measures.items()
+        )
         return Sign(
             severity,
-            f"The inputs are far from the size that layers are made for ({seen}; {limit:g} is the limit). "
+            f"The inputs are far from what layers are made for: {seen}. "
             f"Large ones make large steps, and small features beside them go unheard.{effect}",
             "Scale each feature to mean 0 and spread 1 with the numbers of the training data: "
             "`inputs = (inputs - mean) / std`; divide pictures by 255.",

@@ -12,6 +12,7 @@ from ...records.step import Kind
 from ..curve import Curve
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import counted, number, percent
 from ..rule import Rule, When
 from .headway import Headway, headway
 
@@ -71,12 +72,12 @@ class LearningRateZero(Rule):
             self._others += 1
 
     def _sign(self, history: History, severity: Severity) -> Sign:
-        fell = f" It was {self._highest:.3g} at most." if self._others else ""
+        fell = f" It was {number(self._highest)} at most." if self._others else ""
         return Sign(
             severity,
-            f"The learning rate is {rate_now(history):.2g} in every group of parameters for {self._zeros} "
-            f"steps now (more than {self.limits.share:g} of the highest is needed to learn): the weights "
-            f"stand still.{fell}",
+            f"The learning rate is {number(rate_now(history), 2)} in every group of parameters, for "
+            f"{counted(self._zeros, 'step')} now (more than {percent(self.limits.share)} of the highest is "
+            f"needed to learn): the weights stand still.{fell}",
             "Look at the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
             "called? And is an integer division in it? Print `scheduler.get_last_lr()`.",
             {
@@ -174,7 +175,7 @@ class LearningRateHigh(Rule):
         if not has_baseline and self._ratio >= limits.ratio and not 0 < course.now < 0.7 * course.first:
             growth = largest_growth(history)
             if growth > limits.growth:
-                effect = f"the outputs of a layer became {growth:.0f} times as large as they were"
+                effect = f"the outputs of a layer became {number(growth)} times as large as they were"
                 return self._sign(history, course, Severity.WARNING, effect)
         if not reference > 0:
             return None
@@ -198,11 +199,12 @@ class LearningRateHigh(Rule):
             evidence["loss"] = Evidence(course.now, course.first)
         return Sign(
             severity,
-            f"With a learning rate of {rate:.3g}, one step changed half of the weight tensors by "
-            f"{self._ratio:.0%} of their size and more (about 0.1 % is usual, {self.limits.sure_ratio:.0%} "
-            f"is too much), and {effect}.",
-            f"Divide the learning rate by 10, and again if that is not enough (try lr={rate / 10:.1g}); a "
-            "warm-up over the first steps and torch.nn.utils.clip_grad_norm_ help, too.",
+            f"With a learning rate of {number(rate)}, one step changed half of the weight tensors by "
+            f"{percent(self._ratio)} of their size or more (about 0.1 % is usual, "
+            f"{percent(self.limits.sure_ratio)} is too much), and {effect}.",
+            "Divide the learning rate by 10, and again if that is not enough (try "
+            f"lr={number(rate / 10, 1)}); a warm-up over the first steps and torch.nn.utils.clip_grad_norm_ "
+            "help, too.",
             evidence,
             since=self._since,
             sureness=0.85,

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number
 from ..rule import Rule, When
 from .loss_calls import NEVER_NEGATIVE
 from .loss_course import course
@@ -55,9 +56,9 @@ class LossNegative(Rule):
         evidence = {"loss": Evidence(value, -self.limits.below)}
         for side, name in (("input", "what goes in"), ("target", "targets")):
             for end in ("min", "max"):
-                number = scalars.get(f"probe/loss/{key}/{side}_{end}")
-                if number is not None:
-                    evidence[f"{end} of {name}"] = Evidence(number)
+                known = scalars.get(f"probe/loss/{key}/{side}_{end}")
+                if known is not None:
+                    evidence[f"{end} of {name}"] = Evidence(known)
         wants = {
             "nll_loss": "It wants logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before "
             "it, or use `torch.nn.functional.cross_entropy(scores, labels)`, which takes raw scores.",
@@ -70,8 +71,8 @@ class LossNegative(Rule):
         )
         return Sign(
             Severity.ERROR,
-            f"{function} returned {value:.4g} at step {step}; with what it is made for, it is never below 0. "
-            "Minimising it further teaches the network nothing.",
+            f"{function} returned {number(value, 4)} at step {step}; with what it is made for, it is never "
+            "below 0. Minimising it further teaches the network nothing.",
             advice,
             evidence,
             where=(str(call["site"]),) if call.get("site") else (),
@@ -82,8 +83,8 @@ class LossNegative(Rule):
     def _turned(self, call: dict[str, Any], lowest: float, since: int) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"The loss is minus what {call['function']} returned ({lowest:.4g}; below 0 is too low): each "
-            "step makes the answers worse.",
+            f"The loss is minus what {call['function']} returned ({number(lowest, 4)}; below 0 is too low): "
+            "each step makes the answers worse.",
             "Take away the minus sign before the loss. If it is there on purpose (to attack a network), this "
             'is no fault: checks={"loss-negative": False}.',
             {"loss": Evidence(lowest, -self.limits.below)},
@@ -94,8 +95,8 @@ class LossNegative(Rule):
     def _unknown(self, lowest: float) -> Sign:
         return Sign(
             Severity.INFO,
-            f"The loss is negative ({lowest:.4g}; below 0). Likelihoods of numbers, rewards and games have "
-            "such losses, errors and distances have not.",
+            f"The loss is negative ({number(lowest, 4)}; below 0 is worth a look). Likelihoods of numbers, "
+            "rewards and games have such losses, errors and distances have not.",
             "If your loss is an error or a distance, look for a wrong sign, or for a logarithm that is "
             "missing before it.",
             {"loss": Evidence(lowest, -self.limits.below)},

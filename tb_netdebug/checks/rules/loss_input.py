@@ -9,6 +9,7 @@ from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number
 from ..rule import Rule, When
 from .loss_input_range import LossInputRange
 from .loss_input_shape import LossInputShape
@@ -65,7 +66,11 @@ class LossInputSoftmaxed(Rule):
         limit = limits.half_row_sum_error if is_half else limits.row_sum_error
         if rows(look.call) < limits.rows or not look["row_sum_error"] < limit or look["outside_01"] != 0:
             return
-        seen = f"Every row that {look.function} was given adds up to 1 (to {look['row_sum_error']:.1g})"
+        error = number(look["row_sum_error"], 1)
+        seen = (
+            f"Every row that {look.function} was given adds up to 1 (to within {error}; {number(limit, 1)} "
+            "is near enough)"
+        )
         yield twice(look.call, seen, {"distance of row sums from 1": Evidence(look["row_sum_error"], limit)})
 
     def _of_range(self, look: Look) -> Iterator[Sign]:
@@ -75,7 +80,8 @@ class LossInputSoftmaxed(Rule):
         if bounded.is_broken or bounded.looks < limits.looks:
             return
         if bounded.spread >= limits.spread or bounded.is_stuck(limits.looks):
-            seen = f"In {bounded.looks} looks, all inputs lay between {look['input_min']:.2g} and 1"
+            lowest = number(look["input_min"], 2)
+            seen = f"In {bounded.looks} sampled steps, all inputs lay between {lowest} and 1"
             evidence = {
                 "looks with all inputs between 0 and 1": Evidence(float(bounded.looks), limits.looks),
                 "largest input": Evidence(look["input_max"], 1.0),
@@ -196,8 +202,9 @@ def unprepared(look: Look, evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.ERROR,
         f"{look.function} is given {given}, but it expects logarithms of probabilities, which are at most 0 "
-        f"and whose exponentials add up to 1 ({name}: {limit.value:.3g}, at most {limit.limit:g} is "
-        "rounding). The loss has no lowest value then, and says nothing of how good the answers are.",
+        f"and whose exponentials add up to 1 ({name}: {number(float(limit.value))}, where up to "
+        f"{number(limit.limit or 0.0)} is rounding). The loss has no lowest value then, and says nothing of "
+        "how good the answers are.",
         "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`"
         + (", or use cross_entropy, which takes raw scores." if look.function == "nll_loss" else "."),
         evidence,

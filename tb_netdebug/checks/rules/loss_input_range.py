@@ -9,6 +9,7 @@ from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number
 from ..rule import Rule, When
 from .loss_looks import BINARY_LOSSES, CLASS_LOSSES, REGRESSION_LOSSES, Look, LossLooks
 
@@ -61,8 +62,8 @@ class LossInputRange(Rule):
         if low < -limit or high > 1 + limit:
             yield Sign(
                 Severity.ERROR,
-                f"{look.function} is given targets from {low:.3g} to {high:.3g}, but it expects them between "
-                "0 (no) and 1 (yes). Beyond that the loss can fall below 0 without end.",
+                f"{look.function} is given targets from {number(low)} to {number(high)}, but it expects them "
+                "between 0 (no) and 1 (yes). Beyond that the loss can fall below 0 without end.",
                 "Bring the targets to 0 and 1, for example `(target > 0).float()`, or use a loss for numbers "
                 "such as mse_loss.",
                 {"lowest target": Evidence(low, 0.0), "highest target": Evidence(high, 1.0)},
@@ -126,8 +127,8 @@ def unreachable(look: Look, reach: Range, is_known: bool, margin: float, *, sinc
     is_hopeless = not reach[0] - margin <= look["target_mean"] <= reach[1] + margin
     return Sign(
         Severity.ERROR if is_hopeless else Severity.WARNING,
-        f"The targets go from {low:.3g} to {high:.3g}, but {source} gives numbers {span} only: what lies "
-        "beyond can never be met.",
+        f"The targets go from {number(low)} to {number(high)}, but {source} gives numbers {span} only: what "
+        "lies beyond can never be met.",
         "Remove the activation behind the last Linear layer, or scale the targets into its range and the "
         "answers back.",
         {

@@ -11,6 +11,7 @@ from ..curve import Curve
 from ..evaluation import is_evaluation
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .loss_course import Course, course, is_turn
 from .loss_shape import Doubles, error_of_mean, is_falling, noise
@@ -90,9 +91,10 @@ class Overfitting(Rule):
         shown = name.removeprefix("scalar/")
         return Sign(
             Severity.ERROR if rise >= self.limits.error_rise else Severity.WARNING,
-            f"{shown} was lowest at step {since} ({best:.4g}) and has risen by {rise:.0%} or more since "
-            f"(more than {self.limits.rise:.0%} is too much), while the loss on the training data fell from "
-            f"{training[0]:.4g} to {training[1]:.4g}: the network learns its examples by heart.",
+            f"{shown} was lowest at step {since} ({number(best, 4)}) and has risen by {percent(rise)} or "
+            f"more since (more than {percent(self.limits.rise)} is too much), while the loss on the training "
+            f"data fell from {number(training[0], 4)} to {number(training[1], 4)}: the network learns its "
+            "examples by heart.",
             f"Keep the weights of step {since} (early stopping). To get further: more or augmented data, "
             "`weight_decay=1e-2`, `nn.Dropout(0.2)`, or a smaller network.",
             {
@@ -153,8 +155,9 @@ class LossPlateau(Rule):
             cut = self._cut(curve)
             if cut is not None and cut <= begun + 8 and self._fell_until(seen, cut):
                 return (
-                    f" The learning rate is {curve.last:.1g}, less than 1 / {self.limits.rate_cut:g} of what "
-                    f"it was ({curve.highest:.1g}), and at step {cut} the loss was still falling.",
+                    f" The learning rate is {number(curve.last, 1)}, less than "
+                    f"{percent(1 / self.limits.rate_cut)} of what it was ({number(curve.highest, 1)}), and "
+                    f"at step {cut} the loss was still falling.",
                     "Let the learning rate fall later or less: give the scheduler the number of steps that "
                     "you train for, and see whether `scheduler.step()` is called once a batch or once an "
                     "epoch, as its settings mean it.",
@@ -162,7 +165,7 @@ class LossPlateau(Rule):
         ratio = update_ratio(history)
         if ratio is not None and ratio < LEAST_UPDATE:
             return (
-                f" No tensor of weights changes by more than {ratio:.1g} of its size in a step.",
+                f" No tensor of weights changes by more than {percent(ratio)} of its size in a step.",
                 "Raise the learning rate, or see which layers get gradients.",
             )
         return "", ""
@@ -187,8 +190,9 @@ class LossPlateau(Rule):
         limits = self.limits
         return Sign(
             Severity.WARNING if why else Severity.INFO,
-            f"For {count} steps the loss has stayed at {level:.4g}, {level / seen.start:.0%} of the "
-            f"{seen.start:.4g} that it began with (a fall by less than {limits.flat:.0%} is none).{why}",
+            f"For {count} steps the loss has stayed at {number(level, 4)}, {percent(level / seen.start)} of "
+            f"the {number(seen.start, 4)} that it began with (a fall by less than {percent(limits.flat)} is "
+            f"none).{why}",
             advice
             or "It may be as low as it gets. To find out, raise the learning rate for a while, or train a "
             "larger network: if both change nothing, the rest is noise in the data.",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number
 from ..rule import Rule, When
 from .loss_course import Course, course
 from .loss_shape import Doubles, is_falling, middle
@@ -84,8 +85,9 @@ class DivergingLoss(Rule):
         since = seen.steps[min(above[-1] + 1, len(seen.steps) - 1)] if len(above) else seen.steps[0]
         return Sign(
             severity,
-            f"The loss has climbed to {level:.4g}{end}, {level / start:.3g} times the {start:.4g} of an "
-            f"untrained network (more than {factor:g} times is too much): the training runs away.",
+            f"The loss has climbed to {number(level, 4)}{end}, {number(level / start)} times the "
+            f"{number(start, 4)} of an untrained network (more than {number(factor)} times is too much): the "
+            "training runs away.",
             LOWER_RATE,
             {"loss": Evidence(level, factor * start), "loss at the start": Evidence(start)},
             since=int(since),
@@ -102,8 +104,8 @@ class DivergingLoss(Rule):
             return None
         return Sign(
             Severity.WARNING,
-            f"The loss was down to {seen.best:.4g} and is back at {level:.4g}, where it began "
-            f"({seen.start:.4g}), for {len(recent)} steps: what was learned is lost.",
+            f"The loss was down to {number(seen.best, 4)} and is back at {number(level, 4)}, where it began "
+            f"({number(seen.start, 4)}), for {len(recent)} steps: what was learned is lost.",
             LOWER_RATE,
             {
                 "loss": Evidence(level, limits.returned * seen.start),

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .loss_course import Course, course, is_turn
 from .loss_shape import Doubles, alternation, is_falling, middle, period, variation, without_spikes
@@ -81,9 +82,10 @@ class LossSpike(Rule):
         times = "Once" if self._spikes == 1 else f"{self._spikes} times"
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
-            f"{times} the loss jumped far above all before and came down again, up to {self._highest:.4g}: "
-            f"{ratio:.3g} times that of the untrained network (more than {limits.above_start:g} times, and "
-            f"{limits.above_highest:g} times the highest of the steps before, is a spike).",
+            f"{times} the loss jumped far above all before and came down again, up to "
+            f"{number(self._highest, 4)}: {number(ratio)} times that of the untrained network (more than "
+            f"{number(limits.above_start)} times, and {number(limits.above_highest)} times the highest of "
+            "the steps before, is a spike).",
             "Look at the batch of that step: wrong values, an outlier, a wrong unit or label. If the batches "
             "are fine, clip gradients: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
             "`optimizer.step()`, or lower the learning rate.",
@@ -165,12 +167,12 @@ class LossOscillating(Rule):
         batches = history.curve("probe/loader_batches")
         is_epoch = turns is not None and batches is not None and abs(turns - batches.last) <= 0.1 * turns
         how = f"every {turns} steps" if turns else "without a pattern"
-        guess = "" if seen.chance is None else f"; a constant answer would get {seen.chance:.4g}"
+        guess = "" if seen.chance is None else f"; a constant answer would get {number(seen.chance, 4)}"
         return Sign(
             Severity.INFO if is_epoch else Severity.WARNING,
-            f"For {len(recent)} steps the loss has gone up and down between {low:.4g} and {high:.4g}, {how}, "
-            f"and does not fall (it began at {seen.start:.4g}{guess}; a spread of more than "
-            f"{least:.0%} of the mean is too much).",
+            f"For {len(recent)} steps the loss has gone up and down between {number(low, 4)} and "
+            f"{number(high, 4)}, {how}, and does not fall (it began at {number(seen.start, 4)}{guess}; a "
+            f"spread of more than {percent(least)} of the mean is too much).",
             "That is one pass over the data: some batches are harder than others. Use `shuffle=True`."
             if is_epoch
             else "Lower the learning rate (10 times to begin with) or the momentum: steps go past the lowest "

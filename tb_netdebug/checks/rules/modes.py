@@ -8,18 +8,14 @@ from dataclasses import dataclass
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, counted, listed, percent
 from ..rule import Rule, When
 from .learning_rates import LearningRateHigh, LearningRateZero
 
-SOME = 4
 
-
-def named(names: Sequence[str]) -> str:
-    """As a remark behind a noun."""
-    if not names:
-        return ""
-    more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
-    return f" ({', '.join(names[:SOME])}{more})"
+def remark(names: Sequence[str]) -> str:
+    """What stands behind a noun."""
+    return f" ({listed(names)})" if names else ""
 
 
 def names_in(fact: Mapping[str, object], key: str) -> list[str]:
@@ -65,8 +61,9 @@ class EvalModeTraining(Rule):
         is_meant = fact.get("root_eval") is False
         return Sign(
             Severity.INFO if is_meant else Severity.ERROR,
-            f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{named(names)} are in eval mode "
-            f"while the model trains ({self.limits.share:.0%} is too many): dropout does nothing, and batch "
+            f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{remark(names)} "
+            f"{agree(in_eval, 'is', 'are')} in eval mode while the model trains "
+            f"({percent(self.limits.share)} is too many): dropout does nothing, and batch "
             "norm uses statistics that are never brought up to date.",
             "Call `model.train()` at the beginning of each epoch, and again after each evaluation that "
             "called `model.eval()`.",
@@ -123,10 +120,10 @@ class TrainModeEvaluating(Rule):
     def _sign(self, names: list[str]) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"At step {self._since} the model was evaluated in train mode ({self._calls:.0f} calls without "
-            f"gradients, 0 in train mode are right){named(names)}: dropout leaves out units at random, and "
-            "batch norm mixes the examples of a batch and learns from data that it is tested on. The loss "
-            "of the evaluation is wrong.",
+            f"At step {self._since} the model was evaluated in train mode{remark(names)}, in "
+            f"{counted(self._calls, 'call')} without gradients (0 are right): dropout leaves out units at "
+            "random, and batch norm mixes the examples of a batch and learns from data that it is tested "
+            "on. The loss of the evaluation is wrong.",
             "Call `model.eval()` before an evaluation and `model.train()` after it.",
             {"calls in train mode": Evidence(self._calls, 0.0)},
             where=tuple(names),

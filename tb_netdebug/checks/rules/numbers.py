@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...records.step import Kind, StepRecord
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, counted, named, number, percent
 from ..rule import Rule, When
 from .numbers_forward import MOST_NAMED, NonfiniteActivation, NonfiniteInput, losses, nonfinite
 from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
@@ -30,7 +31,7 @@ class NonfiniteLoss(Rule):
 
     def _sign(self, history: History, record: StepRecord, name: str, value: float) -> Sign:
         last = last_finite(history, name, record.step)
-        before = "" if last is None else f"; the last one that was a number was {last:.4g}"
+        before = "" if last is None else f"; the last one that was a number was {number(last, 4)}"
         origin = first_nonfinite(history)
         place = f" It came from {origin}." if origin else ""
         if record.scalars.get("probe/loss_scale_skipped"):
@@ -45,8 +46,8 @@ class NonfiniteLoss(Rule):
             )
         return Sign(
             Severity.ERROR,
-            f"The loss is {text(value)}{before}.{place} From here on the weights take up values that are no "
-            "numbers.",
+            f"The loss is {text(value)} at step {record.step}{before}.{place} From here on the weights take "
+            "up values that are no numbers.",
             "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
             "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
             "data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).",
@@ -75,8 +76,8 @@ class NonfiniteGradient(Rule):
         but = " although the loss is a number" if math.isfinite(loss) else ""
         return Sign(
             Severity.ERROR,
-            f"{count:.0f} values of the gradients are NaN or infinite{but}. The optimizer writes them into "
-            "the weights, and the network is lost.",
+            f"{counted(count, 'value')} of the gradients {agree(count, 'is', 'are')} NaN (no number) or "
+            f"infinite{but}. The optimizer writes them into the weights, and the network is lost.",
             "Look at the operations behind the layers named here: sqrt, norm, log, division and x ** y "
             "have no slope at 0; add 1e-8 below the root or in the denominator. If the loss grew before, "
             "lower the learning rate or clip: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, "
@@ -108,7 +109,8 @@ class NonfiniteWeight(Rule):
         share = count / float(known.column(history, Kind.WEIGHT, "count")[bad].sum())
         return Sign(
             Severity.ERROR,
-            f"{count:.0f} values ({share:.0%}) of {bad.sum()} weight tensors are NaN or infinite. Every "
+            f"{counted(count, 'value')} ({percent(share)}) of {counted(bad.sum(), 'weight tensor')} "
+            f"{agree(count, 'is', 'are')} NaN (no number) or infinite; 0 should be. Every "
             "output that they touch is NaN as well: the network cannot recover.",
             "Go back to the last checkpoint from before this step, and cure what came first: see the first "
             "finding, or lower the learning rate and clip the gradients.",
@@ -134,11 +136,11 @@ def first_nonfinite(history: History) -> str:
     if fact is None or fact.get("masked_only"):
         return ""
     where, what = fact.get("where"), fact.get("what")
-    return f"the {what} of {where}" if where and what else ""
+    return f"the {what} of {named(where)}" if where and what else ""
 
 
 def text(value: float) -> str:
-    return "NaN" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.4g}"
+    return "NaN (not a number)" if math.isnan(value) else number(value, 4)
 
 
 RULES: tuple[type[Rule], ...] = (

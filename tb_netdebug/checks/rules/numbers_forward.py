@@ -9,10 +9,12 @@ from ...records.step import Kind, Sample, StepRecord
 from ...stats.packed import HEADER
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, counted, named
 from ..rule import Rule, When
 from .progress import is_loss
 
 MOST_NAMED = 50
+WORDS = {"NaN": "NaN (no number)", "Inf": "infinite values"}
 CLEAN = (
     "Clean the data before training: find such rows with torch.isnan(x).any(1), then drop or fill them "
     "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
@@ -45,18 +47,24 @@ class NonfiniteActivation(Rule):
 
     def _told(self, fact: dict[str, object], step: int) -> Sign:
         where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
-        layer = f"{where} ({fact['class_name']})" if fact.get("class_name") else where
+        shown, what = named(where), WORDS.get(kind, kind)
+        layer = f"{shown} ({fact['class_name']})" if fact.get("class_name") else shown
         if fact.get("inputs_finite", True):
             why = "its inputs and weights were all numbers, so they arise in this layer"
         else:
             why = "its inputs hold such values already"
-        return self._sign(f"The first layer with {kind} is {layer}: {why}.", kind, (where,), step)
+        return self._sign(
+            f"The first layer with {what} at step {step} is {layer}: {why}.", kind, (where,), step
+        )
 
     def _seen(self, history: History, record: StepRecord) -> Iterator[Sign]:
         bad = [sample.series.name for sample in nonfinite(record, Kind.ACTIVATION) if not is_mask(sample)]
         if bad and not were_weights_lost(history, record.step):
             ordered = history.layers.in_order(bad)
-            text = f"{len(bad)} layers put out NaN or infinity, the first of them {ordered[0]}."
+            text = (
+                f"{counted(len(bad), 'layer puts', 'layers put')} out NaN (no number) or infinity, the first "
+                f"of them {named(ordered[0])}."
+            )
             yield self._sign(text, "NaN or Inf", tuple(ordered[:MOST_NAMED]), record.step)
 
     def _sign(self, message: str, kind: str, where: tuple[str, ...], step: int) -> Sign:
@@ -65,7 +73,7 @@ class NonfiniteActivation(Rule):
             message,
             f"Look at what this layer does to its inputs: a division by zero, the log or root of a negative "
             f"number, exp of a big one, values beyond 65504 in float16. Print them with "
-            f'monitor.tensor("inputs", x) in front of {where[0]}, or clamp them.',
+            f'monitor.tensor("inputs", x) in front of {named(where[0])}, or clamp them.',
             {"value": Evidence(kind)},
             where,
             since=step,
@@ -109,7 +117,8 @@ class NonfiniteInput(Rule):
         )
         return Sign(
             Severity.INFO if is_borne else Severity.ERROR,
-            f"{bad} of {count} values of the {what} are {'NaN' if nan else 'infinite'}: {effect}.",
+            f"{bad} of {count} values of the {what} {agree(bad, 'is', 'are')} "
+            f"{'NaN (no number)' if nan else 'infinite'}: {effect}.",
             CLEAN,
             {"values that are no numbers": Evidence(float(bad), 0.0)},
             (name,),
@@ -121,8 +130,8 @@ class NonfiniteInput(Rule):
         where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
         return Sign(
             Severity.ERROR,
-            f"The batch of step {step} holds {kind} already when it gets to {where}: one such value is "
-            "enough to make the loss NaN.",
+            f"The batch of step {step} holds {WORDS.get(kind, kind)} already when it gets to {named(where)}: "
+            "one such value is enough to make the loss NaN.",
             CLEAN,
             {"value": Evidence(kind)},
             (where,),

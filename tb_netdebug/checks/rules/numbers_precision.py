@@ -11,6 +11,7 @@ from ...records.step import Kind
 from ...stats.sketch import LOWER, UPPER
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import counted, named, number, percent
 from ..rule import Rule, When
 from ..tensors import Flags, Tensors
 from .parameters import parameters_of
@@ -58,9 +59,9 @@ class PrecisionHeadroom(Rule):
         most = float(largest.max())
         return Sign(
             Severity.WARNING,
-            f"The largest output of {seen.names[int(largest.argmax())]} is {most:.0f}. It is computed in "
-            f"float16, where everything above 65504 is infinite (more than {self.limits.used:.0%} of that is "
-            "too close).",
+            f"The largest output of {named(seen.names[int(largest.argmax())])} is {most:.0f}. It is computed "
+            f"in float16, where everything above 65504 is infinite (more than {percent(self.limits.used)} of "
+            "that is too close).",
             "Use bfloat16, which holds numbers as large as float32 does: torch.autocast(device_type, "
             "dtype=torch.bfloat16). Or make the values smaller: a normalisation before this layer, smaller "
             "weights, scaled inputs.",
@@ -86,8 +87,9 @@ class PrecisionHeadroom(Rule):
         worst = float(np.nanmax(zeros[tiny]))
         return Sign(
             Severity.WARNING,
-            f"{worst:.0%} of the gradient of {names[0]} are zero, and the rest is hardly above "
-            f"{SMALLEST:.0e}, the smallest number of float16: smaller gradients are lost.",
+            f"{percent(worst)} of the gradient of {names[0]} are zero ({percent(self.limits.lost)} is too "
+            f"much), and the rest is hardly above {SMALLEST:.0e}, the smallest number of float16: smaller "
+            "gradients are lost.",
             "Multiply the loss before backward and divide the gradients after it: torch.amp.GradScaler() "
             "does both. Or use bfloat16, which goes down to 1e-38.",
             {"share of zeros": Evidence(worst, self.limits.lost)},
@@ -144,21 +146,21 @@ class LossScaleOverflow(Rule):
         now = scale.last if scale is not None else math.nan
         if row and (row >= self.limits.in_a_row or now < self.limits.scale):
             return self._sign(
-                Severity.ERROR, f"the last {row} steps in a row", share, now, skipped.steps[-row]
+                Severity.ERROR, f"the last {counted(row, 'step')} in a row", share, now, skipped.steps[-row]
             )
         if share >= self.limits.share:
             since = skipped.steps[-len(recent)]
             return self._sign(
-                Severity.WARNING, f"{share:.0%} of the last {len(recent)} steps", share, now, since
+                Severity.WARNING, f"{percent(share)} of the last {len(recent)} steps", share, now, since
             )
         return None
 
     def _sign(self, severity: Severity, what: str, share: float, scale: float, since: int) -> Sign:
-        at = "" if math.isnan(scale) else f" The scale has come down to {scale:g}."
+        at = "" if math.isnan(scale) else f" The scale has come down to {number(scale)}."
         return Sign(
             severity,
             f"The gradient scaler left out {what}, because gradients were infinite or NaN (more than "
-            f"{self.limits.share:.0%} is too many): the weights do not change in such steps.{at}",
+            f"{percent(self.limits.share)} is too many): the weights do not change in such steps.{at}",
             "Run a few steps without autocast. If the gradients are NaN there as well, cure that first; if "
             "not, keep the layers with large values in float32, or use bfloat16, which needs no scaler.",
             {

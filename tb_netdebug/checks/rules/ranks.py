@@ -10,6 +10,7 @@ import numpy as np
 from ..curve import Curve
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import percent, span
 from ..rule import Rule, When
 
 STEPS_COMPARED = 64
@@ -66,9 +67,9 @@ class StragglerRank(Rule):
         share = (secs - usual) / step_secs
         return Sign(
             Severity.WARNING,
-            f"Process {rank} (rank {rank}) takes {secs * 1e3:.1f} ms a step for its data, forward pass and "
-            f"optimizer, the others {usual * 1e3:.1f} ms: {share:.0%} of a step longer "
-            f"({self.limits.share:.0%} is too much), and all others wait for it.",
+            f"Process {rank} (rank {rank}) takes {span(secs)} a step for its data, forward pass and "
+            f"optimizer, the others {span(usual)}: {percent(share)} of a step longer "
+            f"({percent(self.limits.share)} is too much), and all others wait for it.",
             "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or "
             "longer batches. The Resources page compares the processes.",
             {

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...records.step import Kind
 from ..history import History
+from ..phrases import percent
 
 # Steps of Adam change a weight of size 0.05 by 1e-3 / 0.05 = 2 %; where the whole network moves by less than
 # a millionth of its size, ten thousand steps change it by a hundredth.
@@ -21,12 +22,15 @@ def standstill(history: History) -> tuple[bool, str]:
         return True, "; the learning rate is 0"
     ratio = update_ratio(history)
     if ratio is not None and ratio < LEAST_UPDATE:
-        return True, f"; a step changes the weights by {ratio:.1g} of their size only"
+        return True, f"; a step changes the weights by {percent(ratio)} of their size only"
     norm = history.curve("gradient_norm")
     if norm is not None and norm.count >= 8:
         recent = norm.tail(8)
         if len(recent) and norm.highest > 0 and recent.max() < LEAST_GRADIENT * norm.highest:
-            return True, f"; the gradients have shrunk to {recent.max() / norm.highest:.1g} of what they were"
+            return (
+                True,
+                f"; the gradients have shrunk to {percent(recent.max() / norm.highest)} of what they were",
+            )
         if norm.highest == 0:
             return True, "; all gradients are 0"
     return False, ""

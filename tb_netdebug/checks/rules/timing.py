@@ -9,6 +9,7 @@ from statistics import median
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import counted, percent, span
 from ..rule import Rule, When
 
 STEPS_KEPT = 512
@@ -67,10 +68,10 @@ class StepTimeOutlier(Rule):
         slowest = max(secs for _, secs in slow)
         return Sign(
             Severity.WARNING if share >= limits.share and lost >= limits.lost_secs else Severity.INFO,
-            f"{len(slow)} of the last {len(times)} steps took more than {bound * 1e3:.0f} ms (up to "
-            f"{slowest * 1e3:.0f} ms), {limits.factor:g} times the usual {usual * 1e3:.0f} ms and more: "
-            f"{share:.0%} of all time ({limits.share:.0%} is too much). They come about every {apart:.0f} "
-            "steps.",
+            f"{len(slow)} of the last {len(times)} steps took more than {span(bound)} (up to "
+            f"{span(slowest)}), where {span(usual)} is usual: {percent(share)} of all time "
+            f"({percent(limits.share)} is too much). They come about every "
+            f"{counted(apart, 'step')}.",
             "Look at what happens only in those steps: saving, logging, drawing, an evaluation, a data "
             "loader that refills, a batch that is longer than the others. The Resources page shows in which "
             "part of the step the time goes.",
@@ -128,11 +129,3 @@ class Stalled(Rule):
             since=step,
             sureness=0.8,
         )
-
-
-def span(secs: float) -> str:
-    """A time in the unit that suits it."""
-    for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s")):
-        if secs >= size:
-            return f"{secs / size:.3g} {unit}"
-    return f"{secs * 1e3:.3g} ms"

@@ -10,6 +10,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import percent
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Parameters, median, parameters_of
@@ -85,8 +86,8 @@ class UpdateRatioHigh(Rule):
     def _sign(self, ratio: float, names: tuple[str, ...]) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"Each step changes the weights by {ratio:.0%} of their size (more than "
-            f"{self.limits.ratio:.0%} is too much; 0.1 % to 1 % is usual), and the loss does not fall.",
+            f"Each step changes the weights by {percent(ratio)} of their size (more than "
+            f"{percent(self.limits.ratio)} is too much; 0.1 % to 1 % is usual), and the loss does not fall.",
             "Lower the learning rate to a tenth, and again until the change is below 1 %. A warm-up (a rate "
             "that rises over the first hundred steps) helps where only the first steps are too big.",
             {"change in a step against the size of the weights": Evidence(ratio, self.limits.ratio)},
@@ -147,10 +148,10 @@ class UpdateRatioLow(Rule):
         )
         return Sign(
             Severity.WARNING if is_stuck and not is_warming else Severity.INFO,
-            f"Each step changes the weights by {ratio:.0e} of their size (less than "
-            f"{self.limits.ratio:.0e} is too little; 0.001 is usual), although the gradients are not "
+            f"Each step changes the weights by {percent(ratio)} of their size (less than "
+            f"{percent(self.limits.ratio)} is too little; 0.1 % is usual), although the gradients are not "
             f"small; {but}.",
-            "Raise the learning rate, tenfold at a time, until the change is about 0.001 of the weights. "
+            "Raise the learning rate, tenfold at a time, until the change is about 0.1 % of the weights. "
             "If a schedule lowers it, look where it is now: print(optimizer.param_groups[0]['lr']).",
             {"change in a step against the size of the weights": Evidence(ratio, self.limits.ratio)},
             since=self._since,

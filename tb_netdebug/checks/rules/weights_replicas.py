@@ -8,6 +8,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History, Rank
+from ..phrases import percent
 from ..rule import Rule, When
 from .parameters import Parameters, parameters_of
 
@@ -81,9 +82,9 @@ class ReplicaDivergence(Rule):
         apart, number = worst
         return Sign(
             Severity.ERROR,
-            f"The weights of process {number} are not those of process 0: they differ by up to {apart:.2%} "
-            f"of their size (more than {self.limits.difference:.2%} is too much). Each process trains a "
-            "network of its own, on a part of the data.",
+            f"The weights of process {number} are not those of process 0: they differ by up to "
+            f"{percent(apart)} of their size (more than {percent(self.limits.difference)} is too much). Each "
+            "process trains a network of its own, on a part of the data.",
             "Wrap the model on every process: "
             "model = torch.nn.parallel.DistributedDataParallel(model), call the wrapped one, and give its "
             "parameters to the optimizer. Code that runs on one process only (if rank == 0) must not change "

@@ -10,6 +10,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, number, percent
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Parameters, median, parameters_of
@@ -112,8 +113,8 @@ class WeightGrowth(Rule):
         times = growth.medians[-1]
         return Sign(
             Severity.WARNING,
-            f"The weights are {times:.0f} times as large as at the start (more than {limit:.0f} times is too "
-            "much), and they keep growing.",
+            f"The weights are {number(times)} times as large as at the start (more than {number(limit)} "
+            "times is too much), and they keep growing.",
             "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss "
             "without a lower bound), then lower the learning rate, and add a little weight decay: "
             "torch.optim.AdamW(model.parameters(), weight_decay=0.01).",
@@ -159,9 +160,10 @@ class WeightCollapse(Rule):
         most = float(np.median(ratio[small]))
         return Sign(
             Severity.WARNING,
-            f"{small.sum()} of {seen.sum()} layers have shrunk to {most:.0%} of the size that their "
-            f"weights had at the start (less than {self.limits.factor:.0%} is too little), and the loss "
-            "has not fallen: the network forgets faster than it learns.",
+            f"{small.sum()} of {seen.sum()} layers {agree(small.sum(), 'has', 'have')} shrunk to "
+            f"{percent(most)} of the size that the weights had at the start (less than "
+            f"{percent(self.limits.factor)} is too little), and the loss has not fallen: the network forgets "
+            "faster than it learns.",
             "Lower the weight decay (0.01 is usual for AdamW, 1e-4 for SGD), or the weight of a penalty that "
             "you add to the loss.",
             {

@@ -9,6 +9,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import counted, number
 from ..rule import Rule, When
 from ..tensors import Doubles, Flags
 from .gradients_vanishing import ends
@@ -85,7 +86,7 @@ class InitConstant(Rule):
             return None
         names = tuple(known.names[place] for place in (alike or places))
         value = float(start.mean[known.place[names[0]]])
-        return self._sign(names, f"all weights of {names[0]} had the same value, {value:.3g}", 0.97)
+        return self._sign(names, f"all weights of {names[0]} had the same value, {number(value)}", 0.97)
 
     def _has_alike_units(self, history: History, known: Parameters, place: int) -> bool:
         """The gradients of a layer's biases are equal when all its units do the same."""
@@ -115,7 +116,8 @@ class InitConstant(Rule):
         return Sign(
             Severity.ERROR,
             f"At the start {what}: its units all do the same, get the same gradient and stay the same, as if "
-            f"there were one unit only. ({len(names)} layers are like that; 0 should be.)",
+            f"there were one unit only. ({counted(len(names), 'layer is', 'layers are')} like that; 0 should "
+            "be.)",
             "Start weights with random values: leave torch's own, or torch.nn.init.kaiming_normal_(weight). "
             "Only biases, and the last layer of a branch that is added to something, may start at 0.",
             {"layers that start with one value": Evidence(float(len(names)), 0.0)},
@@ -178,14 +180,16 @@ class InitScale(Rule):
         is_high = gain > 1
         what = "large" if is_high else "small"
         limit = self.limits.gain if is_high else self.limits.least
-        then = f"From the inputs to the last layers the signal becomes {growth:.3g} times as strong"
         bound = self.limits.growth if is_high else 1.0 / self.limits.growth
+        then = f"becomes {number(growth)} times as strong"
+        if growth < 1.0:
+            then = f"becomes {number(1.0 / growth)} times weaker" if growth else "fades to 0"
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
-            f"The weights of {bad.sum()} layers start too {what}: their spread is {gain:.2g} times 1 / "
-            f"sqrt(inputs of a unit) ({'more' if is_high else 'less'} than {limit:g} is too {what}). "
-            f"{then} ({'more' if is_high else 'less'} than {bound:g} is too "
-            f"{'much' if is_high else 'little'}).",
+            f"The weights of {counted(bad.sum(), 'layer starts', 'layers start')} too {what}: their spread "
+            f"is {number(gain, 2)} times 1 / sqrt(inputs of a unit) ({'more' if is_high else 'less'} than "
+            f"{number(limit)} is too {what}). From the inputs to the last layers the signal {then} (more "
+            f"than {number(self.limits.growth)} times is too much).",
             "Leave the weights as torch starts them, or take torch.nn.init.kaiming_normal_(weight) with "
             "ReLU, xavier_normal_ with tanh. A normalisation between the layers makes it matter less.",
             {

@@ -9,6 +9,7 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, counted, percent
 from ..rule import Rule, When
 from ..tensors import Doubles, Flags
 from .parameters import Parameters, parameters_of
@@ -80,8 +81,8 @@ class UnchangedWeights(Rule):
         how = "were cleared again without having been used" if told.get("cleared") else "were only added up"
         return Sign(
             Severity.ERROR if told.get("cleared") else Severity.WARNING,
-            f"optimizer.step() was not called in {count} steps (0 such steps are right, but for batches "
-            f"that are added up on purpose): the gradients {how}, and the weights stay as they are.",
+            f"optimizer.step() was not called in {counted(count, 'step')} (0 such steps are right, but for "
+            f"batches that are added up on purpose): the gradients {how}, and the weights stay as they are.",
             "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad().",
             {"steps without optimizer.step()": Evidence(float(count), 0.0)},
             since=max(history.step - count + 1, 0),
@@ -122,9 +123,10 @@ class UnchangedWeights(Rule):
             )
         return Sign(
             Severity.ERROR if is_all else Severity.WARNING if share >= 0.1 else Severity.INFO,
-            f"{float(kept[stuck].min()):.0%} of the values of {len(names)} weight tensors ({share:.0%} of "
-            f"all weights) stayed exactly as they were in {self.limits.looks:.0f} looks at the optimizer "
-            f"(more than {self.limits.share:.0%} is too many), although they have gradients: {why}.",
+            f"{percent(float(kept[stuck].min()))} of the values of {counted(len(names), 'weight tensor')} "
+            f"({percent(share)} of all weights) stayed exactly as they were in {self.limits.looks:.0f} "
+            f"sampled steps of the optimizer (more than {percent(self.limits.share)} is too many), although "
+            f"they have gradients: {why}.",
             advice,
             {
                 "share of values that did not change": Evidence(float(kept[stuck].min()), self.limits.share),
@@ -218,13 +220,16 @@ class FrozenWeights(Rule):
         share = known.share(names) or len(names) / max(int(known.matrix.sum()), 1)
         is_meant = not self._is_called(history, known, names) or not has_rates(history)
         has_none = bool(np.isnan(gradient[stuck]).all())
-        why = "they get no gradient at all" if has_none else "their gradient is exactly 0"
+        one = len(names) == 1
+        none = "it gets no gradient at all" if one else "they get no gradient at all"
+        why = none if has_none else f"{'its' if one else 'their'} gradient is exactly 0"
         since = int(self._still.since[stuck].min())
         is_much = share >= self.limits.share and not is_meant
         return Sign(
             Severity.WARNING if is_much else Severity.INFO,
-            f"{len(names)} layers ({share:.0%} of the weights) have not moved since step {since}, while "
-            f"others did (more than {self.limits.share:.0%} of the weights is too many): {why}.",
+            f"{counted(len(names), 'layer')} ({percent(share)} of the weights) "
+            f"{agree(len(names), 'has', 'have')} not moved since step {since}, while others did (more than "
+            f"{percent(self.limits.share)} of the weights is too many): {why}.",
             "If they are to learn, find what cuts them off from the loss: .detach(), torch.no_grad(), "
             "rounding, units that are never active, an output that is not used. If not, say so with "
             "layer.requires_grad_(False), which also saves time.",
