@@ -8,6 +8,7 @@ from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .labels import classes_of, is_of_classes
 from .loss_looks import Look, LossLooks, rows
@@ -44,8 +45,8 @@ class LabelsImbalanced(Rule):
             if is_of_classes(look.call):
                 self._counted.setdefault(look.number, Counted()).add(look, self.limits.likeness)
                 fresh.add(look.number)
-        for number in fresh:
-            counted = self._counted[number]
+        for place in fresh:
+            counted = self._counted[place]
             ratio = counted.ratio
             if counted.labels >= self.limits.labels and ratio > self.limits.ratio and counted.is_mixed:
                 yield self._sign(counted, ratio, history.step)
@@ -60,7 +61,7 @@ class LabelsImbalanced(Rule):
         )
         effect = (
             f" In the last {counted.answered} batches looked at, the network gave this answer to everything "
-            f"(from {limits.looks:.0f} on it is said): its accuracy is the share of that class and says "
+            f"({limits.looks:.0f} are enough to say so): its accuracy is the share of that class and says "
             "nothing."
             if is_all_it_says
             else " An accuracy of as much can be had without learning anything."
@@ -68,8 +69,9 @@ class LabelsImbalanced(Rule):
         share = counted.top_labels / counted.labels
         return Sign(
             Severity.WARNING if is_all_it_says else Severity.INFO,
-            f"{share:.0%} of {counted.labels} labels are class {counted.top:g}, {ratio:.0f} times as many as "
-            f"of another class on average (more than {limits.ratio:g} is called imbalanced).{effect}",
+            f"{percent(share)} of {counted.labels} labels are class {counted.top:g}, {number(ratio, 2)} "
+            f"times as many as of another class on average (more than {number(limits.ratio)} times is called "
+            f"imbalanced).{effect}",
             "Weigh rare classes more: `weight=` of cross_entropy, `pos_weight=` of "
             "binary_cross_entropy_with_logits, or a WeightedRandomSampler; and judge by balanced accuracy "
             "or F1.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import percent
 from ..rule import Rule, When
 from .labels import classes_of, has_one_label_each, is_of_classes
 from .loss_looks import Look, LossLooks, rows
@@ -72,9 +73,9 @@ class LabelsSorted(Rule):
     def _sign(self, batches: Batches, words: str, seen: float, chance: float, limit: float) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"{words} with a chance of {seen:.0%}; were the data shuffled it "
-            f"would be about {chance:.0%} (more than {limit:.0%} is too much). The data come sorted by "
-            "class: the network learns one class at a time and forgets those before.",
+            f"{words} with a chance of {percent(seen)}; were the data shuffled it would be about "
+            f"{percent(chance)} (more than {percent(limit)} is too much). The data come sorted by class: the "
+            "network learns one class at a time and forgets those before.",
             "Shuffle: `DataLoader(..., shuffle=True)`, or `order = torch.randperm(len(inputs))` in each "
             "epoch.",
             {

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .loss_course import Course, course, is_turn, still_warming_up
 from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
@@ -74,9 +75,10 @@ class LossAtChance(Rule):
         is_error = lasted >= self.limits.error_steps
         return Sign(
             Severity.ERROR if is_error else Severity.WARNING,
-            f"After {lasted} steps the loss is {values.mean():.4g}. The best answer that ignores the inputs, "
-            f"always the same, would get {chance:.4g} (less than {self.limits.below:.0%} below that counts "
-            f"as guessing). The network has learned nothing of how targets depend on inputs{why}.",
+            f"After {lasted} steps the loss is {number(values.mean(), 4)}. The best answer that ignores the "
+            f"inputs, always the same, would get {number(chance, 4)} (less than {percent(self.limits.below)} "
+            "below that counts as guessing). The network has learned nothing of how targets depend on "
+            f"inputs{why}.",
             "First see whether it can learn 16 examples by heart: train on one batch only; the "
             "loss must go to about 0. If it does not, look at the learning rate (try 10 times more and less) "
             "and at the path from inputs to loss. If it does, check that inputs and labels belong together: "
@@ -166,8 +168,8 @@ class NotLearning(Rule):
         mean = float(recent.mean())
         return Sign(
             severity,
-            f"After {lasted} steps the loss is {mean:.4g}; it began at {seen.start:.4g}, and less than "
-            f"{self.limits.fall:.0%}, or than what chance explains, is no fall{why}.",
+            f"After {lasted} steps the loss is {number(mean, 4)}. It began at {number(seen.start, 4)}, and a "
+            f"fall by less than {percent(self.limits.fall)}, or by what chance explains, is none{why}.",
             "Check in this order: does `optimizer` hold the parameters of this very model; is "
             "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
             "learning rate far too small or too large (try 10 times more and 10 times less); can the network "

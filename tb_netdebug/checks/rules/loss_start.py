@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import number
 from ..rule import Rule, When
 
 MEASURED = (
@@ -75,9 +76,9 @@ class LossAtChanceStart(Rule):
         return [
             Sign(
                 severity,
-                f"The first loss is {value:.3g}, {ratio:.2g} times the {guess:.3g} that guessing among all "
-                f"classes would get (more than {limits.ratio:g} times is too much): the untrained network is "
-                "already very sure of answers that are wrong.",
+                f"The first loss is {number(value)}, {number(ratio, 2)} times the {number(guess)} that "
+                f"guessing among all classes would get (more than {number(limits.ratio)} times is too much): "
+                "the untrained network is already very sure of answers that are wrong.",
                 "Make the first scores small: a smaller initialisation of the last layer, such as "
                 "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
                 "layer before the output. If the network was trained before, on other classes, this is no "
@@ -102,9 +103,9 @@ class LossAtChanceStart(Rule):
         return [
             Sign(
                 Severity.WARNING,
-                f"The outputs of the untrained network spread {width / size:.3g} times as wide as the "
-                f"targets are large (more than {self.limits.wide:g} times is too much): the first loss is "
-                f"{value:.3g}, a constant answer would get {guess:.3g}.",
+                f"The outputs of the untrained network spread {number(width / size)} times as wide as the "
+                f"targets are large (more than {number(self.limits.wide)} times is too much): the first loss "
+                f"is {number(value)}, a constant answer would get {number(guess)}.",
                 "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
                 "0 and spread 1.",
                 {

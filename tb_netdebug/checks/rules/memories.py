@@ -10,13 +10,10 @@ import numpy as np
 from ..curve import Curve, Doubles
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import percent, size
 from ..rule import Rule, When
 
 MB = 1 << 20
-
-
-def size(number: float) -> str:
-    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"
 
 
 def what(name: str) -> str:
@@ -148,8 +145,9 @@ class MemoryPressure(Rule):
             return
         yield Sign(
             Severity.WARNING if share >= limits.device_share else Severity.INFO,
-            f"{share:.0%} of the memory of {used.name.split('/')[1]} are taken ({limits.device_share:.0%} is "
-            "too much): a batch that is a little bigger ends the training.",
+            f"{percent(share)} of the memory of {used.name.split('/')[1]} is taken "
+            f"({percent(limits.device_share)} is too much): a batch that is a little bigger ends the "
+            "training.",
             "Make batches smaller and accumulate gradients, use mixed precision (torch.autocast), or "
             "recompute activations (torch.utils.checkpoint).",
             {"share of the device's memory": Evidence(share, limits.device_share)},
