@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import tb_netdebug as nd
-from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.capture.judge import FindingError, Judge
 from tb_netdebug.checks.finding import Finding, Severity
 
 STEPS = 40
@@ -99,3 +100,20 @@ def test_checks_can_be_left_out(logdir: Path, capsys: pytest.CaptureFixture[str]
 def test_wishes_that_cannot_be_meant_are_said_at_once(logdir: Path, checks: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"nothing|nonfinite-loss"):
         nd.watch(torch.nn.Linear(2, 1), logdir=logdir, checks=checks)
+
+
+def test_what_got_worse_is_told_as_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second time it says so, with the new numbers, and does not repeat what to try."""
+    judge = Judge({}, "print", tmp_path / "run")
+    warning = Finding("loss-spike", Severity.WARNING, 3, 3, [], "It is 2.", "Mend it.", {}, 0.9)
+    judge._tell([warning])
+    judge._tell([replace(warning, severity=Severity.ERROR, last_step=9, message="It is 4.")])
+    told = [line for line in capsys.readouterr().err.splitlines() if "tensorboard" not in line]
+    assert [
+        "NetDebug: WARNING loss-spike, step 3",
+        "  It is 2.",
+        "  Try: Mend it.",
+        "NetDebug: Now an ERROR: loss-spike, steps 3 to 9",
+        "  It is 4.",
+        "  Try: as said above.",
+    ] == told

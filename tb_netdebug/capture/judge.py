@@ -47,6 +47,7 @@ class Judge:
         self._written_secs = 0.0
         self._written_steps = 0
         self._has_told_where = False
+        self._told: dict[str, Finding] = {}
         self.findings: tuple[Finding, ...] = ()
 
     def describe(self, *, graph: bytes | None = None, info: dict[str, Any] | None = None) -> None:
@@ -95,7 +96,8 @@ class Judge:
     def _print(self, news: Sequence[Finding]) -> None:
         if not news:
             return
-        lines = [f"NetDebug: {paragraph(each)}" for each in news]
+        lines = [f"NetDebug: {paragraph(each, told=self._told.get(each.rule))}" for each in news]
+        self._told.update((each.rule, each) for each in news)
         if not self._has_told_where:
             self._has_told_where = True
             lines.append(f"  More: tensorboard --logdir {self._run_dir.parent}   (the NetDebug tab)")

@@ -6,19 +6,32 @@ import textwrap
 from collections.abc import Iterable
 
 from .finding import Finding
+from .phrases import listed
 
 WIDTH = 100
-MOST_NAMED = 4
 
 
-def paragraph(finding: Finding, *, width: int = WIDTH) -> str:
-    """Several lines: what is wrong, since when, where, and what to try."""
-    head = f"{finding.severity.text.upper()} {finding.rule}, {since(finding)}{places(finding.where)}"
-    lines = [*_wrapped(head, width), *_indented(finding.message, width)]
-    lines += _indented(f"Try: {finding.advice}", width)
+def paragraph(finding: Finding, *, told: Finding | None = None, width: int = WIDTH) -> str:
+    """Several lines: what is wrong, since when, where, and what to try.
+
+    `told` is the same finding as it was told before: then it is said that it got worse, and advice that is
+    the same is not repeated.
+    """
+    lines = [*_wrapped(f"{head(finding, told)}{places(finding.where)}", width)]
+    lines += _indented(finding.message, width)
+    is_known = told is not None and told.advice == finding.advice
+    lines += _indented("Try: as said above." if is_known else f"Try: {finding.advice}", width)
     if finding.consequences:
         lines += _indented(f"This also explains: {', '.join(finding.consequences)}.", width)
     return "\n".join(lines)
+
+
+def head(finding: Finding, told: Finding | None) -> str:
+    """Such as "WARNING loss-spike, step 3", or "Now an ERROR: loss-spike, steps 3 to 80"."""
+    word = finding.severity.text.upper()
+    if told is None or told.severity is finding.severity:
+        return f"{word} {finding.rule}, {since(finding)}"
+    return f"Now {'an' if word[0] in 'EI' else 'a'} {word}: {finding.rule}, {since(finding)}"
 
 
 def since(finding: Finding) -> str:
@@ -29,11 +42,8 @@ def since(finding: Finding) -> str:
 
 def places(where: Iterable[str]) -> str:
     """Where, as the end of a line; empty when it is everywhere."""
-    named = [f"layer {name}" if name.isdecimal() else name for name in where]
-    if not named:
-        return ""
-    more = len(named) - MOST_NAMED
-    return f", in {', '.join(map(printable, named[:MOST_NAMED]))}" + (f" and {more} more" if more > 0 else "")
+    named = listed(map(printable, where))
+    return f", in {named}" if named else ""
 
 
 def printable(text: str) -> str:

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tb_netdebug.capture.console import MISSING, size
+from tb_netdebug.checks.phrases import percent
 from tb_netdebug.cli.layer_rows import Layer
 from tb_netdebug.cli.vital_signs import PHASES
 
@@ -47,7 +48,7 @@ def packed(words: Sequence[str], width: int, *, between: str = "  ") -> Iterator
 def phase_bar(parts: Mapping[str, float], width: int) -> Text:
     """A letter for each share of the time: D data, F forward, B backward, O optimizer."""
     total = sum(parts.values())
-    if not total > 0:
+    if not 0 < total < math.inf:
         return Text()
     marks = {name: max(round(secs / total * width), 1) for name, secs in parts.items() if secs > 0}
     longest = max(marks, key=lambda name: parts[name])
@@ -83,7 +84,7 @@ def ratio_cell(layer: Layer) -> Cell:
 def inactive_cell(layer: Layer) -> Cell:
     if "activation" in layer.nonfinite:
         return NOT_FINITE, ALARM
-    return (MISSING if math.isnan(layer.inactive) else f"{layer.inactive:.0%}"), ""
+    return (MISSING if math.isnan(layer.inactive) else percent(layer.inactive)), ""
 
 
 def short(value: float) -> str:
