@@ -18,7 +18,10 @@ __all__ = ["Monitor", "__version__", "check", "install_excepthook", "replay", "w
 
 # Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
 _PLACES = {
+    "LightningCallback": "tb_netdebug.integrations.lightning",
     "Monitor": "tb_netdebug.capture.monitor",
+    "OptunaPruning": "tb_netdebug.integrations.optuna",
+    "TransformersCallback": "tb_netdebug.integrations.transformers",
     "check": "tb_netdebug.judging.logdir",
     "install_excepthook": "tb_netdebug.capture.excepthook",
     "load_ipython_extension": "tb_netdebug.notebook",

@@ -1,0 +1,93 @@
+"""The moment at which a trainer's model is called for the first time, and what is going on just then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.capture.pytorch.discovery.owners import parameter_ids, tensors_of
+from tb_netdebug.capture.pytorch.optimizer_steps import BEGINNING, ENDED
+from tb_netdebug.capture.pytorch.taps import Handle, listen
+
+is_grad_enabled = torch.is_grad_enabled
+
+
+class FirstCall:
+    """Waits for the first training call of a module that has something of what is trained.
+
+    `begin` is told before the module runs, so that the very first call can be recorded. `passed_over` are
+    wrappers around the model, which are called first and are not it.
+    """
+
+    def __init__(
+        self,
+        optimizers: Sequence[Any],
+        begin: Callable[[nn.Module], None],
+        *,
+        passed_over: Sequence[nn.Module] = (),
+    ) -> None:
+        self._trained = trained_ids(optimizers)
+        self._begin = begin
+        self._passed_over = {id(module) for module in passed_over}
+        self._handle: Handle | None = listen(nn.Module._wrapped_call_impl, before=self._called)
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+    def _called(self, args: tuple[Any, ...]) -> None:
+        module = args[0]
+        if self._handle is None or id(module) in self._passed_over or not is_grad_enabled():
+            return
+        if not self._trained.isdisjoint(parameter_ids(module)):
+            self.close()
+            self._begin(module)
+
+
+class StepGoingOn:
+    """The step of an optimizer that calls the model inside of itself, by a closure as Lightning's is.
+
+    Hooks that are put on then have missed its beginning: `catch_up` tells it to them.
+    """
+
+    def __init__(self) -> None:
+        self._step: tuple[Any, Any, Any] | None = None
+        self._known: set[int] = set()
+        self._listeners = [BEGINNING.listen(self._begun), ENDED.listen(self._ended)]
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        for listener in self._listeners:
+            listener.remove()
+        self._step = None
+
+    def remember_hooks(self) -> None:
+        """Those that are there already."""
+        self._known = {id(hook) for hook in self._hooks()}
+
+    def catch_up(self) -> None:
+        for hook in self._hooks():
+            if id(hook) not in self._known and self._step is not None:
+                hook(*self._step)
+
+    def _hooks(self) -> Iterable[Callable[[Any, Any, Any], object]]:
+        if self._step is None:
+            return []
+        own = list(self._step[0]._optimizer_step_pre_hooks.values())
+        return [*(listener.told for listener in BEGINNING._listeners), *own]
+
+    def _begun(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._step = (optimizer, args, kwargs)
+
+    def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._step = None
+
+
+def trained_ids(optimizers: Sequence[Any]) -> set[int]:
+    """Of all parameters that they move."""
+    return {id(tensor) for optimizer in optimizers for tensor in tensors_of(optimizer)}

@@ -1,0 +1,35 @@
+"""Where a trainer's callback records: one folder for each training, also for those that go on later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tb_netdebug.capture.run_folder import run_folder, unused
+from tb_netdebug.integrations.recording import Recording
+
+NAME = "netdebug"
+
+
+def folder_for(
+    recording: Recording,
+    first_step: int,
+    *,
+    beside: str | Path | None,
+    otherwise: str | Path,
+    environment: Mapping[str, str],
+) -> Path:
+    """A training that goes on where this recording ended keeps its folder; another one gets one of its own.
+
+    Without a `logdir` it is `netdebug` beside what the trainer itself writes; where the trainer has no folder
+    for this training alone, one with the time in its name below `otherwise`.
+    """
+    before = recording.run_dir
+    if before is not None and first_step and first_step == recording.next_step:
+        return before
+    logdir, run = recording.settings.logdir, recording.settings.run
+    if logdir is None and beside is not None:
+        logdir, run = beside, run or NAME
+    folder = run_folder(otherwise if logdir is None else logdir, run, environment)
+    is_taken = folder == before or (recording.settings.run is None and folder.name == NAME)
+    return unused(folder.parent, folder.name) if is_taken and not first_step else folder

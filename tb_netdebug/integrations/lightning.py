@@ -1,0 +1,231 @@
+"""`nd.LightningCallback`: records what Lightning's Trainer trains."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.capture.monitor import Monitor
+from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.integrations.first_call import FirstCall, StepGoingOn
+from tb_netdebug.integrations.folders import folder_for
+from tb_netdebug.integrations.networks import networks_of
+from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.requirement import library
+
+# The same library under two names; a program uses one of them.
+NAMES = ("lightning.pytorch", "pytorch_lightning")
+
+
+def bases() -> tuple[Any, ...]:
+    """The Callback of each of the two that the program has imported, or else of the one that is there."""
+    imported = [sys.modules[name] for name in NAMES if name in sys.modules]
+    found = imported or [library(*NAMES, wanted_by="LightningCallback", extra="lightning")]
+    return tuple(each.Callback for each in found)
+
+
+Callback: Any = type("Callback", bases(), {})
+
+
+class LightningCallback(Callback):
+    """Records a training, with one line in Lightning's Trainer:
+
+        Trainer(callbacks=[nd.LightningCallback("runs")])
+
+    It takes the options of `nd.watch`. Without `logdir` the recording is the folder `netdebug` beside what
+    the trainer's own logger writes. Each training batch is a step, as in a loop of one's own: with
+    `accumulate_grad_batches=4` there are four steps to one of the optimizer, and Lightning's count is
+    recorded as `global_step`. A training that is resumed, and a second `fit`, go on counting.
+    """
+
+    def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
+        super().__init__()
+        self._recording = Recording("LightningCallback", {"logdir": logdir, **options})
+        self._recording.close_with(self)
+        self._resumed_at: int | None = None
+        self._first_call: FirstCall | None = None
+        self._step_going_on: StepGoingOn | None = None
+        self._log: Handle | None = None
+        self._target: tuple[Path, int, int] = (Path(), 0, 0)
+        self._is_in_batch = False
+        self._evaluated: set[str] = set()
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
+        return self._recording.monitor
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Of the training that goes on, or of the last one."""
+        monitor = self.monitor
+        return self._recording.findings if monitor is None else monitor.findings
+
+    @property
+    def run_dir(self) -> Path | None:
+        return self._recording.run_dir
+
+    # ---- what a checkpoint keeps -------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self._recording.next_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._resumed_at = int(state_dict.get("steps", 0))
+
+    # ---- a training --------------------------------------------------------------------------------------
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """After the sanity check, and after a checkpoint is loaded."""
+        with self._recording.quietly("setting itself up for Lightning"):
+            self._recording.close()
+            first_step = batches_so_far(trainer) if self._resumed_at is None else self._resumed_at
+            self._resumed_at = None
+            self._target = (self._folder(trainer, first_step), trainer.global_rank, first_step)
+            self._listen(trainer, pl_module)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._is_in_batch = True
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Lightning calls model and backward inside of the optimizer's step: the rest of it begins here."""
+        self._begin(trainer, pl_module, None)  # no call was seen, as when all of it is compiled
+        self._recording.enter("time/optimizer")
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._is_in_batch = False
+        loss, scalars = None, {}
+        with self._recording.quietly("reading the loss"):
+            loss = loss_of(outputs, accumulated(trainer, pl_module))
+            if trainer.global_step != self._recording.next_step + 1:
+                scalars["global_step"] = trainer.global_step
+        self._recording.step(loss, scalars)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        self._evaluated.clear()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """What was logged in it, averaged over its batches; the sanity check is none."""
+        if trainer.sanity_checking or self.monitor is None:
+            return
+        with self._recording.quietly("reading the evaluation"):
+            self._recording.log(
+                {
+                    name: value
+                    for name, value in trainer.callback_metrics.items()
+                    if name.partition("/dataloader_idx_")[0] in self._evaluated
+                }
+            )
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        with suppress(Exception):  # the user's error is the one to be seen
+            self._close()
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _folder(self, trainer: Any, first_step: int) -> Path:
+        """Chosen by the first process, for all of them."""
+        log_dir = trainer.log_dir  # asks the others, too
+        has_own = bool(trainer.loggers) and hasattr(trainer.loggers[0], "log_dir")
+        chosen = ""
+        if trainer.is_global_zero:
+            otherwise = Path(log_dir or trainer.default_root_dir) / "runs"
+            beside = log_dir if has_own else None
+            chosen = str(
+                folder_for(self._recording, first_step, beside=beside, otherwise=otherwise, environment={})
+            )
+        return Path(trainer.strategy.broadcast(chosen))
+
+    def _listen(self, trainer: Any, pl_module: Any) -> None:
+        self._stop_listening()
+        wrapper = trainer.strategy.model
+        passed_over = () if wrapper is pl_module or wrapper is None else (wrapper, pl_module)
+        self._first_call = FirstCall(
+            trainer.optimizers,
+            lambda called: self._begin(trainer, pl_module, called),
+            passed_over=passed_over,
+        )
+        self._step_going_on = StepGoingOn()
+        with suppress(TypeError):  # a `log` of the user's own, which may be anything
+            self._log = listen(type(pl_module).log, before=self._logged)
+
+    def _stop_listening(self) -> None:
+        for each in (self._first_call, self._step_going_on, self._log):
+            if each is not None:
+                each.close()
+        self._first_call = self._step_going_on = self._log = None
+
+    def _close(self) -> None:
+        self._stop_listening()
+        self._recording.close()
+
+    def _begin(self, trainer: Any, pl_module: Any, called: nn.Module | None) -> None:
+        """Just before the first call: by then the model has its wrappers, and its optimizers are there."""
+        waiting, going_on = self._first_call, self._step_going_on
+        if waiting is None or going_on is None:
+            return
+        self._first_call = self._step_going_on = None
+        waiting.close()
+        folder, rank, first_step = self._target
+        with self._recording.quietly("beginning the recording"):
+            going_on.remember_hooks()
+            self._recording.open(
+                networks_of(pl_module, called, trainer.optimizers),
+                list(trainer.optimizers),
+                run_dir=folder,
+                rank=rank,
+                first_step=first_step,
+            )
+            going_on.catch_up()
+        going_on.close()
+
+    def _logged(self, args: tuple[Any, ...]) -> None:
+        """A call of `self.log(name, value)`. The value of an evaluation is taken when all of it is there."""
+        pl_module, name, value = args[:3]
+        with self._recording.quietly("reading what was logged"):
+            trainer = pl_module.trainer
+            if trainer.validating:
+                self._evaluated.add(name)
+            elif self._is_in_batch and trainer.training:
+                number = number_of(value)
+                if number is not None:
+                    self._recording.log({name: number})
+
+
+def batches_so_far(trainer: Any) -> int:
+    """Of earlier calls of `fit`, and of the training that a checkpoint is from."""
+    return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1
+
+
+def accumulated(trainer: Any, pl_module: Any) -> int:
+    """Lightning divides the loss by this number before it tells it."""
+    return int(trainer.accumulate_grad_batches) if pl_module.automatic_optimization else 1
+
+
+def loss_of(outputs: Any, divided_by: int) -> Any:
+    """As `training_step` has returned it; None when it told none."""
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    if not isinstance(loss, torch.Tensor):
+        return None
+    return loss if divided_by == 1 else loss.detach() * divided_by
+
+
+def number_of(value: Any) -> Any:
+    """A number, or a tensor that is not waited for; a metric of torchmetrics knows that of this batch."""
+    if not isinstance(value, torch.Tensor):
+        value = getattr(value, "_forward_cache", value)
+    if isinstance(value, torch.Tensor):
+        return value.detach() if value.numel() == 1 else None
+    return value if isinstance(value, int | float) else None

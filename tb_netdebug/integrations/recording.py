@@ -1,0 +1,116 @@
+"""The recordings that a trainer's callback makes: one for each training, opened and closed as it tells."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.monitor import Monitor
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.watch import adapter_for
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.configuration import checks_of
+from tb_netdebug.records.step import StepRecord
+
+OPTIONS = frozenset(field.name for field in fields(Settings))
+
+
+class Recording:
+    """Keeps a monitor, and with it the model, from `open` to `close`; afterwards only the results.
+
+    `asked_by` is the callback's name. What goes wrong in a callback of ours ends in `quietly`; what the user
+    has asked to be raised (`on_finding`, `strict`) comes out of `step` and `close`.
+    """
+
+    def __init__(self, asked_by: str, options: Mapping[str, Any]) -> None:
+        unknown = sorted(options.keys() - OPTIONS)
+        if unknown:
+            raise TypeError(f"{asked_by}() got an unexpected keyword argument {unknown[0]!r}")
+        checks = checks_of(options.get("checks"), Path())
+        self.settings = Settings(**{**options, "checks": checks})
+        self.monitor: Monitor | None = None
+        self.findings: list[Finding] = []
+        self.run_dir: Path | None = None
+        self.next_step = 0
+        self._guard = Guard(strict=self.settings.strict)
+        self._collector: Collector | None = None
+
+    # ---- one training ------------------------------------------------------------------------------------
+
+    def open(self, models: Any, optimizers: Any, *, run_dir: Path, rank: int, first_step: int) -> None:
+        """Its steps are counted from `first_step`: a training that was resumed has had some before."""
+        self.close()
+        make_adapter = adapter_for(models, optimizers)
+
+        def make(collector: Collector, *others: Any) -> Any:
+            collector.step = first_step
+            self._collector = collector
+            return make_adapter(collector, *others)
+
+        self.run_dir, self.next_step = run_dir, first_step
+        self.monitor = Monitor(make, self.settings, run_dir=run_dir, rank=rank)
+
+    def step(self, loss: Any, scalars: Mapping[str, Any]) -> None:
+        """The end of a batch. What it raises ends the training, and the recording with it."""
+        if self.monitor is None:
+            return
+        self.next_step += 1
+        try:
+            self._guard.raise_pending()
+            self.monitor.step(loss, **scalars)
+        except BaseException:
+            self.close()
+            raise
+
+    def log(self, scalars: Mapping[str, Any]) -> None:
+        """Numbers of the step that is going on."""
+        if self.monitor is not None:
+            self.monitor.log(**scalars)
+
+    def enter(self, phase: str) -> None:
+        """What the time is spent on from now on, where hooks of the framework cannot tell."""
+        if self._collector is not None:
+            self._collector.clock.enter(phase)
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        if self.monitor is None:
+            return
+        monitor, self.monitor = self.monitor, None
+        with self.quietly("recording the last evaluation"):
+            self._put_rest(monitor)
+        self._collector = None
+        try:
+            monitor.close()
+        finally:
+            self.findings = monitor.findings
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def quietly(self, doing: str) -> Iterator[None]:
+        """Mistakes of ours are said once and do not reach the trainer."""
+        try:
+            yield
+        except Exception as error:
+            self._guard.fault(doing, error)
+
+    def close_with(self, owner: object) -> None:
+        """When nobody has said that the training is over, it is when its callback is gone."""
+        weakref.finalize(owner, self.close).atexit = False
+
+    def _put_rest(self, monitor: Monitor) -> None:
+        """Trainers evaluate once more after the last batch: that belongs to the last step."""
+        collector = self._collector
+        if collector is None or not collector.later or not collector.step:
+            return
+        scalars = {f"scalar/{name}": float(value) for name, value in collector.later.items()}
+        collector.later.clear()
+        monitor._writer.put(StepRecord(collector.step - 1, time.time(), scalars, []))

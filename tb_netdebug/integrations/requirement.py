@@ -1,0 +1,27 @@
+"""The libraries that an integration is for: what to install when one is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+def library(*names: str, wanted_by: str, extra: str) -> Any:
+    """The module of the first of these names that is installed.
+
+    Raises ImportError with the way to get one when none is.
+    """
+    for name in names:
+        if name in sys.modules or find_spec(name.partition(".")[0]) is not None:
+            return import_module(name)
+    raise ImportError(
+        f"nd.{wanted_by} needs {alternatives(names)}, which is not installed: "
+        f"pip install 'tb_netdebug[{extra}]'"
+    )
+
+
+def alternatives(names: Sequence[str]) -> str:
+    return " or ".join(name.partition(".")[0] for name in names)

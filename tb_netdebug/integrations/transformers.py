@@ -1,0 +1,190 @@
+"""`nd.TransformersCallback`: records what the Trainer of transformers trains."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tb_netdebug.capture.monitor import Monitor
+from tb_netdebug.capture.pytorch.adapter import unwrapped
+from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.integrations.folders import folder_for
+from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.requirement import library
+
+transformers = library("transformers", wanted_by="TransformersCallback", extra="transformers")
+Callback: Any = transformers.TrainerCallback
+
+# What the Trainer logs by itself is recorded better, and for each batch, or is no number of the training.
+ITS_OWN = frozenset(
+    (
+        "loss",
+        "grad_norm",
+        "learning_rate",
+        "epoch",
+        "step",
+        "total_flos",
+        "num_input_tokens_seen",
+        "train_loss",
+    )
+)
+OF_SPEED = ("_runtime", "_per_second", "_time")
+
+
+class TransformersCallback(Callback):
+    """Records a training, with one line in the Trainer of transformers:
+
+        Trainer(callbacks=[nd.TransformersCallback("runs")])
+
+    It takes the options of `nd.watch`. Without `logdir` the recording is in the folder `runs` of
+    `TrainingArguments.output_dir`. Each batch is a step, as in a loop of one's own: with
+    `gradient_accumulation_steps=4` there are four steps to one of the optimizer, and the Trainer's count is
+    recorded as `global_step`. A training that is resumed goes on counting.
+    """
+
+    def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
+        self._recording = Recording("TransformersCallback", {"logdir": logdir, **options})
+        self._recording.close_with(self)
+        self._training_step: Handle | None = None
+        self._loss: Any = None
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
+        return self._recording.monitor
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Of the training that goes on, or of the last one."""
+        monitor = self.monitor
+        return self._recording.findings if monitor is None else monitor.findings
+
+    @property
+    def run_dir(self) -> Path | None:
+        return self._recording.run_dir
+
+    # ---- a training --------------------------------------------------------------------------------------
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """One before, if there was one that failed, is over; the Trainer says nothing then."""
+        self._close()
+        with self._recording.quietly("setting itself up for the Trainer"):
+            first_step = batches_so_far(args, state, kwargs.get("train_dataloader"))
+            self._recording.open(
+                kwargs["model"],
+                watchable(kwargs.get("optimizer")),
+                run_dir=folder_for(
+                    self._recording,
+                    first_step,
+                    beside=None,
+                    otherwise=Path(args.output_dir or "") / "runs",
+                    environment=os.environ,
+                ),
+                rank=int(args.process_index),
+                first_step=first_step,
+            )
+            self._listen()
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A batch whose gradients are accumulated."""
+        self._end_step(state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._end_step(state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        with self._recording.quietly("reading the evaluation"):
+            self._recording.log(told_by_users(kwargs.get("metrics")))
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """What the user's own code has logged; that of an evaluation is told by `on_evaluate`."""
+        with self._recording.quietly("reading what was logged"):
+            logs = told_by_users(kwargs.get("logs"))
+            self._recording.log({name: each for name, each in logs.items() if not name.startswith("eval_")})
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._close()
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _end_step(self, state: Any) -> None:
+        loss, self._loss = self._loss, None
+        scalars = {}
+        with self._recording.quietly("reading the Trainer's state"):
+            if state.global_step != self._recording.next_step + 1:
+                scalars["global_step"] = state.global_step
+        self._recording.step(loss, scalars)
+
+    def _listen(self) -> None:
+        """The Trainer tells its callbacks the mean loss of many batches; that of each is what this returns.
+
+        Where a Trainer has a `training_step` of its own, backward tells the loss.
+        """
+        with suppress(TypeError):
+            told = weakly(self._trained)
+            self._training_step = listen(transformers.Trainer.training_step, after=told)
+
+    def _trained(self, args: tuple[Any, ...], loss: Any) -> None:
+        trainer = args[0]
+        with self._recording.quietly("reading the loss"):
+            if isinstance(loss, torch.Tensor) and self in trainer.callback_handler.callbacks:
+                parts = accumulated(trainer)
+                self._loss = loss if parts == 1 else loss.detach() * parts
+
+    def _close(self) -> None:
+        if self._training_step is not None:
+            self._training_step.close()
+            self._training_step = None
+        self._loss = None
+        self._recording.close()
+
+
+def weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """A function that listens keeps nobody alive."""
+    reference = weakref.WeakMethod(method)
+
+    def told(*args: Any) -> None:
+        still = reference()
+        if still is not None:
+            still(*args)
+
+    return told
+
+
+def batches_so_far(args: Any, state: Any, loader: Any) -> int:
+    """Of the training that a checkpoint is from; the Trainer counts steps of the optimizer."""
+    if not state.global_step:
+        return 0
+    try:
+        return round((state.epoch or 0.0) * len(loader))
+    except TypeError:  # nobody knows how long it is
+        return int(state.global_step * args.gradient_accumulation_steps)
+
+
+def accumulated(trainer: Any) -> int:
+    """Into how many parts the step of the optimizer is divided: each loss is divided by that, in one way or
+    another."""
+    parts = getattr(trainer, "current_gradient_accumulation_steps", None)
+    return int(parts or trainer.args.gradient_accumulation_steps)
+
+
+def watchable(optimizer: Any) -> Any:
+    """None for those of other libraries: then what steps is found when it does."""
+    own = unwrapped(optimizer)
+    return own if isinstance(own, torch.optim.Optimizer) else None
+
+
+def told_by_users(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The numbers that do not come from the Trainer itself."""
+    return {
+        name: value
+        for name, value in (values or {}).items()
+        if isinstance(value, int | float) and name not in ITS_OWN and not name.endswith(OF_SPEED)
+    }
