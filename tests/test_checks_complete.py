@@ -17,6 +17,7 @@ import tb_netdebug as nd
 from tb_netdebug.checks.causes import EXPLAINS
 from tb_netdebug.checks.rules import ALL
 from tb_netdebug.reader.logdir import LogDir
+from tests.support.reading import complaints
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "demo/sick"
@@ -103,3 +104,10 @@ def findings_below(folder: Path) -> list[dict[str, Any]]:
 def test_each_script_gets_its_finding(found: dict[str, list[dict[str, Any]]], slug: str) -> None:
     told = {each["rule"]: each["severity"] for each in found[slug.replace("-", "_")]}
     assert told.get(slug) in ("warning", "error"), told
+
+
+@pytest.mark.timeout(400)
+def test_all_that_is_found_reads_well(found: dict[str, list[dict[str, Any]]]) -> None:
+    """Also what is found beside that: 61 % with a space, "1 layer", a number in each, advice for each."""
+    told = [each for findings in found.values() for each in findings]
+    assert [] == [each for one in told for each in complaints(one["message"], one["advice"])]

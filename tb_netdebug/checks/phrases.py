@@ -8,6 +8,7 @@ from collections.abc import Iterable
 MOST_NAMED = 4
 # Shares below this are told as "less than" it: more zeros than here are counted by nobody.
 LEAST_PERCENT = 1e-6
+LARGEST = 1e15
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
@@ -27,11 +28,13 @@ def percent(share: float) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """With so many digits, and without powers of ten where zeros can still be counted: 0.00031, 65500,
-    "2.5 million", but 2.3e-09."""
+    "2.5 million", but 2.3e-09. Nobody can picture what is larger than thousands of trillions."""
     value = float(value)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "infinite" if value > 0 else "minus infinity"
     rounded = float(f"{value:.{digits}g}")
+    if abs(rounded) >= LARGEST:
+        return f"{'more than' if rounded > 0 else 'less than minus'} 1000 trillion"
     for size, word in LARGE:
         if size <= abs(rounded) < 1000 * size:
             return f"{plain(rounded / size, digits)} {word}"

@@ -11,9 +11,13 @@ from numpy.typing import ArrayLike
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.checks.rule import Rule
+from tb_netdebug.checks.rules import ALL
 from tb_netdebug.records.graph import Graph, Node
 from tb_netdebug.records.step import Fact, Kind, Sample, Series, StepRecord, Units
 from tb_netdebug.stats.twin import summarize
+from tests.support.reading import complaints
+
+SLUGS = frozenset(rule.slug for rule in ALL)
 
 
 def sample(kind: Kind, name: str, values: ArrayLike, *, active: Sequence[bool] | None = None) -> Sample:
@@ -49,10 +53,14 @@ def judged(
     layers: Graph | None = None,
     checks: Mapping[str, Any] | None = None,
 ) -> dict[str, Finding]:
-    """What the rules find in a whole training, by slug; a rule that broke fails the test."""
+    """What the rules find in a whole training, by slug; a rule that broke fails the test, and so does a
+    finding of ours that does not read well."""
     engine = Engine(checks, rules=tuple(rules))
     engine.describe(graph=layers)
     engine.feed(records)
     engine.finish()
     assert engine.broken == {}
+    ours = [found for found in engine.findings if found.rule in SLUGS]
+    told = [each for found in ours for each in complaints(found.message, found.advice)]
+    assert not told, told
     return {finding.rule: finding for finding in engine.findings}

@@ -15,6 +15,9 @@ from ..tensors import Doubles
 from .parameters import Integers, Parameters, parameters_of
 from .progress import learns, progress_of
 
+# Smaller than this beside others is called nothing: nobody can picture the number.
+FADED = 1e-14
+
 
 @dataclass(frozen=True, slots=True)
 class VanishingLimits:
@@ -94,7 +97,11 @@ class VanishingGradients(Rule):
         since: int,
     ) -> Sign:
         change = f" In a step they change by {percent(moved)} of their size." if moved > 0 else ""
-        far = f"is {number(1 / ratio, 2)} times smaller than" if ratio > 0 else "has faded to 0 beside"
+        far = (
+            f"is {number(1 / ratio, 2)} times smaller than"
+            if ratio > FADED
+            else "has faded to nothing beside"
+        )
         return Sign(
             Severity.WARNING,
             f"The gradient of {known.names[first]}, one of the first layers, {far} that of "

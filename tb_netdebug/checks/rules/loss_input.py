@@ -160,8 +160,8 @@ def squashed(
 def harmless(call: dict[str, Any], evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.INFO,
-        "The input comes out of a LogSoftmax, and cross_entropy applies log-softmax itself. The second time "
-        "changes nothing: it only costs time.",
+        "The input comes out of a LogSoftmax, and cross_entropy applies log-softmax itself. 2 of them give "
+        "the same as 1: the second only costs time.",
         "Remove one of them: either drop the LogSoftmax layer, or use nll_loss (nn.NLLLoss) with it.",
         evidence,
         where=(str(call.get("site") or "cross_entropy"),),

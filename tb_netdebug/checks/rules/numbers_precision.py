@@ -88,8 +88,8 @@ class PrecisionHeadroom(Rule):
         return Sign(
             Severity.WARNING,
             f"{percent(worst)} of the gradient of {names[0]} are zero ({percent(self.limits.lost)} is too "
-            f"much), and the rest is hardly above {SMALLEST:.0e}, the smallest number of float16: smaller "
-            "gradients are lost.",
+            f"much), and the rest is hardly above {number(SMALLEST, 1)}, the smallest number of float16: "
+            "smaller gradients are lost.",
             "Multiply the loss before backward and divide the gradients after it: torch.amp.GradScaler() "
             "does both. Or use bfloat16, which goes down to 1e-38.",
             {"share of zeros": Evidence(worst, self.limits.lost)},

@@ -116,8 +116,8 @@ class InitConstant(Rule):
         return Sign(
             Severity.ERROR,
             f"At the start {what}: its units all do the same, get the same gradient and stay the same, as if "
-            f"there were one unit only. ({counted(len(names), 'layer is', 'layers are')} like that; 0 should "
-            "be.)",
+            f"there were one unit only. {counted(len(names), 'layer is', 'layers are')} like that (0 should "
+            "be).",
             "Start weights with random values: leave torch's own, or torch.nn.init.kaiming_normal_(weight). "
             "Only biases, and the last layer of a branch that is added to something, may start at 0.",
             {"layers that start with one value": Evidence(float(len(names)), 0.0)},
