@@ -1,4 +1,4 @@
-"""Numbers, times and names in sentences. The findings themselves are read where they are found: in `judged` of
+"""Numbers, times and names in sentences. Findings themselves are read where they are found: in `judged` of
 `support/stories.py`, and in test_checks_complete.py."""
 
 from __future__ import annotations
