@@ -105,7 +105,7 @@ class VanishingGradients(Rule):
         return Sign(
             Severity.WARNING,
             f"The gradient of {known.names[first]}, one of the first layers, {far} that of "
-            f"{known.names[last]} (more than {number(1 / self.limits.ratio)} times is too much): on its way "
+            f"{known.names[last]} ({number(1 / self.limits.ratio)} times smaller is too much): on its way "
             f"back through the layers it fades away.{change} The loss does not fall.",
             "Use ReLU, LeakyReLU or GELU instead of sigmoid or tanh between the layers; add a normalisation "
             "(BatchNorm, LayerNorm) and shortcuts (x + layer(x)); start the weights with "

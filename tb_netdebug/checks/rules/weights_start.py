@@ -187,9 +187,9 @@ class InitScale(Rule):
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
             f"The weights of {counted(bad.sum(), 'layer starts', 'layers start')} too {what}: their spread "
-            f"is {number(gain, 2)} times 1 / sqrt(inputs of a unit) ({'more' if is_high else 'less'} than "
-            f"{number(limit)} is too {what}). From the inputs to the last layers the signal {then} (more "
-            f"than {number(self.limits.growth)} times is too much).",
+            f"(standard deviation) is {number(gain, 2)} times 1 / sqrt(inputs of a unit) "
+            f"({'more' if is_high else 'less'} than {number(limit)} is too {what}). From the inputs to the "
+            f"last layers the signal {then} (more than {number(self.limits.growth)} times is too much).",
             "Leave the weights as torch starts them, or take torch.nn.init.kaiming_normal_(weight) with "
             "ReLU, xavier_normal_ with tanh. A normalisation between the layers makes it matter less.",
             {
