@@ -228,6 +228,33 @@ def test_a_copy_that_follows_is_meant() -> None:
     assert Severity.INFO == found(optimized({"missing": missing}), models)["not-optimized"].severity
 
 
+@pytest.mark.parametrize(
+    ("fact", "severity"),
+    [
+        ({}, Severity.WARNING),  # layers in a plain list
+        ({"values": 9500}, Severity.ERROR),
+        ({"values": 50}, Severity.INFO),  # a tenth is worth a warning
+        ({"id": "outside"}, Severity.WARNING),  # a decoder that was forgotten
+        ({"id": "outside", "twin": True}, Severity.INFO),  # a target network
+        ({"fresh": False}, Severity.INFO),  # trained before
+        ({"tensors": 0}, None),  # an optimizer has come for them
+    ],
+)
+def test_parameters_of_no_model(fact: dict[str, Any], severity: Severity | None) -> None:
+    """What the loss depends on, and neither a model nor an optimizer has."""
+    told = {"id": "inside", "tensors": 3, "values": 500, "values_of_models": 1000, "names": [], "twin": False,
+            "shapes": [[64, 32], [64], [8, 64], [8]], "fresh": True, **fact}  # fmt: skip
+    records = [
+        record(step, {"loss": 2.0}, (), [("unowned", told)] if step == 1 else []) for step in range(20)
+    ]
+    finding = found(records).get("not-optimized")
+    assert severity == (finding.severity if finding else None)
+    if finding is not None:
+        assert 1 == finding.first_step
+        assert "(e.g. 64 × 32, 64, 8 × 64)" in finding.message
+        assert ("random values" in finding.message) == (fact.get("fresh", True) and not fact.get("twin"))
+
+
 # ---- how far they move
 
 

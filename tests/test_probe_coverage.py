@@ -236,9 +236,13 @@ def test_layers_in_a_plain_list(logdir: Path) -> None:
     """They get gradients, and no optimizer; a teacher that gets none is kept there on purpose."""
     model = PlainList(nn.Linear(6, 3))
     found = learned(logdir, model, sgd(model))
-    told = found.last("optimizer")
-    hidden = ["layers[0].weight", "layers[0].bias", "layers[1].0.weight", "layers[1].0.bias"]
-    assert (1, hidden, hidden) == (found.facts["optimizer"][-1][0], told["missing"], told["hidden"])
+    ((step, told),) = found.facts["unowned"]
+    names = ["layers[0].bias", "layers[0].weight", "layers[1].0.bias", "layers[1].0.weight"]
+    assert (1, "inside", 4, 70, 15) == (
+        step, told["id"], told["tensors"], told["values"], told["values_of_models"]
+    )  # fmt: skip
+    assert (names, True) == (told["names"], told["fresh"])
+    assert [] == found.last("optimizer")["missing"]
     assert [] == found.last("gradients")["frozen"]
 
 
@@ -248,6 +252,7 @@ def test_layers_in_a_plain_list_in_the_optimizer(logdir: Path) -> None:
     parameters = [*model.parameters(), *nn.ModuleList(model.layers).parameters()]
     found = learned(logdir, model, torch.optim.SGD(parameters, lr=0.1))
     assert [(0, [])] == [(told["strangers"], told["missing"]) for _, told in found.facts["optimizer"]]
+    assert "unowned" not in found.facts
 
 
 def test_excluded_names(logdir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy as np
 from ...records.step import Kind
 from ..finding import Evidence, Severity, Sign
 from ..history import History
+from ..phrases import agree, counted, percent
 from ..rule import Rule, When
 from .parameters import Parameters, model_of, parameters_of
+from .weights_unowned import unowned
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,16 @@ class NotOptimized(Rule):
     def __init__(self) -> None:
         self._told = False
 
-    def update(self, history: History) -> Sign | None:
+    def update(self, history: History) -> Iterator[Sign]:
+        left_out = self._missing(history)
+        if left_out is not None:
+            yield left_out
+        for fact in history.facts.get("unowned", ()):
+            sign = unowned(fact, least=self.limits.share, most=self.limits.most)
+            if sign is not None:
+                yield sign
+
+    def _missing(self, history: History) -> Sign | None:
         told = history.known_facts.get("optimizer", {})
         known = [fact for number, fact in told.items() if number != "none"]
         if not known or (self._told and not history.facts.get("optimizer")):
@@ -52,9 +64,10 @@ class NotOptimized(Rule):
     def _copied(self, missing: set[str], strangers: int, share: float) -> Sign:
         return Sign(
             Severity.ERROR,
-            f"The optimizer holds {strangers} tensors that are not in the model, and {len(missing)} weight "
-            f"tensors of the model ({share:.0%} of its weights) are in no optimizer: it trains another "
-            "copy of the network.",
+            f"The optimizer holds {counted(strangers, 'tensor that is', 'tensors that are')} not in the "
+            f"model, and {counted(len(missing), 'weight tensor')} of the model ({percent(share)} of its "
+            f"weights) {agree(len(missing), 'is', 'are')} in no optimizer: it trains another copy of the "
+            "network.",
             "Make the optimizer after the model is complete: after model.to(device), copy.deepcopy, replaced "
             "layers and loading. optimizer = torch.optim.Adam(model.parameters()) must see the very model "
             "that you call.",
@@ -77,8 +90,9 @@ class NotOptimized(Rule):
         )
         return Sign(
             Severity.ERROR if is_most and not is_meant else Severity.WARNING if is_much else Severity.INFO,
-            f"{len(missing)} trainable weight tensors ({share:.0%} of all weights) are in no optimizer (more "
-            f"than {self.limits.share:.0%} is too much). {why}",
+            f"{counted(len(missing), 'trainable weight tensor')} ({percent(share)} of all weights) "
+            f"{agree(len(missing), 'is', 'are')} in no optimizer (more than {percent(self.limits.share)} is "
+            f"too much). {why}",
             "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
             "was added. What shall stay as it is gets layer.requires_grad_(False).",
             {"share of weights in no optimizer": Evidence(share, self.limits.share)},

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.pytorch.batches.contents import bits_of, is_on_host, selection
 from tb_netdebug.capture.pytorch.parameters import clean, wrappers_of
+
+# Where layers are put by mistake; lists in lists are looked through so deep, and each so far.
+CONTAINERS = (list, tuple, dict)
+MOST_NESTED = 2
+MOST_ENTRIES = 1024
+# What torch itself keeps in a module.
+OF_TORCH = frozenset(vars(nn.Module()))
 
 # So many values of a parameter tell whether it was moved.
 SELECTED = 16
@@ -37,9 +46,16 @@ def members_of(models: Mapping[str, nn.Module], wants: Callable[[str], bool]) ->
         for member in in_module(prefix, model, wants):
             found.setdefault(id(member.tensor), member)
     for prefix, model in models.items():
-        for place, module in hidden_in(model):
-            for member in in_module(prefix, module, wants, below=place):
-                found.setdefault(id(member.tensor), member)
+        for place, owner, each in hidden_in(model):
+            if isinstance(each, nn.Module):
+                for member in in_module(prefix, each, wants, below=place):
+                    found.setdefault(id(member.tensor), member)
+            elif not is_lazy(each):
+                full = joined("/", prefix, place)
+                owner_name = joined("/", prefix, owner[0]) or type(model).__name__
+                found.setdefault(
+                    id(each), Member(full, each, owner_name, owner[1], prefix, wants(full), is_hidden=True)
+                )
     return found
 
 
@@ -57,17 +73,30 @@ def in_module(
                 yield Member(full, tensor, full_owner, module, prefix, wants(full), bool(below))
 
 
-def hidden_in(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Modules in plain lists and dicts of a model's modules, with their places."""
+def hidden_in(
+    model: nn.Module,
+) -> Iterator[tuple[str, tuple[str, nn.Module], nn.Module | nn.Parameter]]:
+    """Modules and parameters in plain lists and dicts of modules: where they are, and whose."""
     registered = set(model.modules())
     wrappers = wrappers_of(model)
     for name, module in model.named_modules():
+        owner = clean(name, wrappers)
         for attribute, value in list(vars(module).items()):
-            if not isinstance(value, list | tuple | dict):
-                continue
-            for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
-                if isinstance(each, nn.Module) and each not in registered:
-                    yield joined(".", clean(name, wrappers), f"{attribute}[{key}]"), each
+            if attribute not in OF_TORCH and isinstance(value, CONTAINERS):
+                for place, each in contents_of(attribute, value):
+                    if not isinstance(each, nn.Module) or each not in registered:
+                        yield joined(".", owner, place), (owner, module), each
+
+
+def contents_of(
+    place: str, container: Any, depth: int = MOST_NESTED
+) -> Iterator[tuple[str, nn.Module | nn.Parameter]]:
+    entries = container.items() if isinstance(container, dict) else enumerate(container)
+    for key, each in list(islice(entries, MOST_ENTRIES)):
+        if isinstance(each, nn.Module | nn.Parameter):
+            yield f"{place}[{key}]", each
+        elif depth and isinstance(each, CONTAINERS):
+            yield from contents_of(f"{place}[{key}]", each, depth - 1)
 
 
 def joined(between: str, *parts: str) -> str:

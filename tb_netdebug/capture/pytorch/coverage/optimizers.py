@@ -70,7 +70,6 @@ class Held:
             "missing": [member.name for member in missing[:MOST_NAMES]],
             "missing_total": len(missing),
             "missing_with_gradient": sum(member.tensor.grad is not None for member in missing),
-            "hidden": [member.name for member in missing if member.is_hidden][:MOST_NAMES],
             "alike": are_alike(missing, strangers),
         }
 
@@ -138,8 +137,8 @@ class Missing:
         for key, member in members.items():
             if key in held or not member.is_wanted or not member.tensor.requires_grad:
                 continue
-            if member.is_hidden and member.tensor.grad is None:
-                continue  # a teacher, kept out of the model on purpose
+            if member.is_hidden:
+                continue  # see unowned.py: it may be a teacher, kept out of the model on purpose
             state = state_of(member.tensor)
             if self._states.setdefault(key, state) != state:
                 self._moved.add(key)

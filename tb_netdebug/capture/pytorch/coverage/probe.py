@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.optim import Optimizer
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.pytorch import optimizer_steps
+from tb_netdebug.capture.pytorch.backward import BackwardWatch, watch_backward
 from tb_netdebug.capture.pytorch.coverage.calls import CallWatch
 from tb_netdebug.capture.pytorch.coverage.gradients import GradientsSeen
 from tb_netdebug.capture.pytorch.coverage.idle import Idle
@@ -22,10 +24,12 @@ from tb_netdebug.capture.pytorch.coverage.optimizers import (
     Missing,
     are_alike,
 )
+from tb_netdebug.capture.pytorch.coverage.unowned import Unowned
 from tb_netdebug.capture.pytorch.optimizers import has_closure
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 
 is_compiling = torch.compiler.is_compiling
+current_backward = torch._C._current_graph_task_id
 
 # The second optimizer of a pair steps after the first.
 STEPS_BEFORE_MISSING = 2
@@ -54,16 +58,20 @@ class CoverageProbe:
         self._answer: dict[str, list[str]] = {}
         self._told_ignored: list[str] = []
         self._idle = Idle()
+        self._unowned = Unowned()
+        self._thread = get_ident()
         self._late: list[Held] = []  # their gradients are made while they step
         self._steps = self._steps_before = 0  # of optimizers
         self._training_steps = 0
         self._has_news = False
         self._hook = optimizer_steps.BEGINNING.listen(self._before)
+        self._backward: BackwardWatch | None = watch_backward(self._before_backward, guard=context.guard)
 
     def close(self) -> None:
         self._hook.remove()
         self._calls.close()
         self._idle.close()
+        self._close_backward()
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if is_compiling() or self._guard.is_off:
@@ -97,9 +105,26 @@ class CoverageProbe:
             self._members = members_of(self._context.models, self._context.settings.wants)
         return self._members
 
+    def _before_backward(self, roots: Any) -> None:
+        """Only in the beginning: then nobody listens any more."""
+        if is_compiling() or get_ident() != self._thread or current_backward() != -1:
+            return
+        if self._unowned.wants(self._training_steps):
+            started = now()
+            given = (roots,) if isinstance(roots, torch.Tensor) else tuple(roots)
+            tensors = [root for root in given if isinstance(root, torch.Tensor)]
+            self._unowned.look(tensors, self._current())
+            self._collector.charge(started)
+
+    def _close_backward(self) -> None:
+        if self._backward is not None:
+            self._backward.close()
+            self._backward = None
+
     # ---- the end of a step -------------------------------------------------------------------------------
 
     def end_step(self) -> None:
+        self._thread = get_ident()
         has_stepped = self._steps != self._steps_before
         if has_stepped:
             self._training_steps += 1
@@ -129,6 +154,14 @@ class CoverageProbe:
         self._late.clear()
         self._tell_optimizers(members)
         self._tell_gradients(members)
+        if self._backward is not None:
+            self._tell_unowned(members)
+
+    def _tell_unowned(self, members: dict[int, Member]) -> None:
+        for fact in self._unowned.news(self._training_steps, members, (held.ids for held in self._held)):
+            self._collector.fact("unowned", **fact)
+        if self._unowned.is_over(self._training_steps):
+            self._close_backward()
 
     def _tell_optimizers(self, members: Mapping[int, Member]) -> None:
         self._held.hold(members, self._context.optimizers.known())
