@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tb_netdebug.capture.zero_code.training import Training
 from tb_netdebug.checks.finding import Finding, Severity, verdict
+from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.words import paragraph, places, since
 
 if TYPE_CHECKING:
@@ -105,10 +106,6 @@ def joined(trainings: Sequence[Training]) -> list[tuple[Finding, list[Training]]
 def listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
-
-
-def counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def short(path: Path) -> str:
