@@ -52,8 +52,9 @@ class TransformersCallback(Callback):
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
         self._recording = Recording("TransformersCallback", {"logdir": logdir, **options})
         self._recording.close_with(self)
-        self._training_step: Handle | None = None
+        self._handles: list[Handle] = []
         self._loss: Any = None
+        self._is_part = False  # the loss, of that of all batches that accumulate
 
     @property
     def monitor(self) -> Monitor | None:
@@ -128,20 +129,30 @@ class TransformersCallback(Callback):
         Where a Trainer has a `training_step` of its own, backward tells the loss.
         """
         with suppress(TypeError):
-            told = weakly(self._trained)
-            self._training_step = listen(transformers.Trainer.training_step, after=told)
+            step = transformers.Trainer.training_step
+            self._handles.append(listen(step, after=weakly(self._trained)))
+        with suppress(TypeError, AttributeError):
+            counted = transformers.loss.loss_utils.fixed_cross_entropy
+            self._handles.append(listen(counted, before=weakly(self._computed)))
+
+    def _computed(self, args: tuple[Any, ...]) -> None:
+        """The loss of a language model: it may be divided by the tokens of all batches that accumulate."""
+        with self._recording.quietly("reading a loss"):
+            self._is_part = args[2] is not None
 
     def _trained(self, args: tuple[Any, ...], loss: Any) -> None:
-        trainer = args[0]
+        trainer, _, _, items = (*args, None)[:4]
         with self._recording.quietly("reading the loss"):
             if isinstance(loss, torch.Tensor) and self in trainer.callback_handler.callbacks:
-                parts = accumulated(trainer)
+                is_part = self._is_part or divides(trainer, items)
+                parts = accumulated(trainer) if is_part else 1
                 self._loss = loss if parts == 1 else loss.detach() * parts
+        self._is_part = False
 
     def _close(self) -> None:
-        if self._training_step is not None:
-            self._training_step.close()
-            self._training_step = None
+        for handle in self._handles:
+            handle.close()
+        self._handles.clear()
         self._loss = None
         self._recording.close()
 
@@ -169,10 +180,19 @@ def batches_so_far(args: Any, state: Any, loader: Any) -> int:
 
 
 def accumulated(trainer: Any) -> int:
-    """Into how many parts the step of the optimizer is divided: each loss is divided by that, in one way or
-    another."""
+    """How many batches make this step of the optimizer; the last one of an epoch may have fewer."""
     parts = getattr(trainer, "current_gradient_accumulation_steps", None)
     return int(parts or trainer.args.gradient_accumulation_steps)
+
+
+def divides(trainer: Any, items: Any) -> bool:
+    """Whether the Trainer itself divides the loss by their number: it believes that of many a model to be
+    divided already, also where the model leaves that."""
+    believes = getattr(trainer, "loss_is_scaled_for_ga", None)
+    if believes is None:
+        accepts = getattr(trainer, "model_accepts_loss_kwargs", False)
+        believes = (accepts and items is not None) or getattr(trainer, "compute_loss_func", None) is not None
+    return not believes
 
 
 def watchable(optimizer: Any) -> Any:
