@@ -10,7 +10,7 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
-from ..phrases import named, number, percent
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .activation_layers import activation_layers
 from .loss_course import course
@@ -68,23 +68,23 @@ class ConstantOutput(Rule):
             narrow = self._beside_targets(history)
             if narrow is not None and narrow < limits.narrow:
                 return (
-                    f"the outputs of {named(name)} vary by {percent(narrow)} of the spread of the targets "
+                    f"the outputs of layer {name} vary by {percent(narrow)} of the spread of the targets "
                     f"only (less than {percent(limits.narrow)} is too little)"
                 )
             if now.std[place] <= limits.spread * size:
                 return (
-                    f"the outputs of {named(name)} vary by {number(now.std[place], 1)} only, around "
+                    f"the outputs of layer {name} vary by {number(now.std[place], 1)} only, around "
                     f"{number(now.mean[place], 4)}"
                 )
             return None
         if now.std[place] <= limits.spread * size:
-            return f"all outputs of {named(name)} are {number(now.mean[place], 4)}"
+            return f"all outputs of layer {name} are {number(now.mean[place], 4)}"
         summary = seen.summary(name)
         # Each unit fills one bin with a value for each row when it does not depend on the row.
         if summary is None or len(summary.bins) > count or (summary.counts % int(rows)).any():
             return None
         return (
-            f"each of the {count} outputs of {named(name)} is the same for all {int(rows)} rows of a batch "
+            f"each of the {count} outputs of layer {name} is the same for all {int(rows)} rows of a batch "
             "(to within 6 %)"
         )
 

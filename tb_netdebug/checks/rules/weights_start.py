@@ -186,7 +186,7 @@ class InitScale(Rule):
             then = f"becomes {number(1.0 / growth)} times weaker" if growth else "fades to 0"
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
-            f"The weights of {counted(bad.sum(), 'layer starts', 'layers start')} too {what}: their spread "
+            f"The weights of {counted(bad.sum(), 'layer')} start too {what}: their spread "
             f"(standard deviation) is {number(gain, 2)} times 1 / sqrt(inputs of a unit) "
             f"({'more' if is_high else 'less'} than {number(limit)} is too {what}). From the inputs to the "
             f"last layers the signal {then} (more than {number(self.limits.growth)} times is too much).",
