@@ -30,7 +30,7 @@ def main(logdir: Path, run: str, step_secs: float) -> None:
             due = max(due, time.monotonic() - step_secs) + step_secs
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs[count % 64]), labels[count % 64])
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             monitor.step(loss=loss)
             if count == 0:

@@ -92,7 +92,7 @@ class Training:
         self.optimizer.zero_grad()
         scores = self.model(self._inputs[self.steps % INPUTS])
         loss = functional.cross_entropy(scores, self._labels[self.steps % LABELS])
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss
 
     def step(self) -> Tensor:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]
+class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard has no types
     """Makes the plugin, or else a tab that says why there is none."""
 
     def load(self, context: TBContext) -> TBPlugin | None:

@@ -36,7 +36,7 @@ _HEADERS = [
 ]
 
 
-class StandIn(base_plugin.TBPlugin):  # type: ignore[misc]
+class StandIn(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
     """A tab with the reason in it."""
 
     plugin_name = "netdebug"

@@ -26,7 +26,7 @@ ENTRY_MODULE = "/index.js"
 METADATA = base_plugin.FrontendMetadata(es_module_path=ENTRY_MODULE, tab_name="NetDebug")
 
 
-class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
+class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
     """Opens no file and starts no thread before the first request."""
 
     plugin_name = NAME

@@ -215,4 +215,4 @@ def _tensor(parts: list[tuple[Rows, SampleTable, int]]) -> Tensor:
 
 
 def _without_bins(header: tuple[Any, ...]) -> Summary:
-    return Summary(*header, bins=np.empty(0, np.uint16), counts=np.empty(0, np.uint64))  # type: ignore[misc]
+    return Summary(*(*header, np.empty(0, np.uint16), np.empty(0, np.uint64)))

@@ -20,6 +20,8 @@ import torch
 Before = Callable[[tuple[Any, ...]], None]
 After = Callable[[tuple[Any, ...], Any], None]
 
+# Nodes that have a line; alternatives of `except` and `match` do not occur in the template.
+PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _TEMPLATE = """
 def {name}({parameters}):
@@ -129,9 +131,9 @@ def telling(code: CodeType, tap: str) -> CodeType:
     source = _TEMPLATE.format(name=code.co_name, tap=tap, **parameters_of(code))
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if hasattr(node, "lineno"):
-            node.lineno = node.end_lineno = code.co_firstlineno  # type: ignore[attr-defined]
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+        if isinstance(node, PLACED):
+            node.lineno = node.end_lineno = code.co_firstlineno
+            node.col_offset = node.end_col_offset = 0
     module = compile(tree, code.co_filename, "exec")
     return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
 

@@ -83,7 +83,7 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor:
     """The values of a sparse tensor, duplicates added up; what it does not store is not counted."""
     if tensor.layout is torch.sparse_coo:
         return tensor.coalesce().values()
-    if hasattr(tensor, "values") and tensor.layout is not torch._mkldnn:  # type: ignore[attr-defined]
+    if hasattr(tensor, "values") and not tensor.is_mkldnn:
         return tensor.values()
     return tensor.to_dense()
 

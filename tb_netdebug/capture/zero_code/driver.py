@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.settings import Settings
@@ -66,16 +67,16 @@ class ZeroCode:
         self._opening_secs = 0.0
         self._opening = threading.Lock()
         self._pid = os.getpid()
-        self._leave: Callable[[int], Any] | None = None
+        self._leave = os._exit
 
     # ---- from the first line of the program to the last --------------------------------------------------
 
     def install(self) -> None:
         os.register_at_fork(after_in_child=self.forget)
         self._leave = os._exit
-        os._exit = self._before_leaving  # type: ignore[assignment]
+        os._exit = self._before_leaving
         for framework, module in DISCOVERIES.items():
-            waiting = when_imported(framework, lambda f=framework, m=module: self._discover(f, m))  # type: ignore[misc]
+            waiting = when_imported(framework, partial(self._discover, framework, module))
             if waiting is not None:
                 self._waiting.append(waiting)
 
@@ -99,8 +100,8 @@ class ZeroCode:
             self.attempt("closing a run", training.close)
         for waiting in self._waiting:
             waiting.close()
-        if self._leave is not None and os._exit == self._before_leaving:
-            os._exit = self._leave  # type: ignore[assignment]
+        if os._exit == self._before_leaving:
+            os._exit = self._leave
         self._discoveries.clear()
         self.is_off = True
 
@@ -175,12 +176,11 @@ class ZeroCode:
         is_shared = self._settings.run is not None or self.rank or int(os.environ.get("WORLD_SIZE", "1")) > 1
         return first.parent / name if is_shared else unused(first.parent, name)
 
-    def _before_leaving(self, status: int) -> None:
+    def _before_leaving(self, status: int) -> NoReturn:
         """os._exit ends a program without any further word: what was recorded is brought to the disk."""
-        assert self._leave is not None
         if self._pid == os.getpid():
             for training in self.trainings:
-                with suppress(Exception):
+                with suppress(Exception):  # the program is leaving, and nobody is there to be told
                     training.flush(FLUSH_SECS)
         self._leave(status)
 

@@ -68,7 +68,7 @@ def run_as_main(script: Script) -> Ending:
 
 def run_module(script: Script) -> None:
     """A module by its name, or the `__main__` of a folder or an archive; Python itself takes runpy, too."""
-    run = runpy._run_module_as_main  # type: ignore[attr-defined]
+    run = runpy._run_module_as_main  # type: ignore[attr-defined]  # private
     if script.is_module:
         sys.argv[:] = ["-m", *script.arguments]
         replace_first_path(str(Path.cwd()))

@@ -50,6 +50,7 @@ def flags_of(tensor: torch.Tensor) -> Flags:
     try:
         return counted(plain(tensor))
     except (UnreadableError, RuntimeError, NotImplementedError):
+        # Only what was seen is blamed; that a layer's output cannot be read is told by the reader.
         return CLEAN
 
 

@@ -31,6 +31,7 @@ class OperationChecks:
         self.origin: Origin | None = None
         self._calls: list[nn.Module] = []
         self._stack = ExitStack()
+        self._following = ExitStack()  # open while a call is followed
         self._tracer = OriginTracer(context.models)
         self._tracer.on_fault = lambda error: self._guard.fault("following operations", error)
         self._stack.enter_context(self._tracer.names())
@@ -56,7 +57,7 @@ class OperationChecks:
             except Exception as error:
                 self._guard.fault("following operations", error)
                 return
-            self._tracer.__enter__()  # type: ignore[no-untyped-call]
+            self._following.enter_context(self._tracer)
         self._calls.append(module)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -65,7 +66,7 @@ class OperationChecks:
         self._calls.pop()
         if self._calls:
             return
-        self._tracer.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._following.close()
         try:
             origin = self._tracer.origin_of(output, module) or self._tracer.origin_in_attributes(module)
         except Exception as error:

@@ -43,7 +43,7 @@ class OriginTracer(TorchDispatchMode):
     """Active around forward passes of `models`; afterwards `origin_of` tells about their outputs."""
 
     def __init__(self, models: Mapping[str, nn.Module]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
         self._models = models
         self._names = names_of(models)
         self._running: list[nn.Module] = []
