@@ -148,6 +148,7 @@ class Board:
                 self._lines.append(line)
                 if READY.search(line):
                     self._ready.set()
+        self._ready.set()  # it has ended, and there is nothing to wait for
         self._ready.set()
 
 

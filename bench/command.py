@@ -27,6 +27,7 @@ from bench import (
     report,
     step_time,
 )
+from bench.board import BoardError
 from bench.progress import Progress, Session
 from bench.results import Part, Results
 
@@ -37,6 +38,7 @@ RESULTS = "bench/results.json"
 WORK = ROOT / "bench/work"
 MOST_BYTES = 3 << 30
 THREADS = 2
+CANNOT_MEASURE = 2
 INTERRUPTED = 130
 
 # First what needs a quiet machine most: nobody has made it busy yet, and its caches full.
@@ -70,12 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except browser.NoBrowserError as error:
         progress.say(str(error))
         return 1
+    except BoardError as error:
+        progress.say(f"{sentence(error)} Nothing was kept.")
+        return CANNOT_MEASURE
     except KeyboardInterrupt:
         progress.say("Stopped. Nothing was kept.")
         return INTERRUPTED
     print(report.whole_report(results))
     keep(results, progress)
     return 0
+
+
+def sentence(error: BoardError) -> str:
+    """In one line, with a full stop; TensorBoard's own words may have several."""
+    return f"{' '.join(str(error).split()).rstrip('.')}."
 
 
 def interrupt(number: int, frame: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import urllib.parse
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from bench.board import Board, BoardError  # noqa: E402
 from bench.latency import Lateness, Spread, delays_of  # noqa: E402
 from bench.long_log import LongLog  # noqa: E402
 from bench.progress import Progress, Session  # noqa: E402
+from bench.results import Part  # noqa: E402
 
 TINY = LongLog(steps=300, tensors=8, modules=3)
 Result = TypeVar("Result")
@@ -172,6 +174,67 @@ def test_a_tensorboard_without_netdebug_is_noticed(installed: None, tmp_path: Pa
         assert 0 < board.start_secs
         with pytest.raises(BoardError, match="install"):
             board.need_netdebug()
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command works meanwhile."""
+    monkeypatch.setattr(command, "WORK", tmp_path / "work")
+    monkeypatch.setattr(command, "MOST_BYTES", 0)
+    return tmp_path / "work"
+
+
+def test_without_netdebug_the_command_ends_with_one_sentence(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What to do, no stack trace, and nothing left behind."""
+
+    def measure(session: Session) -> Part:
+        session.folder.mkdir()
+        with Board(session.folder, preamble=manners.LEAVE_OUT.format("netdebug")) as board:
+            raise AssertionError(f"never gets so far: {board.need_netdebug()}")
+
+    monkeypatch.setitem(command.PARTS, "manners", measure)
+    assert 2 == command.main(["--only", "manners"])
+    *_, last = capsys.readouterr().err.splitlines()
+    told = "TensorBoard does not know NetDebug: install it first, as `make bench` does. Nothing was kept."
+    assert told == last.split("  ")[-1]
+    assert not work.exists()
+
+
+def test_a_tensorboard_that_does_not_start_is_not_waited_for(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last words are told, in one line."""
+
+    def measure(session: Session) -> Part:
+        session.folder.mkdir()
+        raise AssertionError(Board(session.folder, preamble="raise SystemExit('no\\ndisk')\n"))
+
+    monkeypatch.setitem(command.PARTS, "manners", measure)
+    monkeypatch.setattr("bench.board.START_SECS", 1e6)
+    assert 2 == command.main(["--only", "manners"])
+    assert "TensorBoard did not start: no disk. Nothing was kept." in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_command_and_what_it_has_started(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The status is what shells expect."""
+    boards = []
+
+    def measure(session: Session) -> Part:
+        session.folder.mkdir()
+        with Board(session.folder) as board:
+            boards.append(board)
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("never gets so far")
+
+    monkeypatch.setitem(command.PARTS, "manners", measure)
+    assert 130 == command.main(["--only", "manners"])
+    assert "Stopped. Nothing was kept." in capsys.readouterr().err
+    assert boards[0].process.returncode is not None
+    assert not work.exists()
 
 
 def test_both_ways_to_start_are_measured(installed: None, session: Session) -> None:
