@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from zoo import command, report  # noqa: E402
 from zoo.program import Program, Zoo, all_programs  # noqa: E402
 from zoo.run import Outcome, Said, run, run_again  # noqa: E402
 from zoo.tally import Share, Tally  # noqa: E402
-from zoo.workers import outcomes  # noqa: E402
+from zoo.workers import Job, outcomes  # noqa: E402
 
 # What it takes several processes, a full memory or minutes of silence to show.
 NOT_SHOWN = {"replica-divergence", "straggler-rank", "memory-pressure", "stalled"}
@@ -179,6 +181,26 @@ def test_those_who_tune_see_no_program_of_the_held_out_third(capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "Held out" in printed
     assert not [program.name for program in hidden if program.name in printed]
+
+
+def test_an_interrupted_run_tells_of_what_has_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C: the tally of the runs so far, its own exit status, and docs/zoo.md as it was."""
+    page = command.PAGE.read_bytes()
+
+    def interrupted(jobs: Sequence[Job], **options: object) -> Iterator[Outcome]:
+        for program, seed in jobs[:3]:
+            yield Outcome(program.name, seed)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "outcomes", interrupted)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert 130 == command.main(["--seeds", "1"])
+    told = capsys.readouterr()
+    assert "programs that failed" in told.out
+    assert f"Stopped after 3 of {len(all_programs())} runs." in told.err
+    assert page == command.PAGE.read_bytes()
 
 
 def hangs(zoo: Zoo) -> None:

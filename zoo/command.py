@@ -25,7 +25,10 @@ INTERRUPTED = 130
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 when every sick program was found by a right rule and no healthy one was called sick, else 1."""
+    """0 when every sick program was found by a right rule and no healthy one was called sick, else 1.
+
+    Interrupted, it tells of the runs that have ended, and leaves docs/zoo.md as it is.
+    """
     options = parser().parse_args(words)
     signal.signal(signal.SIGTERM, interrupt)
     programs = chosen(all_programs(), options)
@@ -39,11 +42,14 @@ def main(words: Sequence[str] | None = None) -> int:
         say(program.name for program in programs)
         return 0
     torch.set_num_threads(1)
+    received: list[Outcome] = []
     try:
-        tally = Tally.of(programs, ran(programs, options))
+        run_all(programs, options, received)
     except KeyboardInterrupt:
-        print("Stopped. Nothing was kept.", file=sys.stderr)
+        show(Tally.of(programs, received), options)
+        print(f"\nStopped after {len(received)} of {len(programs) * options.seeds} runs.", file=sys.stderr)
         return INTERRUPTED
+    tally = Tally.of(programs, received)
     show(tally, options)
     if is_whole(options):
         PAGE.write_text(report.page(tally, seeds=options.seeds, made_on=made_on()), encoding="utf-8")
@@ -83,17 +89,18 @@ def chosen(programs: Sequence[Program], options: argparse.Namespace) -> list[Pro
     return kept
 
 
-def ran(programs: Sequence[Program], options: argparse.Namespace) -> list[Outcome]:
+def run_all(programs: Sequence[Program], options: argparse.Namespace, received: list[Outcome]) -> None:
+    """`received` grows as they end: it is right also when this does not come to its end."""
     jobs = [(program, seed) for seed in range(options.seeds) for program in programs]
     folder: Path | None = options.again or options.keep
     action = run_again if options.again else run
     progress = Progress(len(jobs))
-    received = []
-    for outcome in outcomes(jobs, action=action, folder=folder):
-        received.append(outcome)
-        progress.advance()
-    progress.end()
-    return received
+    try:
+        for outcome in outcomes(jobs, action=action, folder=folder):
+            received.append(outcome)
+            progress.advance()
+    finally:
+        progress.end()
 
 
 def show(tally: Tally, options: argparse.Namespace) -> None:

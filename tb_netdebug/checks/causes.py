@@ -61,7 +61,7 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "labels-single-class": ("not-learning", "constant-output"),
     "input-constant": ("not-learning", "loss-at-chance", "constant-output", "dead-units"),
     "input-repeated-batch": ("overfitting",),
-    "labels-sorted": ("loss-oscillating", "loss-spike"),
+    "labels-sorted": ("labels-single-class", "loss-oscillating", "loss-spike"),
     "eval-mode-training": ("overfitting",),
     "exploding-gradients": ("loss-spike", "diverging-loss", "update-ratio-high", *BLOWN_UP),
     "diverging-loss": BLOWN_UP,
