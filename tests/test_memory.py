@@ -173,12 +173,21 @@ def test_details_divide_what_is_shared(spawn: Callable[..., subprocess.Popen[byt
 
 def test_nothing_new_is_an_empty_dictionary() -> None:
     """Each reading is handed over once."""
-    sampler = MemorySampler(interval_secs=3600.0)
+    sampler = MemorySampler(interval_secs=3600.0, early_secs=3600.0)
     assert sampler.latest() == {}
     sampler.start()
     assert sampler.wait_for_first(PATIENCE_SECS)
     assert "memory/rss" in sampler.latest()
     assert sampler.latest() == {}
+    sampler.close()
+
+
+def test_readings_come_sooner_in_the_beginning() -> None:
+    """A training of a second has several of them, though they are meant for every hour."""
+    sampler = MemorySampler(interval_secs=3600.0, early_secs=0.01)
+    sampler.start()
+    for _ in range(3):
+        readings_until(sampler, lambda found: "memory/rss" in found)
     sampler.close()
 
 
