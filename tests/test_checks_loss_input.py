@@ -138,6 +138,15 @@ def test_kl_div_wants_logarithms() -> None:
 # ---- loss-input-shape
 
 
+def test_a_difference_that_a_program_writes_itself() -> None:
+    """Told at once, with both shapes."""
+    told = ("difference", {"id": "difference1", "prediction_shape": [50, 1], "shape": [50, 50]})
+    finding = judged(RULES, [record(0, {"loss": 1.0}, facts=[told])])["loss-input-shape"]
+    assert (Severity.ERROR, 0) == (finding.severity, finding.first_step)
+    assert 2500 == finding.evidence["pairs that are compared"].value
+    assert "[50, 1]" in finding.message and "[50, 50]" in finding.message
+
+
 def shapes(given: list[int], wanted: list[int], **more: Any) -> Severity | None:
     fact = call("mse_loss", input_shape=given, target_shape=wanted, broadcasts=given != wanted, **more)
     finding = found(fact).get("loss-input-shape")

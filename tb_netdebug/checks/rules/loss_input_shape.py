@@ -24,6 +24,8 @@ class LossInputShape(Rule):
                 yield from broadcast(call)
             elif call.get("function") == "cross_entropy" and call.get("num_classes") == 1:
                 yield one_class(call)
+        for fact in history.facts.get("difference", ()):
+            yield subtracted(fact)
 
 
 def broadcast(call: dict[str, Any]) -> Iterator[Sign]:
@@ -75,6 +77,27 @@ def crossed(
         },
         where=(str(call.get("site") or function),),
         sureness=0.97,
+    )
+
+
+def subtracted(fact: dict[str, Any]) -> Sign:
+    """In a loss that the program writes itself, where only the predictions and the result are known."""
+    given, made = shape_of(fact, "prediction_shape"), shape_of(fact, "shape")
+    return Sign(
+        Severity.ERROR,
+        f"The loss subtracts predictions of shape {list(given)} and targets, and that makes {list(made)}: "
+        f"{math.prod(made)} pairs are compared where {math.prod(given)} are meant, so each prediction is "
+        "pulled to the mean of targets that are not its own.",
+        "Give both the same shape, for example `output.squeeze(-1) - target` or "
+        "`output - target.view_as(output)`; or use functional.mse_loss, which warns of this. If all pairs are "
+        "meant, say so: `output.unsqueeze(1)`.",
+        {
+            "shape of predictions": Evidence(str(list(given))),
+            "shape of the difference": Evidence(str(list(made))),
+            "pairs that are compared": Evidence(float(math.prod(made)), float(math.prod(given))),
+        },
+        where=("loss",),
+        sureness=0.9,
     )
 
 

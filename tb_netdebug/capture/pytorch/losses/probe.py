@@ -11,6 +11,7 @@ from torch.optim.optimizer import (
 from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.losses.calls import LossCalls
+from tb_netdebug.capture.pytorch.losses.differences import Differences
 from tb_netdebug.capture.pytorch.losses.kept_gradients import KeptGradients
 from tb_netdebug.capture.pytorch.losses.outlet import Outlet
 from tb_netdebug.capture.pytorch.losses.roots import LossRoots
@@ -31,6 +32,7 @@ class LossProbe:
         self._scale = LossScale(context, self._outlet)
         self._roots = LossRoots(context, self._outlet, self._scale)
         self._kept = KeptGradients(context, self._outlet)
+        self._differences = Differences(context)
         self._calls = LossCalls(context, self._outlet)
         self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
         self._hooks: list[Any] = [
@@ -59,6 +61,8 @@ class LossProbe:
             self._kept.missed += 1
         elif self._outlet.is_here():
             self._kept.before_backward()
+            if self._differences.is_open:
+                self._differences.look(roots)
 
     def _after_backward(self, _: Any) -> None:
         if self._collector.probing and self._outlet.is_here():
