@@ -144,7 +144,8 @@ def test_a_difference_that_a_program_writes_itself() -> None:
     finding = judged(RULES, [record(0, {"loss": 1.0}, facts=[told])])["loss-input-shape"]
     assert (Severity.ERROR, 0) == (finding.severity, finding.first_step)
     assert 2500 == finding.evidence["pairs that are compared"].value
-    assert "[50, 1]" in finding.message and "[50, 50]" in finding.message
+    assert "[50, 1]" in finding.message
+    assert "[50, 50]" in finding.message
 
 
 def shapes(given: list[int], wanted: list[int], **more: Any) -> Severity | None:

@@ -23,7 +23,7 @@ def trained(logdir: Path, loss_of: Loss, *, outputs: int = 1) -> Probed:
     def body(step: int) -> Tensor:
         optimizer.zero_grad()
         loss = loss_of(model(torch.randn(8, 6)), torch.randn(8))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         return loss
 

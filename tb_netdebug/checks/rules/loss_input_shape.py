@@ -89,8 +89,8 @@ def subtracted(fact: dict[str, Any]) -> Sign:
         f"{math.prod(made)} pairs are compared where {math.prod(given)} are meant, so each prediction is "
         "pulled to the mean of targets that are not its own.",
         "Give both the same shape, for example `output.squeeze(-1) - target` or "
-        "`output - target.view_as(output)`; or use functional.mse_loss, which warns of this. If all pairs are "
-        "meant, say so: `output.unsqueeze(1)`.",
+        "`output - target.view_as(output)`; or use functional.mse_loss, which warns of this. If all pairs "
+        "are meant, say so: `output.unsqueeze(1)`.",
         {
             "shape of predictions": Evidence(str(list(given))),
             "shape of the difference": Evidence(str(list(made))),
