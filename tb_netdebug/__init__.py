@@ -18,6 +18,7 @@ __all__ = ["Monitor", "__version__", "check", "install_excepthook", "replay", "w
 
 # Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
 _PLACES = {
+    "KerasCallback": "tb_netdebug.integrations.keras_callback",
     "LightningCallback": "tb_netdebug.integrations.lightning",
     "Monitor": "tb_netdebug.capture.monitor",
     "OptunaPruning": "tb_netdebug.integrations.optuna",

@@ -105,7 +105,13 @@ def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
         from tb_netdebug.capture.pytorch.adapter import adapter_of
 
         return adapter_of(models, optimizer)
+    keras = sys.modules.get("keras")
+    if keras is not None and models and all(isinstance(each, keras.layers.Layer) for each in models.values()):
+        from tb_netdebug.capture.keras import adapter
+
+        return adapter.adapter_of(models, optimizer)
     kinds = ", ".join(sorted({type(each).__name__ for each in models.values()})) or "nothing"
     raise TypeError(
-        f"watch() got {kinds}; it takes a torch.nn.Module, or several by name: watch({{'G': g, 'D': d}}, …)"
+        f"watch() got {kinds}; it takes a torch.nn.Module or a keras.Model, or several by name: "
+        "watch({'G': g, 'D': d}, …)"
     )

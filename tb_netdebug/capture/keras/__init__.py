@@ -1,0 +1,1 @@
+"""Everything that knows TensorFlow and Keras."""

@@ -1,0 +1,89 @@
+"""A training loop of the user's own with GradientTape: its calls, where they run eagerly."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.keras.layers import Network
+from tb_netdebug.capture.keras.steps import TrainSteps
+from tb_netdebug.capture.keras.tap import Tap
+
+
+class LoopTap:
+    """Listens between two steps to everything that does not belong to `fit` (see `calls.Listener`).
+
+    What runs inside a tf.function of the user's is seen once, while it is traced, and without values.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        guard: Guard,
+        steps: Sequence[TrainSteps],
+        before_update: Callable[[], None],
+    ) -> None:
+        self._network = network
+        self._guard = guard
+        self._steps = steps
+        self._before_update = before_update
+        self._thread = threading.get_ident()
+        self.optimizers: list[Any] = []
+        self.is_in_use = False
+        self.is_hidden = False
+        self.has_stepped = False
+        self.tap = Tap(network, guard, wants_layers=False)
+
+    def begin_step(self, *, sampling: bool) -> None:
+        self._thread = threading.get_ident()
+        self.has_stepped = False
+        self.tap = Tap(self._network, self._guard, wants_layers=sampling)
+
+    def finish(self) -> Tap | None:
+        """What was seen; None when there was nothing."""
+        is_empty = not (self.has_stepped or self.is_hidden)
+        return None if is_empty else self.tap
+
+    def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
+        if self._is_here():
+            self.tap.entered(layer, args, kwargs)
+
+    def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if self._is_here():
+            self.tap.left(layer, args, kwargs, output)
+
+    def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
+        if self._is_here():
+            self.tap.lost(loss, target, given, output)
+
+    def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        if threading.get_ident() != self._thread or any(each.is_running for each in self._steps):
+            return
+        if not any(each is optimizer for each in self.optimizers):
+            self.optimizers.append(optimizer)
+        self.is_in_use = True
+        if not tf.executing_eagerly():
+            self.is_hidden = True
+            return
+        self.has_stepped = True
+        if not self._guard.is_off:
+            try:
+                self._before_update()
+            except Exception as error:
+                self._guard.fault("looking at weights", error)
+        self.tap.applies(optimizer, gradients, variables)
+
+    def applied(self, optimizer: Any, variables: Any) -> None:
+        if self._is_here():
+            self.tap.applied(optimizer, variables)
+
+    def _is_here(self) -> bool:
+        return (
+            threading.get_ident() == self._thread
+            and tf.executing_eagerly()
+            and not any(each.is_running for each in self._steps)
+        )

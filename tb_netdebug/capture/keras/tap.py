@@ -1,0 +1,269 @@
+"""What one run of a training step shows: its layers, losses and gradients, in a graph or eagerly."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common.global_state import get_global_attribute
+from tensorflow.python import pywrap_tfe
+
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.keras.fusion import may_show, may_show_gradient
+from tb_netdebug.capture.keras.layers import Layer, Network, Watched, class_of_output
+from tb_netdebug.capture.keras.values import dense, is_float, tensors_in
+
+# An optimizer with more weights, or a network with more layers, is cut off here; losses are few.
+MOST_LOSSES = 16
+MOST_INPUTS = 16
+
+MODE_LAYERS = (
+    keras.layers.Dropout,
+    keras.layers.GaussianDropout,
+    keras.layers.GaussianNoise,
+    keras.layers.AlphaDropout,
+    keras.layers.BatchNormalization,
+)
+
+_numbers = itertools.count()
+is_without_tape = pywrap_tfe.TFE_Py_TapeSetIsEmpty
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A layer that was called."""
+
+    layer: Layer
+    inputs: list[tuple[str, Any]]
+    outputs: list[tuple[str, Any]]
+    order: int
+    training: Any
+
+
+@dataclass(slots=True, eq=False)
+class LossSeen:
+    """A loss that was computed; `given` is what it makes its numbers from."""
+
+    loss: Any
+    target: Any
+    given: Any
+    output: Any
+    with_logits: bool
+    last_layer: str | None
+    asked_logits: bool = False
+    """What the user has said in `from_logits`; Keras sometimes knows better."""
+
+
+@dataclass(slots=True, eq=False)
+class Applied:
+    """Gradients that an optimizer was given."""
+
+    optimizer: Any
+    pairs: list[tuple[Any, Any]]
+    scale: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Tap:
+    """Listens to one run of a step on its own thread (see `calls.Listener`).
+
+    In a graph it runs once, while TensorFlow traces; what it finds then stands for every run of the graph.
+    """
+
+    network: Network
+    guard: Guard
+    wants_layers: bool
+    number: int = field(default_factory=_numbers.__next__)
+    calls: list[Call] = field(default_factory=list)
+    losses: list[LossSeen] = field(default_factory=list)
+    applied_to: list[Applied] = field(default_factory=list)
+    whole_loss: Any = None
+    modes: dict[str, tuple[Any, bool]] = field(default_factory=dict)
+    hidden: int = 0
+    """Calls in a graph inside of the step, of which nothing gets out."""
+    not_shown: dict[str, str] = field(default_factory=dict)
+    _entered: int = 0
+    _inside: int = 0
+    _thread: int = field(default_factory=threading.get_ident)
+    _graph: Any = field(default_factory=lambda: graph_now())
+    _orders: list[int] = field(default_factory=list)
+    _makers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+
+    # ---- what it is told ---------------------------------------------------------------------------------
+
+    def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
+        if self._is_here():
+            self._orders.append(self._entered)
+            self._entered += 1
+
+    def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if self._is_here():
+            order = self._orders.pop() if self._orders else self._entered
+            self._guarded(self._take_call, layer, args, kwargs, output, order)
+
+    def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
+        if self._is_here() and not is_without_tape():
+            self._guarded(self._take_loss, loss, target, given, output)
+
+    def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        if self._is_here():
+            self._inside += 1
+            if self._inside == 1:
+                self._guarded(self._take_gradients, optimizer, gradients, variables)
+
+    def applied(self, optimizer: Any, variables: Any) -> None:
+        if self._is_here():
+            self._inside = max(self._inside - 1, 0)
+
+    def computed(self, loss: Any) -> None:
+        """The sum of all losses of the step."""
+        if self._is_here() and self._is_ours(loss):
+            self.whole_loss = loss
+
+    # ---- what can be shown, asked at the end of the step -------------------------------------------------
+
+    def activations(self) -> list[tuple[Call, str, Any]]:
+        found = []
+        for call in self.calls:
+            if not call.layer.is_watched:
+                continue
+            for place, tensor in call.outputs:
+                if not is_float(tensor):
+                    continue
+                if may_show(tensor):
+                    found.append((call, place, tensor))
+                else:
+                    self.not_shown.setdefault(call.layer.name + place, FUSED)
+        return found
+
+    def gradients(self) -> list[tuple[Watched, Any, Any]]:
+        """Weight, gradient, and by what it is scaled."""
+        found = []
+        for applied in self.applied_to:
+            for variable, gradient in applied.pairs:
+                watched = self.network.weight_of(variable)
+                if watched is None or gradient is None:
+                    continue
+                if isinstance(gradient, tf.Tensor) and not may_show_gradient(gradient):
+                    self.not_shown.setdefault(f"the gradient of {watched.name}", FUSED)
+                    continue
+                found.append((watched, dense(gradient), applied.scale))
+        return found
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _is_here(self) -> bool:
+        return threading.get_ident() == self._thread and not self.guard.is_off
+
+    def _guarded(self, look: Callable[..., None], *args: Any) -> None:
+        try:
+            look(*args)
+        except Exception as error:
+            self.guard.fault("looking at a training step", error)
+
+    def _is_ours(self, tensor: Any) -> bool:
+        """Not in a loop or branch inside of the graph, from which no tensor gets out."""
+        return getattr(tensor, "graph", None) is self._graph
+
+    def _take_call(self, layer: Any, args: Any, kwargs: Any, output: Any, order: int) -> None:
+        outputs = [(place, dense(tensor)) for place, tensor in tensors_in(output)]
+        outputs = [(place, tensor) for place, tensor in outputs if self._is_ours(tensor)]
+        if not outputs:
+            self.hidden += 1
+            return
+        for _, tensor in outputs:
+            if id(tensor) not in self._makers:  # the innermost layer has made it
+                self._makers[id(tensor)] = tensor, layer
+        if is_without_tape():
+            return
+        known = self.network.layers.get(id(layer))
+        if known is None:
+            self.network.refresh()
+            known = self.network.layers.get(id(layer))
+        if known is None:
+            return
+        training = kwargs.get("training")
+        if training is None:  # that of the layer around it
+            training = getattr(get_global_attribute("current_call_ctx"), "training", None)
+        if isinstance(layer, MODE_LAYERS):
+            is_frozen = isinstance(layer, keras.layers.BatchNormalization) and not layer.trainable
+            self.modes.setdefault(known.name, (training, is_frozen))
+        if self.wants_layers:
+            inputs = [(place, each) for place, each in tensors_in((*args, *kwargs.values()))]
+            self.calls.append(Call(known, inputs, outputs, order, training))
+
+    def _take_loss(self, loss: Any, target: Any, given: Any, output: Any) -> None:
+        if len(self.losses) >= MOST_LOSSES or not isinstance(given, tf.Tensor) or not self._is_ours(given):
+            return
+        if isinstance(loss, COMPILED):
+            return
+        asked = bool((getattr(loss, "_fn_kwargs", None) or {}).get("from_logits", False))
+        asked = asked or bool(getattr(loss, "from_logits", False))
+        logits = logits_behind(loss, given)
+        given_layer = self._layer_of(given if logits is None else logits)
+        if logits is not None and given_layer is None:
+            given_layer = "Linear"
+        seen = given if logits is None else logits
+        self.losses.append(
+            LossSeen(loss, target, seen, output, asked or logits is not None, given_layer, asked_logits=asked)
+        )
+
+    def _layer_of(self, tensor: Any) -> str | None:
+        made = self._makers.get(id(tensor))
+        if made is not None:
+            return class_of_output(made[1])
+        if hasattr(tensor, "graph"):
+            return OPERATIONS.get(tensor.op.type)
+        return None
+
+    def _take_gradients(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        if variables is None:
+            variables = list(getattr(optimizer, "_trainable_variables", []))
+        pairs = []
+        for variable, gradient in zip(variables, gradients, strict=False):
+            values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+            is_here = values is None or self._is_ours(values)
+            if is_here:
+                pairs.append((variable, gradient))
+            else:
+                self.hidden += 1
+        scale = getattr(optimizer, "dynamic_scale", None)
+        if scale is None:
+            scale = getattr(optimizer, "loss_scale_factor", None)
+        if pairs:
+            read = tf.identity(scale.value) if isinstance(scale, keras.Variable) else scale
+            self.applied_to.append(Applied(optimizer, pairs, read))
+
+
+FUSED = (
+    "TensorFlow computes it in one operation with what follows, and would round otherwise if anybody looked"
+)
+OPERATIONS = {
+    "Softmax": "Softmax", "Sigmoid": "Sigmoid", "BiasAdd": "Linear", "MatMul": "Linear", "Relu": "ReLU",
+    "Tanh": "Tanh", "LogSoftmax": "LogSoftmax", "Softplus": "Softplus", "Elu": "ELU", "Selu": "SELU",
+}  # fmt: skip
+COMPILED = tuple(kind for kind in keras.losses.Loss.__subclasses__() if kind.__name__ == "CompileLoss")
+SOFTMAXED = ("sparse_categorical_crossentropy", "categorical_crossentropy")
+
+
+def graph_now() -> Any:
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def logits_behind(loss: Any, given: Any) -> Any:
+    """Keras takes the scores behind a softmax or sigmoid where it knows them, whatever `from_logits` says."""
+    name = getattr(getattr(loss, "fn", None), "__name__", "")
+    wanted = "Softmax" if name in SOFTMAXED else "Sigmoid" if name == "binary_crossentropy" else ""
+    if not wanted:
+        return None
+    known = getattr(given, "_keras_logits", None)
+    if known is not None:
+        return known
+    if hasattr(given, "graph") and given.op.type == wanted:
+        return given.op.inputs[0]
+    return None

@@ -1,0 +1,80 @@
+"""From TensorFlow tensors to the addresses that the kernel reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tb_netdebug.stats.dtypes import DType
+
+Array = NDArray[Any]
+Item = tuple[int, int, int]
+
+CODES: dict[str, int] = {
+    "float32": DType.FLOAT32,
+    "float64": DType.FLOAT64,
+    "float16": DType.FLOAT16,
+    "bfloat16": DType.BFLOAT16,
+    "int8": DType.INT8,
+    "uint8": DType.UINT8,
+    "int16": DType.INT16,
+    "int32": DType.INT32,
+    "int64": DType.INT64,
+    "bool": DType.BOOL,
+    "complex64": DType.COMPLEX64,
+    "complex128": DType.COMPLEX128,
+}
+FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})
+
+# An output may be nested, but a structure deeper or wider than this is data, not activations.
+MOST_DEPTH = 4
+MOST_TENSORS = 32
+
+
+def array_of(tensor: Any) -> Array:
+    """The values of an eager tensor; those in host memory are not copied, and not to be written to."""
+    found: Array = tensor._numpy() if hasattr(tensor, "_numpy") else tensor.numpy()
+    return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+
+
+def item_of(array: Array) -> Item | None:
+    """For the kernel; None for a type that it does not know. The array must be kept until it was read."""
+    code = CODES.get(array.dtype.name)
+    return None if code is None else (array.ctypes.data, array.size, code)
+
+
+def dense(value: Any) -> Any:
+    """An ordinary tensor with the values of a sparse one, duplicates added up; others as they are."""
+    if isinstance(value, tf.IndexedSlices):
+        places, numbers = tf.unique(value.indices)
+        return tf.math.unsorted_segment_sum(value.values, numbers, tf.size(places))
+    if isinstance(value, tf.SparseTensor):
+        return value.values
+    if isinstance(value, tf.RaggedTensor):
+        return value.flat_values
+    return value
+
+
+def tensors_in(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
+    if isinstance(output, tf.Tensor | tf.IndexedSlices | tf.SparseTensor | tf.RaggedTensor):
+        yield name, output
+    elif depth < MOST_DEPTH:
+        for key, value in parts_of(output):
+            yield from tensors_in(value, f"{name}[{key}]", depth + 1)
+
+
+def parts_of(output: Any) -> list[tuple[Any, Any]]:
+    if isinstance(output, Mapping):
+        return list(output.items())[:MOST_TENSORS]
+    if isinstance(output, list | tuple):
+        return list(enumerate(output))[:MOST_TENSORS]
+    return []
+
+
+def is_float(tensor: Any) -> bool:
+    return tensor.dtype.name in FLOATS

@@ -1,0 +1,90 @@
+"""`nd.KerasCallback`: records what Keras's `fit` trains."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tb_netdebug.capture.monitor import Monitor
+from tb_netdebug.capture.run_folder import rank
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.integrations.folders import folder_for
+from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.requirement import library
+
+keras = library("keras", wanted_by="KerasCallback", extra="keras")
+# Keras's own error for a backend that is missing names TensorFlow; on another backend it is not needed.
+if keras.backend.backend() == "tensorflow":
+    library("tensorflow", wanted_by="KerasCallback", extra="keras")
+
+
+class KerasCallback(keras.callbacks.Callback):  # type: ignore[name-defined]
+    """Records a training, with one argument of `fit`:
+
+        model.fit(x, y, callbacks=[nd.KerasCallback("runs")])
+
+    It takes the options of `nd.watch`. Each batch is a step, with its own loss; other metrics are recorded as
+    Keras shows them, as means since the epoch began, and `val_loss` and the like with the step that follows.
+    A second `fit` with the same callback goes on counting in the same folder; another model gets another one.
+    """
+
+    def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
+        super().__init__()
+        self._recording = Recording("KerasCallback", {"logdir": logdir, **options})
+        self._recording.close_with(self)
+        self._trained: int | None = None
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
+        return self._recording.monitor
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Of the training that goes on, or of the last one."""
+        monitor = self.monitor
+        return self._recording.findings if monitor is None else monitor.findings
+
+    @property
+    def run_dir(self) -> Path | None:
+        return self._recording.run_dir
+
+    # ---- what Keras tells --------------------------------------------------------------------------------
+
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        first_step = self._recording.next_step if self._trained == id(self.model) else 0
+        self._trained = id(self.model)
+        folder = folder_for(
+            self._recording, first_step, beside=None, otherwise="runs", environment=os.environ
+        )
+        self._recording.open(self.model, None, run_dir=folder, rank=rank(os.environ), first_step=first_step)
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        adapter = self._adapter()
+        if adapter is not None:
+            adapter.begin_batch()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        adapter = self._adapter()
+        if adapter is None:
+            return
+        shown = dict(logs or {})
+        running = shown.pop("loss", None)
+        self._recording.step(running if adapter.is_blind else None, shown)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        self._recording.log({name: value for name, value in (logs or {}).items() if name.startswith("val_")})
+
+    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        adapter = self._adapter()
+        if adapter is not None:
+            adapter.evaluated()
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        self._recording.close()
+
+    def _adapter(self) -> Any:
+        monitor = self._recording.monitor
+        return None if monitor is None else monitor._adapter
