@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OF_PARAMETERS = (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE)
 
 Batch = tuple[torch.Tensor, torch.Tensor]
+MLP_LAYERS = {"0", "1", "2", "3", "4"}
+MLP_PARAMETERS = {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"}
 
 
 class Recorded:
@@ -122,6 +124,15 @@ def recorded(
     with no_warnings(), nd.watch(model, optimizer, logdir=logdir, **options) as monitor:
         train(monitor)
     return Recorded(logdir / options["run"])
+
+
+def assert_complete(found: Recorded, steps: list[int]) -> None:
+    """Every statistic of the MLP in every one of these steps."""
+    assert MLP_LAYERS == found.names(Kind.ACTIVATION)
+    for kind in OF_PARAMETERS:
+        assert MLP_PARAMETERS == found.names(kind)
+        for name in MLP_PARAMETERS:
+            assert steps == list(found.samples(kind, name)), (kind, name)
 
 
 # ---- models --------------------------------------------------------------------------------
