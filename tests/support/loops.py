@@ -126,6 +126,23 @@ def recorded(
     return Recorded(logdir / options["run"])
 
 
+def steps_of(
+    model: nn.Module, *inputs: Any, optimizer: Any = None, steps: int = 3
+) -> Callable[[nd.Monitor], None]:
+    """A loop that makes the sum of the model's output small, whatever the model is called with."""
+
+    def run(monitor: nd.Monitor) -> None:
+        for _ in range(steps):
+            model.zero_grad()
+            loss = model(*inputs).real.float().sum()
+            loss.backward()
+            if optimizer is not None:
+                optimizer.step()
+            monitor.step(loss)
+
+    return run
+
+
 def assert_complete(found: Recorded, steps: list[int]) -> None:
     """Every statistic of the MLP in every one of these steps."""
     assert MLP_LAYERS == found.names(Kind.ACTIVATION)
