@@ -124,9 +124,10 @@ class Governor:
         self.training_secs += user_secs
         if self._steps == 1:
             return  # the first step pays for imports, allocations and autotuning, ours and the framework's
-        # A step that waited (for data, for a debugger) earns no more than two ordinary ones before it.
+        # A step that waited (for data, for a debugger) earns no more than two ordinary ones before it, and
+        # says no more about how long steps take: else norms would seem cheap for many steps afterwards.
         counted = min(user_secs, 2.0 * self._user_secs.value) if self._user_secs.seen else user_secs
-        self._user_secs.observe(user_secs)
+        self._user_secs.observe(counted)
         (self._sample_secs if sampled else self._plain_secs).observe(spent_secs)
         earned = self._overhead * counted
         ordinary = min(spent_secs, self._plain_secs.value) if sampled else spent_secs

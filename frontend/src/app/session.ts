@@ -89,7 +89,7 @@ function takeChoice(choice: Choice): void {
   state.focus.value = choice.focus;
 }
 
-/** Many runs train at once: their news are taken together, so that the list is drawn ten times a second at most. */
+/** Many runs train at once: the list of them is drawn anew ten times a second at most. Charts need not wait for it. */
 const NEWS_MILLISECONDS = 100;
 const news = new Map<string, RunRow>();
 let takenAt = 0;
@@ -97,8 +97,10 @@ let takenAt = 0;
 function hearNews(data: unknown): void {
   const row = parseRunNews(data);
   if (!row) return;
+  const before = news.get(row.name) ?? state.runs.peek()?.find((run) => run.name === row.name);
   if (news.size === 0) setTimeout(takeNews, Math.max(0, takenAt + NEWS_MILLISECONDS - performance.now()));
   news.set(row.name, row);
+  if (!state.paused.peek() && before && (before.version ?? 0) < (row.version ?? 0)) tellRunChange(row.name);
 }
 
 function takeNews(): void {
@@ -112,5 +114,4 @@ function takeNews(): void {
   const fresh = new Map([...news].filter(([name, row]) => there.has(name) && isNew(row)));
   news.clear();
   if (fresh.size > 0) state.runs.value = list.map((row) => fresh.get(row.name) ?? row);
-  for (const [name, row] of fresh) if (there.get(name) !== row.version) tellRunChange(name);
 }

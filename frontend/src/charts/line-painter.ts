@@ -2,6 +2,7 @@
 
 import type uPlot from "uplot";
 import { lowerBound } from "../lib/nearest";
+import { pixelColumns } from "../lib/pixel-columns";
 import type { PlotContent } from "./line-plot";
 import type { LineSeries, Marker } from "./line-series";
 
@@ -23,6 +24,15 @@ const BAND_ALPHA = 0.16;
 const RAW_ALPHA = 0.3;
 /** With more room than that between points each of them is shown. */
 const POINT_SPACING = 14;
+/** With less room than that nobody sees how lines are joined. */
+const JOIN_SPACING = 4;
+/**
+ * The time for a path grows with the square of its points where it goes up and down much: without a graphics card
+ * eight noisy lines of 600 points take 80 ms as eight paths, 10 ms in pieces, and 2 ms as columns of pixels.
+ */
+const POINTS_PER_PATH = 32;
+/** Points that are closer than that are drawn as columns of pixels. */
+const COLUMN_SPACING = 2;
 
 export function paint(plot: uPlot, content: PlotContent): void {
   const { ctx: context, bbox: box } = plot;
@@ -39,7 +49,6 @@ export function paint(plot: uPlot, content: PlotContent): void {
   context.beginPath();
   context.rect(box.left, box.top, box.width, box.height);
   context.clip();
-  context.lineJoin = "round";
   // The first series is the one in focus: it comes last, on top of the others.
   const order = [...content.series].reverse();
   for (const series of order) paintBand(canvas, series);
@@ -81,16 +90,62 @@ function sight({ x, box }: Canvas, series: LineSeries): [from: number, to: numbe
 function paintBand(canvas: Canvas, series: LineSeries): void {
   const { low, high } = series;
   if (!low || !high) return;
-  const { context, x, y } = canvas;
+  const { context } = canvas;
   context.fillStyle = series.colour;
   context.globalAlpha = BAND_ALPHA;
-  for (const [from, to] of stretches(low, sight(canvas, series))) {
-    context.beginPath();
-    for (let index = from; index < to; index++) context.lineTo(x(series.x[index] ?? 0), y(high[index] ?? 0));
-    for (let index = to - 1; index >= from; index--) context.lineTo(x(series.x[index] ?? 0), y(low[index] ?? 0));
-    context.fill();
+  const rows = sight(canvas, series);
+  const dense = spacingOf(canvas, rows) < COLUMN_SPACING;
+  for (const stretch of stretches(low, rows)) {
+    if (dense) fillBetween(canvas, series.x, low, high, stretch);
+    else for (const piece of pieces(stretch)) fillPiece(canvas, series.x, low, high, piece);
   }
   context.globalAlpha = 1;
+}
+
+/** One polygon. Pieces meet at whole pixels, or there would be a seam. */
+function fillPiece(
+  { context, x, y }: Canvas,
+  at: Float64Array,
+  low: Float64Array,
+  high: Float64Array,
+  [from, to]: readonly [number, number],
+): void {
+  const place = (index: number): number => {
+    const exact = x(at[index] ?? 0);
+    return index === from || index === to - 1 ? Math.round(exact) : exact;
+  };
+  context.beginPath();
+  for (let index = from; index < to; index++) context.lineTo(place(index), y(high[index] ?? 0));
+  for (let index = to - 1; index >= from; index--) context.lineTo(place(index), y(low[index] ?? 0));
+  context.fill();
+}
+
+/** The same where there are more points than pixels. */
+function fillBetween(
+  { context, x, y }: Canvas,
+  at: Float64Array,
+  low: Float64Array,
+  high: Float64Array,
+  [from, to]: readonly [number, number],
+): void {
+  const place = (index: number): number => x(at[index] ?? 0);
+  const upper = pixelColumns(from, to, place, (index) => y(high[index] ?? 0));
+  const lower = pixelColumns(from, to, place, (index) => y(low[index] ?? 0));
+  upper.forEach(({ left, top }, index) => {
+    const width = (upper[index + 1]?.left ?? left + 1) - left;
+    context.fillRect(left, top, width, (lower[index]?.bottom ?? top) - top);
+  });
+}
+
+/** Pixels of the page between two points. */
+function spacingOf({ box, ratio }: Canvas, [from, to]: readonly [number, number]): number {
+  return box.width / ((to - from) * ratio);
+}
+
+/** Short parts of a stretch; each begins with the last point of the one before. */
+function* pieces([from, to]: readonly [number, number]): Generator<[number, number]> {
+  for (let start = from; start < to - 1 || start === from; start += POINTS_PER_PATH)
+    yield [start, Math.min(start + POINTS_PER_PATH + 1, to)];
 }
 
 /** The finite stretches between gaps. */
@@ -109,23 +164,52 @@ function stretches(values: Float64Array, [from, to]: [number, number]): [number,
 }
 
 function paintLine(canvas: Canvas, series: LineSeries, values: Float64Array, alpha: number): void {
-  const { context, x, y, ratio, box } = canvas;
-  const [from, to] = sight(canvas, series);
+  const { context, x, y, ratio } = canvas;
+  const rows = sight(canvas, series);
+  const spacing = spacingOf(canvas, rows);
   context.strokeStyle = context.fillStyle = series.colour;
   context.globalAlpha = alpha;
   context.lineWidth = (alpha === 1 ? 1.6 : 1) * ratio;
+  context.lineJoin = spacing > JOIN_SPACING ? "round" : "bevel";
   context.setLineDash((series.dash ?? []).map((length) => length * ratio));
-  const sparse = (to - from) * POINT_SPACING * ratio < box.width;
-  for (const [start, end] of stretches(values, [from, to])) {
-    context.beginPath();
-    for (let index = start; index < end; index++) context.lineTo(x(series.x[index] ?? 0), y(values[index] ?? 0));
-    context.stroke();
-    if (alpha === 1 && (sparse || end - start === 1)) paintPoints(canvas, series, values, start, end);
+  for (const [start, end] of stretches(values, rows)) {
+    if (spacing < COLUMN_SPACING && !series.dash?.length) fillColumns(canvas, series.x, values, start, end);
+    else strokePieces(canvas, series, values, start, end);
+    if (alpha === 1 && (spacing > POINT_SPACING || end - start === 1)) paintPoints(canvas, series, values, start, end);
     if (alpha === 1 && (series.bad?.[end] ?? 0) > 0)
       paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
   }
   context.setLineDash([]);
   context.globalAlpha = 1;
+}
+
+function strokePieces(
+  { context, x, y }: Canvas,
+  series: LineSeries,
+  values: Float64Array,
+  from: number,
+  to: number,
+): void {
+  // Dashes would begin anew in each piece.
+  for (const [first, last] of series.dash?.length ? [[from, to] as const] : pieces([from, to])) {
+    context.beginPath();
+    for (let index = first; index < last; index++) context.lineTo(x(series.x[index] ?? 0), y(values[index] ?? 0));
+    context.stroke();
+  }
+}
+
+function fillColumns({ context, x, y }: Canvas, at: Float64Array, values: Float64Array, from: number, to: number): void {
+  const half = context.lineWidth / 2;
+  const columns = pixelColumns(
+    from,
+    to,
+    (index) => x(at[index] ?? 0),
+    (index) => y(values[index] ?? 0),
+  );
+  columns.forEach(({ left, top, bottom }, index) => {
+    const width = (columns[index + 1]?.left ?? left + 1) - left;
+    context.fillRect(left, top - half, width, bottom - top + 2 * half);
+  });
 }
 
 function paintPoints(

@@ -43,7 +43,7 @@ function paint(canvas: HTMLCanvasElement, { x, y, colour, logY = false }: Sparkl
   const [first, last] = [x[0] ?? 0, x[x.length - 1] ?? 1];
   const placeX = (value: number): number => ((value - first) / (last - first || 1)) * (width - 4) + 1;
   const placeY = (value: number): number => height - 3 - ((value - low) / (high - low || 1)) * (height - 7);
-  context.lineJoin = "round";
+  context.lineJoin = "bevel"; // the round ones take twice the time, and are not seen in so small a picture
   const line = new Path2D();
   let drawing = false;
   values.forEach((value, index) => {

@@ -79,7 +79,7 @@ describe("a watch over queries", () => {
     asked[0]?.reply();
     await pass(0);
     watch.changed("a");
-    await pass(700);
+    await pass(300);
     expect(asked.length).toBe(1);
     await pass(200);
     expect(asked.length).toBe(2);

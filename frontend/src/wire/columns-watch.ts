@@ -20,8 +20,8 @@ export interface Surroundings {
 
 const FASTEST_MILLISECONDS = 100;
 const SLOWEST_MILLISECONDS = 2000;
-/** On a slow line most of the time is left for others. */
-const REST_PER_REQUEST = 2;
+/** On a slow line half of the time is left for others. */
+const REST_PER_REQUEST = 1;
 const RETRY_MILLISECONDS = 4000;
 
 export class ColumnsWatch {
