@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ import tb_netdebug as nd
 from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.records.step import Kind
 from tests.support.lightning_modules import BATCHES, KINDS, Holder, Remembering, batches, fit, trained
-from tests.support.loops import OF_PARAMETERS, Recorded, assert_equal, run_script
+from tests.support.loops import OF_PARAMETERS, ROOT, Recorded, assert_equal, run_script
 
 STEPS = list(range(2 * BATCHES))
 NAMES = {
@@ -209,6 +212,7 @@ def test_a_wrong_option_is_refused_at_once() -> None:
 
 TWO = """
 import json, sys
+from collections.abc import Callable
 from pathlib import Path
 import torch
 import tb_netdebug as nd
@@ -286,3 +290,42 @@ def test_its_other_name(tmp_path: Path) -> None:
     script.write_text(OTHER_NAME)
     run_script(script)
     assert [0, 1, 2] == Recorded(tmp_path / "logs/run").steps
+
+
+def test_the_demo(logdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its network learns pictures by heart, and it says so."""
+    monkeypatch.setattr(sys, "argv", ["lightning_run.py", "--logdir", str(logdir)])
+    runpy.run_path(str(ROOT / "demo/lightning_run.py"), run_name="__main__")
+    assert "NetDebug: WARNING overfitting" in capsys.readouterr().err
+    assert {"overfitting"} <= {finding.rule for finding in nd.check(logdir).runs[0].findings}
+
+
+ONE_LINE = """
+import sys
+import tb_netdebug as nd
+{missing}
+try:
+    nd.{name}
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"),
+    [
+        ("LightningCallback", ("lightning", "pytorch_lightning"), "lightning"),
+        ("TransformersCallback", ("transformers",), "transformers"),
+        ("OptunaPruning", ("optuna",), "optuna"),
+    ],
+)
+def test_without_the_library_the_way_to_it_is_told(
+    name: str, missing: tuple[str, ...], extra: str, run_python: Callable[..., str]
+) -> None:
+    """And nothing of it is imported before it is asked for."""
+    hidden = f"assert not {{*{missing}}} & sys.modules.keys()\n" + "".join(
+        f"sys.modules[{each!r}] = None\n" for each in missing
+    )
+    told = run_python(ONE_LINE.format(name=name, missing=hidden))
+    assert f"pip install 'tb_netdebug[{extra}]'" in told
+    assert name in told

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from torch import nn
 import tb_netdebug as nd
 from tests.support.language_models import trainer
 from tests.support.lightning_modules import Holder, fit
+from tests.support.loops import ROOT
 
 STEPS = 60
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -112,3 +115,13 @@ def test_the_attribute_can_be_stored(logdir: Path) -> None:
     study(lambda trial: train(trial, logdir, is_sick=True), 1, storage=storage, study_name="one")
     loaded = optuna.load_study(study_name="one", storage=storage)
     assert "nonfinite" in loaded.trials[0].user_attrs["netdebug"]["rule"]
+
+
+def test_the_demo(logdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Some of its trials are sick, and it says why."""
+    monkeypatch.setattr(sys, "argv", ["optuna_run.py", "--logdir", str(logdir)])
+    runpy.run_path(str(ROOT / "demo/optuna_run.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert 8 == len(lines)
+    assert {"COMPLETE", "PRUNED"} == {line.split()[4] for line in lines}
+    assert all(line.endswith(".") for line in lines if "PRUNED" in line), lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import tb_netdebug as nd
 from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.records.step import Kind
 from tests.support.language_models import BATCHES, trained, trainer
-from tests.support.loops import OF_PARAMETERS, Recorded, assert_equal
+from tests.support.loops import OF_PARAMETERS, ROOT, Recorded, assert_equal
 
 STEPS = list(range(2 * BATCHES))
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -191,3 +193,11 @@ def test_a_recording_ends_with_its_callback(logdir: Path) -> None:
     made.remove_callback(callback)
     del callback
     assert not monitor._is_open()
+
+
+def test_the_demo(logdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its learning rate is far too high, and it says so."""
+    monkeypatch.setattr(sys, "argv", ["transformers_run.py", "--logdir", str(logdir)])
+    runpy.run_path(str(ROOT / "demo/transformers_run.py"), run_name="__main__")
+    assert "NetDebug: WARNING learning-rate-high" in capsys.readouterr().err
+    assert 8 * 14 == len(steps_of(Recorded(logdir / "transformers")))

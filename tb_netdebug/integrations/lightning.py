@@ -26,7 +26,7 @@ NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 def bases() -> tuple[Any, ...]:
     """The Callback of each of the two that the program has imported, or else of the one that is there."""
-    imported = [sys.modules[name] for name in NAMES if name in sys.modules]
+    imported = [sys.modules[name] for name in NAMES if sys.modules.get(name) is not None]
     found = imported or [library(*NAMES, wanted_by="LightningCallback", extra="lightning")]
     return tuple(each.Callback for each in found)
 
@@ -86,6 +86,7 @@ class LightningCallback(Callback):
         """After the sanity check, and after a checkpoint is loaded."""
         with self._recording.quietly("setting itself up for Lightning"):
             self._recording.close()
+            self._recording.announce()
             first_step = batches_so_far(trainer) if self._resumed_at is None else self._resumed_at
             self._resumed_at = None
             self._target = (self._folder(trainer, first_step), trainer.global_rank, first_step)

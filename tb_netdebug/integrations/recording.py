@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,12 @@ class Recording:
         self._collector: Collector | None = None
 
     # ---- one training ------------------------------------------------------------------------------------
+
+    def announce(self) -> None:
+        """Before a training: `netdebug run` leaves it to us."""
+        driver = sys.modules.get("tb_netdebug.capture.zero_code.driver")
+        if driver is not None:
+            driver.all_stand_aside()
 
     def open(self, models: Any, optimizers: Any, *, run_dir: Path, rank: int, first_step: int) -> None:
         """Its steps are counted from `first_step`: a training that was resumed has had some before."""

@@ -15,7 +15,7 @@ def library(*names: str, wanted_by: str, extra: str) -> Any:
     Raises ImportError with the way to get one when none is.
     """
     for name in names:
-        if name in sys.modules or find_spec(name.partition(".")[0]) is not None:
+        if sys.modules.get(name) is not None or find_spec(name.partition(".")[0]) is not None:
             return import_module(name)
     raise ImportError(
         f"nd.{wanted_by} needs {alternatives(names)}, which is not installed: "

@@ -77,6 +77,7 @@ class TransformersCallback(Callback):
         """One before, if there was one that failed, is over; the Trainer says nothing then."""
         self._close()
         with self._recording.quietly("setting itself up for the Trainer"):
+            self._recording.announce()
             first_step = batches_so_far(args, state, kwargs.get("train_dataloader"))
             self._recording.open(
                 kwargs["model"],

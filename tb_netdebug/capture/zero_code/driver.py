@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -72,6 +73,7 @@ class ZeroCode:
     # ---- from the first line of the program to the last --------------------------------------------------
 
     def install(self) -> None:
+        _installed.add(self)
         os.register_at_fork(after_in_child=self.forget)
         self._leave = os._exit
         os._exit = self._before_leaving
@@ -187,6 +189,15 @@ class ZeroCode:
     def forget(self) -> None:
         """There is nothing to watch, or this is a forked child."""
         self.is_off = self.stands_aside = True
+
+
+_installed: weakref.WeakSet[ZeroCode] = weakref.WeakSet()
+
+
+def all_stand_aside() -> None:
+    """A callback of ours will watch what the program is about to train."""
+    for each in list(_installed):
+        each.stand_aside()
 
 
 def say(text: str) -> None:
