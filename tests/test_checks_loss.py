@@ -93,6 +93,13 @@ def test_a_first_loss_far_above_guessing(first: float, is_said: bool) -> None:
         assert 3 * LN10 == said.evidence["first loss"].limit
 
 
+def test_a_first_loss_that_comes_of_large_inputs() -> None:
+    """input-scale says it where it hurts."""
+    records = training(learning(100, start=40.0), call=CLASSES, numbers=AT_CHANCE)
+    records[0].samples.append(sample(Kind.TENSOR, "input/0", [0.0, 150.0, 255.0]))
+    assert Severity.INFO is judged(RULES, records)["loss-at-chance-start"].severity
+
+
 def test_targets_far_from_zero_are_no_fault() -> None:
     """Of the loss it is the outputs' own width that counts."""
     numbers = {"baseline": 25.0, "target_mean": 1000.0, "target_std": 5.0, "input_std": 0.3}
@@ -173,6 +180,20 @@ def test_two_optimizers_contend() -> None:
     records = training(noisy([0.7] * 200, 0.05), call=CLASSES, numbers={"baseline": 0.69, "uniform": 0.69})
     records[0].facts += record(0, facts=[("optimizer", {"id": each}) for each in (0, 1)]).facts
     assert [] == alarms(judged(RULES, records))
+
+
+def test_what_another_optimizer_trains_contends() -> None:
+    records = training(noisy([0.7] * 200, 0.05), call=CLASSES, numbers={"baseline": 0.69, "uniform": 0.69})
+    records[0].facts += record(0, facts=[("elsewhere", {"tensors": 4})]).facts
+    assert [] == alarms(judged(RULES, records))
+
+
+@pytest.mark.parametrize(("highest", "spread"), [(3.0, 0.02), (6.0, 0.2)])
+def test_contrasts_get_harder_while_the_network_learns(highest: float, spread: float) -> None:
+    """The first of many is always the right one: guessing would get 0, and that says nothing."""
+    losses = noisy(np.linspace(2.0, highest, 300), spread)
+    numbers = {"baseline": 0.0, "uniform": 5.5, "classes": 1.0, "top_share": 1.0, "accuracy": 0.3}
+    assert [] == alarms(judged(RULES, training(losses, call=CLASSES, numbers=numbers)))
 
 
 # ---- rising

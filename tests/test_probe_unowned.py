@@ -30,7 +30,7 @@ def trained(
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss = loss_of(*vectors())
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         for optimizer in optimizers:
             optimizer.step()
         return loss
@@ -123,7 +123,8 @@ def penalty(model: nn.Module) -> tuple[Loss, list[torch.optim.Optimizer]]:
     def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         scores = model(x.requires_grad_())
         (slope,) = torch.autograd.grad(scores.sum(), x, create_graph=True)
-        return functional.cross_entropy(scores, y) + slope.square().mean()
+        loss: torch.Tensor = functional.cross_entropy(scores, y) + slope.square().mean()
+        return loss
 
     return loss_of, []
 
@@ -152,9 +153,25 @@ def by_hand(model: nn.Module) -> tuple[Loss, list[torch.optim.Optimizer]]:
 
     def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         scale.data -= 0.01
-        return (model(x) * scale[0]).square().mean()
+        loss: torch.Tensor = (model(x) * scale[0]).square().mean()
+        return loss
 
     return loss_of, []
+
+
+def test_one_optimizer_for_the_model_and_more(logdir: Path) -> None:
+    """A head that is not watched is no rival."""
+    model, head = nn.Linear(6, 8), nn.Linear(8, 3)
+    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+
+    def body(step: int) -> torch.Tensor:
+        inputs, labels = vectors()
+        loss = functional.cross_entropy(head(model(inputs)), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert not {"unowned", "elsewhere"} & probed(logdir, model, optimizer, body, steps=STEPS).facts.keys()
 
 
 @pytest.mark.parametrize("kind", [nothing, adversarial, penalty, teacher, rival, frozen, by_hand])
@@ -162,7 +179,9 @@ def test_nothing_is_said_of(kind: Any, logdir: Path) -> None:
     """What others train, what nobody shall train, and inputs."""
     model = mlp()
     loss_of, others = kind(model)
-    assert "unowned" not in trained(logdir, model, loss_of, *others).facts
+    facts = trained(logdir, model, loss_of, *others).facts
+    assert "unowned" not in facts
+    assert ([(0, {"tensors": 2})] if others else None) == facts.get("elsewhere")
 
 
 def test_it_is_taken_back(logdir: Path) -> None:
@@ -176,7 +195,7 @@ def test_it_is_taken_back(logdir: Path) -> None:
             optimizers.append(torch.optim.SGD(hidden, lr=0.1))
         inputs, labels = vectors()
         loss = functional.cross_entropy(model(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         for optimizer in optimizers:
             optimizer.step()
         return loss

@@ -36,6 +36,8 @@ class LossCalls:
 
     `factor` is that of the recorded loss to theirs; `are_the_loss` that it is the same in each step.
     `targets_move`: numbers to be met have gone further than they are wide, as values that are being learned.
+    `is_contrast`: of several classes it is always the same that is right, as in contrasts with a queue, where
+    the others get harder while the network learns.
     """
 
     def __init__(self) -> None:
@@ -43,6 +45,7 @@ class LossCalls:
         self.factor = math.nan
         self.are_the_loss = False
         self.targets_move = False
+        self.is_contrast = False
         self._ratios: list[float] = []
         self._chances: list[float] = []
 
@@ -54,7 +57,9 @@ class LossCalls:
         self._weigh()
         self.targets_move = any(moving_targets(history, key) for key in calls)
         known = math.isfinite(self.factor) and bool(self._chances)
-        self.chance = float(np.mean(self._chances)) * abs(self.factor) if known else None
+        chance = float(np.mean(self._chances)) * abs(self.factor) if known else 0.0
+        self.chance = chance if chance > 0 else None
+        self.is_contrast = len(self._chances) >= LEAST_ALIKE and all(is_fixed(history, key) for key in calls)
 
     def _take(self, calls: dict[Any, dict[str, Any]], record: StepRecord) -> bool:
         """Several calls are taken together. False when none was measured in this step."""
@@ -99,6 +104,13 @@ def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> floa
     if call.get("reduction") == "sum":
         return baseline + missing
     return min(baseline + missing / rows, max(uniform, baseline))
+
+
+def is_fixed(history: History, key: Any) -> bool:
+    """Whether all labels were alike so far, though there are several classes."""
+    baseline = history.curve(f"probe/loss/{key}/baseline")
+    has_classes = history.curve(f"probe/loss/{key}/uniform") is not None
+    return has_classes and baseline is not None and baseline.highest == 0.0
 
 
 def moving_targets(history: History, key: Any) -> bool:

@@ -62,10 +62,10 @@ class Course:
 
     @property
     def may_rise(self) -> bool:
-        """Losses of policies, games and energies, and errors from targets that move: their height says
-        little."""
+        """Losses of policies, games, contrasts and energies, and errors from targets that move: their
+        height says little."""
         is_free = self.has_been_negative and not self.calls.are_the_loss
-        return self._rivals or self.calls.targets_move or is_free
+        return self._rivals or self.calls.targets_move or self.calls.is_contrast or is_free
 
     def after(self, step: int) -> Doubles:
         return self.values[np.searchsorted(self.steps, step, side="right") :]
@@ -75,7 +75,11 @@ class Course:
             return
         new = [record for record in history.recent if record.step > self._judged_step]
         self._judged_step = history.step
-        self._rivals = len(history.known_facts.get("optimizer", ())) > 1 or self._models(history.layers) > 1
+        self._rivals = (
+            len(history.known_facts.get("optimizer", ())) > 1
+            or self._models(history.layers) > 1
+            or "elsewhere" in history.known_facts  # the loss depends on what another optimizer trains
+        )
         curve = history.curve("loss")
         if curve is None:
             return

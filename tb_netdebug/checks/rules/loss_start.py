@@ -10,10 +10,13 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import number
 from ..rule import Rule, When
+from .inputs import ScaleLimits, input_places
 
 MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
 )  # fmt: skip
+
+LARGE_INPUTS = ScaleLimits().size
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,13 @@ class LossAtChanceStart(Rule):
         record = history.recent[0] if history.recent else None
         if record is None or record.step > self.limits.last_step:
             return None
-        was_trained = has_frozen(history)
+        is_excused = has_frozen(history) or has_large_inputs(history)
         signs = []
         for key, call in calls.items():
             seen = {name: record.scalars.get(f"probe/loss/{key}/{name}") for name in MEASURED}
             if call.get("reduction") == "mean" and seen["value"] is not None:
                 rows = math.prod(call.get("target_shape") or (1,))
-                severity = Severity.INFO if was_trained or self._answers(seen, rows) else Severity.WARNING
+                severity = Severity.INFO if is_excused or self._answers(seen, rows) else Severity.WARNING
                 signs += self._classes(seen, severity) or self._numbers(seen)
         return signs
 
@@ -121,3 +124,13 @@ def has_frozen(history: History) -> bool:
     """Whether some parameters are not trained: then they were trained before."""
     parameters = [each for node in history.layers.nodes.values() for each in node.own_parameters]
     return any(not each.trainable for each in parameters)
+
+
+def has_large_inputs(history: History) -> bool:
+    """Then a large first loss is theirs, and `input-scale` says it where it hurts."""
+    first = history.tensors.first
+    if first is None:
+        return False
+    return any(
+        first.rms[place] > LARGE_INPUTS for _, place in input_places(history) if place < len(first.rms)
+    )

@@ -59,6 +59,7 @@ class CoverageProbe:
         self._told_ignored: list[str] = []
         self._idle = Idle()
         self._unowned = Unowned()
+        self._told_elsewhere = 0
         self._thread = get_ident()
         self._late: list[Held] = []  # their gradients are made while they step
         self._steps = self._steps_before = 0  # of optimizers
@@ -160,6 +161,10 @@ class CoverageProbe:
     def _tell_unowned(self, members: dict[int, Member]) -> None:
         for fact in self._unowned.news(self._training_steps, members, (held.ids for held in self._held)):
             self._collector.fact("unowned", **fact)
+        elsewhere = self._unowned.elsewhere()
+        if elsewhere != self._told_elsewhere:
+            self._told_elsewhere = elsewhere
+            self._collector.fact("elsewhere", tensors=elsewhere)
         if self._unowned.is_over(self._training_steps):
             self._close_backward()
 

@@ -34,6 +34,7 @@ class Unowned:
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
         self._owned: set[int] = set()
+        self._rivals: set[int] = set()
         self._passes = 0
         self._step = -1
         self._told: dict[str, tuple[int, ...]] = {}
@@ -64,7 +65,10 @@ class Unowned:
     ) -> Iterator[dict[str, Any]]:
         """After so many training steps: the facts that have changed. `held` are the tensors of optimizers."""
         for ids in held:
-            self._owned.update(key for key in ids if key in self._found)
+            owned = {key for key in ids if key in self._found}
+            self._owned |= owned
+            if owned and members.keys().isdisjoint(ids):
+                self._rivals |= owned
         names = {key: member.name for key, member in members.items() if member.is_hidden}
         groups: dict[str, list[Found]] = {"inside": [], "outside": []}
         for key, found in self._found.items():
@@ -78,6 +82,11 @@ class Unowned:
             if told != self._told.get(place, ()):
                 self._told[place] = told
                 yield fact(place, group, names, members)
+
+    def elsewhere(self) -> int:
+        """How many parameters that the loss depends on are trained by an optimizer that has nothing else, as
+        those of a rival."""
+        return sum(found.is_used for key, found in self._found.items() if key in self._rivals)
 
 
 class Found:
