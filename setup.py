@@ -130,6 +130,12 @@ setup(
         "tomli>=1.1; python_version < '3.11'",
         "zstandard>=0.21",
     ],
+    extras_require={
+        "keras": ["keras>=3.3", "tensorflow>=2.16.1"],
+        "lightning": ["lightning>=2.1"],  # pytorch-lightning, its other name, does as well
+        "optuna": ["optuna>=3"],
+        "transformers": ["accelerate>=0.26", "transformers>=4.46"],
+    },
     entry_points={
         "console_scripts": ["netdebug = tb_netdebug.cli:main"],
         "tensorboard_plugins": ["netdebug = tb_netdebug.plugin.loader:NetDebugLoader"],
