@@ -60,3 +60,22 @@ def test_who_comes_and_goes_disturbs_no_training() -> None:
         thread.join()
     kept.remove()
     assert [] == failed
+
+
+def test_the_last_to_hear_may_stay_the_last() -> None:
+    """Also when several threads ask for it; nobody comes back who has left."""
+    heard: list[str] = []
+    last = optimizer_steps.ENDED.listen(lambda *_: heard.append("last"))
+    other = optimizer_steps.ENDED.listen(lambda *_: heard.append("other"))
+    threads = [threading.Thread(target=last.go_last) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    optimizer = sgd()
+    optimizer.step()
+    last.remove()
+    last.go_last()
+    optimizer.step()
+    other.remove()
+    assert ["other", "last", "other"] == heard

@@ -35,6 +35,12 @@ class Steps:
                 self._hook = self._register(self._tell)
         return listener
 
+    def put_last(self, listener: Listener) -> None:
+        """Told after all others from now on; nothing happens to one that has left."""
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners = (*(each for each in self._listeners if each is not listener), listener)
+
     def leave(self, listener: Listener) -> None:
         with self._lock:
             self._listeners = tuple(each for each in self._listeners if each is not listener)
@@ -53,6 +59,10 @@ class Listener:
     def __init__(self, steps: Steps, told: Told) -> None:
         self._steps = steps
         self.told = told
+
+    def go_last(self) -> None:
+        """May be called from any thread, also after `remove`."""
+        self._steps.put_last(self)
 
     def remove(self) -> None:
         """Harmless when called again."""

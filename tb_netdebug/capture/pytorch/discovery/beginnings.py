@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ class Beginnings:
 
     def __init__(self, zero_code: ZeroCode) -> None:
         self._zero = zero_code
+        self._lock = threading.RLock()  # several threads may begin to train at the same time
         self._waiting: dict[int, tuple[weakref.ref[Optimizer], Place | None]] = {}
         self._wanted: set[int] = set()
         self._strangers: list[weakref.ref[nn.Module]] = []
@@ -54,17 +56,20 @@ class Beginnings:
     # ---- an optimizer waits ------------------------------------------------------------------------------
 
     def wait_for(self, optimizer: Optimizer) -> None:
-        self._zero.optimizers += 1
-        self._waiting[id(optimizer)] = (weakref.ref(optimizer), user_place())
-        self._wanted |= {id(tensor) for tensor in tensors_of(optimizer)}
-        self._calls_left = MOST_CALLS_LOOKED_AT
+        place = user_place()
+        with self._lock:
+            self._zero.optimizers += 1
+            self._waiting[id(optimizer)] = (weakref.ref(optimizer), place)
+            self._wanted |= {id(tensor) for tensor in tensors_of(optimizer)}
+            self._calls_left = MOST_CALLS_LOOKED_AT
 
     def overdue(self, optimizer: Optimizer) -> None:
         """It steps unknown, for it was copied or was there before us; or its models were not called."""
-        if id(optimizer) not in self._waiting:
-            self.wait_for(optimizer)
-        self._overdue.add(id(optimizer))
-        self._strangers = [each for each in self._strangers if has_gradients(each())]
+        with self._lock:
+            if id(optimizer) not in self._waiting:
+                self.wait_for(optimizer)
+            self._overdue.add(id(optimizer))
+            self._strangers = [each for each in self._strangers if has_gradients(each())]
 
     @property
     def wants_calls(self) -> bool:
@@ -72,14 +77,18 @@ class Beginnings:
         return bool(self._waiting) and self._calls_left > 0
 
     def called(self, module: nn.Module) -> bool:
-        """Any module, the outermost first; whether a training has begun."""
-        own = parameter_ids(module)
-        if self._overdue or not own.isdisjoint(self._wanted):
-            return self.begin(called=module)
-        if own and len(self._strangers) < MOST_STRANGERS:
-            self._strangers.append(weakref.ref(module))
-        self._calls_left -= 1
-        return False
+        """Any module, the outermost first; whether a training has begun.
+
+        While another thread begins one this waits: it may be the training of this very module.
+        """
+        with self._lock:
+            own = parameter_ids(module)
+            if self._overdue or not own.isdisjoint(self._wanted):
+                return self.begin(called=module)
+            if own and len(self._strangers) < MOST_STRANGERS:
+                self._strangers.append(weakref.ref(module))
+            self._calls_left -= 1
+            return False
 
     def differentiated(self) -> bool:
         """A backward pass, perhaps of what is no module at all; whether a training has begun."""
@@ -111,16 +120,17 @@ class Beginnings:
     # ---- a training begins -------------------------------------------------------------------------------
 
     def begin(self, *, called: nn.Module | None = None) -> bool:
-        self.sweep()
-        places = {number: place for number, (_, place) in self._waiting.items()}
-        optimizers = [each for each in self._all_waiting() if not self._joins(each)]
-        self._waiting.clear()
-        has_begun = bool(optimizers) and self._begin_with(optimizers, places, called)
-        self._wanted = {id(tensor) for each in self._all_waiting() for tensor in tensors_of(each)}
-        self._overdue.clear()
-        if not self._waiting:
-            self._strangers.clear()
-        return has_begun
+        with self._lock:
+            self.sweep()
+            places = {number: place for number, (_, place) in self._waiting.items()}
+            optimizers = [each for each in self._all_waiting() if not self._joins(each)]
+            self._waiting.clear()
+            has_begun = bool(optimizers) and self._begin_with(optimizers, places, called)
+            self._wanted = {id(tensor) for each in self._all_waiting() for tensor in tensors_of(each)}
+            self._overdue.clear()
+            if not self._waiting:
+                self._strangers.clear()
+            return has_begun
 
     def _all_waiting(self) -> list[Optimizer]:
         return [each for reference, _ in self._waiting.values() if (each := reference()) is not None]

@@ -45,9 +45,9 @@ class TorchDiscovery:
         self._hidden = HiddenHooks()
         self._calls: Handle | None = None
         self._has_stepped = False
-        self._last: Any = None
         self._handles = self._listen()
-        self._be_last()
+        # A step ends after all that others do when an optimizer has stepped, the monitor's probes too.
+        self._last = optimizer_steps.ENDED.listen(self._safe("ending a step", self._after))
 
     def _listen(self) -> list[Any]:
         safe = self._safe
@@ -68,12 +68,6 @@ class TorchDiscovery:
             ),
             optimizer_steps.BEGINNING.listen(safe("looking at an optimizer's step", self._before)),
         ]
-
-    def _be_last(self) -> None:
-        """A step ends after all that others do when an optimizer has stepped, the monitor's probes too."""
-        if self._last is not None:
-            self._last.remove()
-        self._last = optimizer_steps.ENDED.listen(self._safe("ending a step", self._after))
 
     @property
     def _objectives(self) -> Objectives:
@@ -118,7 +112,7 @@ class TorchDiscovery:
 
     def _began(self, is_true: bool) -> None:
         if is_true:
-            self._be_last()
+            self._last.go_last()
         self._listen_to_calls(self._beginnings.wants_calls and not self._zero.is_off)
 
     def _listen_to_calls(self, wants_to: bool) -> None:
