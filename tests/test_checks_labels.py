@@ -107,6 +107,13 @@ def test_sorted_labels(size: int) -> None:
     assert finding.first_step < 200
 
 
+def test_sorted_labels_explain_batches_of_one_class() -> None:
+    """The first class lasts so long that it looks like the only one."""
+    finding = found(labelled([[step // 40] * 32 for step in range(320)]))
+    assert "labels-sorted" == finding["labels-single-class"].cause
+    assert ["labels-single-class"] == finding["labels-sorted"].consequences
+
+
 def test_sorted_labels_in_big_batches() -> None:
     """Each batch has two or three of ten classes, and none follows on itself."""
     order = np.repeat(np.arange(10), 100)

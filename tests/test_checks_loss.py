@@ -122,6 +122,15 @@ def test_a_loss_that_stays_at_guessing() -> None:
     assert Severity.ERROR is classes(noisy([LN10] * 450, 0.003))["loss-at-chance"].severity
 
 
+def test_noise_that_was_low_by_luck_has_learned_nothing() -> None:
+    """Some stretch of a noisy loss lies far below guessing; one of a quiet loss does not by chance."""
+    numbers = {"baseline": 1.0, "target_mean": 0.0, "target_std": 1.0, "input_std": 0.1}
+    lucky = [0.86 if 40 <= step < 48 else 1.0 for step in range(200)]
+    for noise, is_said in ((0.2, True), (0.01, False)):
+        found = judged(RULES, training(noisy(lucky, noise, seed=1), call=NUMBERS, numbers=numbers))
+        assert is_said is ("loss-at-chance" in alarms(found))
+
+
 def test_it_is_said_sooner_where_nothing_moves() -> None:
     records = training(
         noisy([LN10] * 64, 0.003), call=CLASSES, numbers=AT_CHANCE, scalars={"lr/0": [0.0] * 64}

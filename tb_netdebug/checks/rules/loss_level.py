@@ -10,7 +10,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import number, percent
 from ..rule import Rule, When
-from .loss_course import Course, course, is_turn, still_warming_up
+from .loss_course import FIRST_VALUES, Course, course, is_turn, still_warming_up
 from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
 from .stillness import standstill
 
@@ -22,6 +22,7 @@ class ChanceLimits:
     above: float = 100.0  # times guessing: a loss that is higher runs away
     variation: float = 0.4  # so does one that varies more from batch to batch, when it is above guessing
     below: float = 0.03  # a loss that much below guessing has learned something
+    luck: float = 2.0  # standard deviations that the best stretch may lie lower by chance
     fall: float = 0.005  # so has one that still falls by this share within the window
     patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
     error_steps: int = 400  # by then no plateau of a training that works was seen
@@ -53,7 +54,9 @@ class LossAtChance(Rule):
 
     def _is_at_chance(self, seen: Course, values: Doubles) -> bool:
         chance, limits = seen.chance or 0.0, self.limits
-        if seen.best < (1.0 - 3.0 * limits.below) * chance:
+        # The best of many means of 8 lies low by chance alone, all the more in regressions.
+        doubt = limits.luck * noise(values) / FIRST_VALUES**0.5
+        if seen.best < (1.0 - 3.0 * limits.below) * chance - doubt:
             return False  # it had learned something: whatever this is, it is something else
         mean = float(values.mean())
         is_near = (1.0 - limits.below) * chance <= mean <= limits.above * chance
