@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import runpy
 import sys
 from collections.abc import Callable
@@ -19,8 +20,17 @@ from torch import nn
 import tb_netdebug as nd
 from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.records.step import Kind
-from tests.support.lightning_modules import BATCHES, KINDS, Holder, Remembering, batches, fit, trained
-from tests.support.loops import OF_PARAMETERS, ROOT, Recorded, assert_equal, run_script
+from tests.support.lightning_modules import (
+    BATCHES,
+    KINDS,
+    Holder,
+    Itself,
+    Remembering,
+    batches,
+    fit,
+    trained,
+)
+from tests.support.loops import OF_PARAMETERS, ROOT, Recorded, assert_equal, our_warnings, run_script
 
 STEPS = list(range(2 * BATCHES))
 NAMES = {
@@ -199,6 +209,32 @@ def test_an_error_ends_the_recording(logdir: Path) -> None:
         fit(module, callback, Failing(), folder=logdir)
     assert None is callback.monitor
     assert [0, 1, 2] == steps_of(Recorded(logdir / "run"))
+
+
+def test_it_can_be_sent_to_other_processes() -> None:
+    """As strategies that start them by `multiprocessing` do."""
+    sent = pickle.loads(pickle.dumps(nd.LightningCallback("runs", run="run")))
+    assert isinstance(sent, nd.LightningCallback)
+
+
+class Compiled(Itself):
+    """Counts nothing: what is compiled would be compiled again for each number."""
+
+    def remember(self, loss: torch.Tensor) -> torch.Tensor:
+        return loss
+
+
+def test_a_compiled_module_is_recorded_as_a_whole(logdir: Path) -> None:
+    """Its inside cannot be seen, which is said; the rest is as ever."""
+    callback = nd.LightningCallback(logdir, run="run", on_finding="ignore", every=1)
+    with our_warnings() as told:
+        fit(torch.compile(Compiled(), backend="eager"), callback, folder=logdir)
+    found = Recorded(logdir / "run")
+    assert {"": "Compiled"} == found.info["models"]
+    assert len(STEPS) == len(found.series("loss"))
+    assert NAMES["Itself"] == found.names(Kind.UPDATE)
+    assert 1 == len(told)
+    assert "torch.compile" in told[0]
 
 
 def test_a_wrong_option_is_refused_at_once() -> None:

@@ -16,10 +16,13 @@ def networks_of(
 ) -> dict[str, nn.Module]:
     """By name, as for `watch`: what was called, when it has all that is trained; else the parts that are.
 
-    A module around a network which nobody calls is no model: its calls would never be seen.
+    A module around a network which nobody calls is no model: its calls would never be seen. When no call was
+    seen at all, it is.
     """
     trained = trained_ids(optimizers)
-    if called is not None and (called is holder or trained <= parameter_ids(called)):
+    if called is None or called is holder:
+        return {"": holder}
+    if trained <= parameter_ids(called):
         return {"": called}
     parts = {
         name: part for name, part in holder.named_children() if not trained.isdisjoint(parameter_ids(part))
