@@ -25,7 +25,7 @@ from tb_netdebug.capture.keras.losses import LossProbe
 from tb_netdebug.capture.keras.memory import device_memory
 from tb_netdebug.capture.keras.origin import Origin
 from tb_netdebug.capture.keras.reader import TensorReader, active_units, squares_in
-from tb_netdebug.capture.keras.steps import LOSS, NONFINITE, SCALE, SIZE, SQUARES, WAIT, Ran, TrainSteps
+from tb_netdebug.capture.keras.steps import LOSS, NONFINITE, RATES, SCALE, SIZE, SQUARES, Ran, TrainSteps
 from tb_netdebug.capture.keras.tap import Call, Tap
 from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.capture.keras.weights import Weights
@@ -58,8 +58,8 @@ class KerasAdapter:
         self._guard = guard
         self._settings = settings
         self._not_watched: dict[str, str] = {}
-        kernel.borrow_threads()
-        self._threads = tf.config.threading.get_intra_op_parallelism_threads() or psutil.cpu_count() or 1
+        # TensorFlow's own threads spin between two steps; a second one of ours would wait for them for long.
+        self._threads = 1
         self._network = Network(models, settings.wants)
         self._network.refresh()
         self._reader = TensorReader(collector, self._refuse, self._threads)
@@ -71,6 +71,7 @@ class KerasAdapter:
         self._graph: bytes | None = None
         self._is_graph_told = False
         self._ended = 0
+        self._rates: list[float] = []
         self._seen_rest: set[int] = set()
         self.steps = [
             TrainSteps(
@@ -162,7 +163,7 @@ class KerasAdapter:
             "optimizers": [type(each).__name__ for each in self._known_optimizers()],
             "parameters": len(self._network.weights),
             "layers": sum(each.is_watched for each in self._network.layers.values()),
-            "threads": self._threads,
+            "threads": tf.config.threading.get_intra_op_parallelism_threads() or psutil.cpu_count() or 1,
             "not_watched": [f"{name} is not watched: {reason}" for name, reason in self._not_watched.items()],
         }
 
@@ -201,9 +202,9 @@ class KerasAdapter:
             self._take_losses(ran.tap, ran.shown)
             if self._settings.batches:
                 self._batches.look(ran.shown["inputs"], ran.shown["targets"])
-            self._coverage.look(ran.tap, is_traced=True)
+            self._coverage.look(ran.tap)
             for name, reason in ran.tap.not_shown.items():
-                self._refuse(name, reason)
+                self._not_watched.setdefault(name, reason)  # not worth a warning
             outputs = self._take_activations(ran.tap, ran.shown["activations"])
             for flags in ran.shown["flags"]:
                 calls = [call for call, _, _ in ran.tap.activations()]
@@ -218,8 +219,11 @@ class KerasAdapter:
             scalars["loss"] = numbers[LOSS]
         if numbers[SIZE] == numbers[SIZE]:
             scalars["batch_size"] = numbers[SIZE]
-        if len(numbers) > WAIT and numbers[WAIT] == numbers[WAIT]:
-            scalars["time/data"] = numbers[WAIT]
+        rates = len(ran.tap.rates)
+        self._rates = numbers[RATES : RATES + rates]
+        for wait in numbers[RATES + rates :]:
+            if wait == wait:
+                scalars["time/data"] = wait
         scale = numbers[SCALE]
         if scale == scale and scale > 0:
             scalars["probe/loss_scale"] = scale
@@ -303,7 +307,7 @@ class KerasAdapter:
                         self._losses.look(number, seen, seen.given, target, seen.output)
             if self._settings.batches and inputs and tap.losses:
                 self._batches.look(inputs, [tf.convert_to_tensor(tap.losses[0].target)])
-            self._coverage.look(tap, is_traced=False)
+            self._coverage.look(tap)
             activations = tap.activations() if self._settings.activations else []
             outputs = self._take_activations(tap, [tensor for _, _, tensor in activations])
             gradients: list[tuple[Watched, bytes]] = []
@@ -367,6 +371,10 @@ class KerasAdapter:
         return list(found.values()) or self._loop.optimizers
 
     def _put_rates(self) -> None:
+        rates, self._rates = self._rates, []
+        if rates:
+            self._collector.scalars.update((f"lr/{number}", rate) for number, rate in enumerate(rates))
+            return
         for number, optimizer in enumerate(self._known_optimizers()):
             rate = rate_of(optimizer)
             if rate is not None:

@@ -24,14 +24,19 @@ class CoverageProbe:
         self._had: set[int] = set()
         self._held: set[int] = set()
 
-    def look(self, tap: Tap, *, is_traced: bool) -> None:
-        """At what a step has shown of its optimizers."""
+    def look(self, tap: Tap) -> None:
+        """At what a step has shown of its optimizers. A trace stands for all its runs: two say it all."""
+        if tap.looks >= FEWEST_LOOKS:
+            self._put_modes(tap)
+            return
+        tap.looks += 1
         if tap.applied_to:
             self._look_at_gradients(tap.applied_to)
             for applied in tap.applied_to:
                 self._tell_optimizer(applied.optimizer)
             self._tell_gradients()
         self._tell_modes(tap)
+        self._put_modes(tap)
 
     def _look_at_gradients(self, applied_to: list[Applied]) -> None:
         for applied in applied_to:
@@ -110,8 +115,7 @@ class CoverageProbe:
             if not is_frozen and (training is None or training is False)
         ]
         total = len(tap.modes) - len(frozen)
-        self._collector.scalars["probe/mode_modules"] = float(total)
-        self._collector.scalars["probe/eval_modules"] = float(len(in_eval))
+        tap.mode_counts = float(total), float(len(in_eval))
         self._tell(
             "modes",
             0,
@@ -125,6 +129,11 @@ class CoverageProbe:
                 "evaluation_calls_in_a_row": 0,
             },
         )
+
+    def _put_modes(self, tap: Tap) -> None:
+        if tap.modes:
+            scalars = self._collector.scalars
+            scalars["probe/mode_modules"], scalars["probe/eval_modules"] = tap.mode_counts
 
     def _trainable(self) -> list[Watched]:
         return [each for each in self._network.weights.values() if is_trainable(each)]

@@ -106,6 +106,14 @@ class Network:
             self.changes += 1
         self.layers, self.weights = layers, weights
 
+    def is_complete(self) -> bool:
+        """Whether all weights are known; a model may be built as late as in its first step."""
+        for model in self.models.values():
+            trained = getattr(model, "trainable_weights", [])
+            if any(id(native(each)) not in self.weights and self._wants(each.name) for each in trained):
+                return False
+        return True
+
     def weight_of(self, variable: Any) -> Watched | None:
         return self.weights.get(id(native(variable)))
 
@@ -116,7 +124,7 @@ class Network:
                 continue
             full = unused(f"{prefix}.{child.name}" if prefix else child.name, names)
             names.add(full)
-            is_watched = is_layer(child) and self._wants(full)
+            is_watched = is_layer(child) and not isinstance(above.layer, WHOLE) and self._wants(full)
             yield from self._below(Layer(full, child, above, is_watched=is_watched), full, names)
 
     def _collect(self, found: Layer, weights: dict[int, Watched]) -> None:

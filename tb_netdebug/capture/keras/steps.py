@@ -38,7 +38,8 @@ REPLICAS = "they are those of the first replica; the other replicas are not look
 
 Shown = dict[str, Any]
 # Where the numbers of a step stand in the one tensor that holds them all.
-NUMBER, LOSS, SIZE, SQUARES, NONFINITE, SCALE, WAIT = range(7)
+# From RATES on come the learning rates, and the seconds that the batch was waited for where they are known.
+NUMBER, LOSS, SIZE, SQUARES, NONFINITE, SCALE, RATES = range(7)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,6 +182,8 @@ class TrainSteps:
         tap = Tap(self.network, self.guard, wants_layers=self.wants_layers)
         with listening(tap), heard(self.model, tap):
             outputs = self.model.train_step(data)
+        if not self.network.is_complete():
+            self.network.refresh()
         if tap.hidden and not self.is_eager:
             self.refuse("a part of the model", "it runs in a loop or function inside of TensorFlow's graph")
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group

@@ -87,6 +87,11 @@ class Tap:
     hidden: int = 0
     """Calls in a graph inside of the step, of which nothing gets out."""
     not_shown: dict[str, str] = field(default_factory=dict)
+    rates: list[Any] = field(default_factory=list)
+    looks: int = 0
+    mode_counts: tuple[float, float] = (0.0, 0.0)
+    _activations: list[tuple[Call, str, Any]] | None = None
+    _gradients: list[tuple[Watched, Any, Any]] | None = None
     _entered: int = 0
     _inside: int = 0
     _thread: int = field(default_factory=threading.get_ident)
@@ -128,6 +133,18 @@ class Tap:
     # ---- what can be shown, asked at the end of the step -------------------------------------------------
 
     def activations(self) -> list[tuple[Call, str, Any]]:
+        """Asked again, the same: by then TensorFlow has readers of our own in the graph."""
+        if self._activations is None:
+            self._activations = self._find_activations()
+        return self._activations
+
+    def gradients(self) -> list[tuple[Watched, Any, Any]]:
+        """Weight, gradient, and by what it is scaled; asked again, the same."""
+        if self._gradients is None:
+            self._gradients = self._find_gradients()
+        return self._gradients
+
+    def _find_activations(self) -> list[tuple[Call, str, Any]]:
         found = []
         for call in self.calls:
             if not call.layer.is_watched:
@@ -138,11 +155,10 @@ class Tap:
                 if may_show(tensor):
                     found.append((call, place, tensor))
                 else:
-                    self.not_shown.setdefault(call.layer.name + place, FUSED)
+                    self.not_shown.setdefault(f"the output of {call.layer.name}{place}", FUSED)
         return found
 
-    def gradients(self) -> list[tuple[Watched, Any, Any]]:
-        """Weight, gradient, and by what it is scaled."""
+    def _find_gradients(self) -> list[tuple[Watched, Any, Any]]:
         found = []
         for applied in self.applied_to:
             for variable, gradient in applied.pairs:
@@ -171,10 +187,10 @@ class Tap:
         return getattr(tensor, "graph", None) is self._graph
 
     def _take_call(self, layer: Any, args: Any, kwargs: Any, output: Any, order: int) -> None:
-        outputs = [(place, dense(tensor)) for place, tensor in tensors_in(output)]
-        outputs = [(place, tensor) for place, tensor in outputs if self._is_ours(tensor)]
+        given = [(place, dense(tensor)) for place, tensor in tensors_in(output)]
+        outputs = [(place, tensor) for place, tensor in given if self._is_ours(tensor)]
         if not outputs:
-            self.hidden += 1
+            self.hidden += bool(given) and not is_rehearsal(given[0][1])
             return
         for _, tensor in outputs:
             if id(tensor) not in self._makers:  # the innermost layer has made it
@@ -236,8 +252,20 @@ class Tap:
         if scale is None:
             scale = getattr(optimizer, "loss_scale_factor", None)
         if pairs:
+            self._take_rate(optimizer)
             read = tf.identity(scale.value) if isinstance(scale, keras.Variable) else scale
             self.applied_to.append(Applied(optimizer, pairs, read))
+
+    def _take_rate(self, optimizer: Any) -> None:
+        """As it is in this step; of a function of the user's nothing, for it may count its calls."""
+        rate = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
+        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+            rate = optimizer.learning_rate
+        elif isinstance(rate, keras.Variable):
+            rate = rate.value.read_value()
+        else:
+            return
+        self.rates.append(tf.cast(rate, tf.float64))
 
 
 FUSED = (
@@ -253,6 +281,11 @@ SOFTMAXED = ("sparse_categorical_crossentropy", "categorical_crossentropy")
 
 def graph_now() -> Any:
     return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def is_rehearsal(tensor: Any) -> bool:
+    """Whether Keras only finds out about shapes, in a graph that it throws away."""
+    return "scratch" in getattr(getattr(tensor, "graph", None), "name", "")
 
 
 def logits_behind(loss: Any, given: Any) -> Any:

@@ -81,6 +81,9 @@ class Weights:
                 pairs.append((each, (address, copy.ctypes.data, count, code)))
             else:
                 alone.append((each, item))
+                copy = self._new_copy(each, array) if self._updates else None
+                if copy is not None:  # for the next step, should it be sampled
+                    np.copyto(copy, array)
         results = kernel.summarize_updates([item for _, item in pairs], self._threads)
         for (each, _), (weight, update) in zip(pairs, results, strict=True):
             if self._weights:
