@@ -17,8 +17,8 @@ from ..rule import Rule, When
 from ..tensors import Flags
 from .gradients_exploding import ExplodingGradients
 from .gradients_vanishing import VanishingGradients
+from .loss_curves import loss_of
 from .parameters import Parameters, parameters_of
-from .progress import loss_of
 from .weights_optimizer import is_fresh
 from .weights_still import Streaks
 

@@ -13,8 +13,8 @@ from ..history import History
 from ..phrases import number
 from ..rule import Rule, When
 from ..tensors import Doubles
+from .loss_curves import loss_of
 from .parameters import Integers, Parameters, parameters_of
-from .progress import loss_of
 
 CLIP = (
     "Clip them between loss.backward() and optimizer.step(): "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..curve import Curve, Doubles
 from ..history import History
 from ..phrases import number
+from .loss_curves import main_curves
+from .progress import mean
 
 FIRST = 4
 NEWEST = 8
@@ -63,18 +64,3 @@ def headway(history: History) -> Headway | None:
         before *= base / max(mean(bases[:-NEWEST]), 1e-30)
     start = curve.windows[0].mean if curve.windows else math.nan
     return Headway(history.steps, curve.first, start, before, now, base, curve.nonfinite)
-
-
-def mean(values: Doubles) -> float:
-    return float(values.mean()) if len(values) else math.nan
-
-
-def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
-    """The loss, and the baseline of the one call that it is made of: of several nobody knows the weights."""
-    calls = history.known_facts.get("loss-call", {})
-    if len(calls) == 1:
-        number = next(iter(calls))
-        value = history.curve(f"probe/loss/{number}/value")
-        if value is not None:
-            return value, history.curve(f"probe/loss/{number}/baseline")
-    return history.curve("loss"), None

@@ -136,12 +136,3 @@ def is_turn(history: History) -> bool:
     """Whether rules over the whole curve look at it now: always in the beginning and at the end."""
     is_regular = len(history.recent) == STEPS_BETWEEN
     return not is_regular or history.steps < EARLY_STEPS or history.steps // STEPS_BETWEEN % TURNS == 0
-
-
-def still_warming_up(history: History) -> bool:
-    """Whether a learning rate has been rising until now."""
-    for curve in history.curves("lr/"):
-        values = list(curve.values)[-16:]
-        if len(values) > 1 and values[-1] > values[0] and values[-1] >= curve.highest:
-            return True
-    return False

@@ -10,9 +10,10 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import number, percent
 from ..rule import Rule, When
-from .loss_course import FIRST_VALUES, Course, course, is_turn, still_warming_up
+from .loss_course import FIRST_VALUES, Course, course, is_turn
 from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
 from .stillness import standstill
+from .warm_up import still_warming_up
 
 
 @dataclass(frozen=True, slots=True)

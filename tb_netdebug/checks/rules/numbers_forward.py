@@ -11,7 +11,7 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import agree, counted, named
 from ..rule import Rule, When
-from .progress import is_loss
+from .loss_curves import is_loss
 
 MOST_NAMED = 50
 WORDS = {"NaN": "NaN (no number)", "Inf": "infinite values"}

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from ..curve import Curve
 from ..history import History
+from .loss_curves import loss_of
 
 # The loss at the start is the mean of so many steps, the present one that of a quarter of all steps, bounded.
 STEPS_AT_START = 4
@@ -76,25 +77,6 @@ def progress_of(history: History) -> Progress | None:
     return memory.told
 
 
-def loss_of(history: History) -> Curve | None:
-    """The loss given to `monitor.step`, or else the first that a user logged or a probe has seen."""
-    given = history.curve("loss")
-    if given is not None:
-        return given
-    for curve in history.curves():
-        if is_loss(curve.name):
-            return curve
-    return None
-
-
-def is_loss(name: str) -> bool:
-    """Of a batch that is trained on, as a user has logged it or a probe has seen it."""
-    if name.startswith("probe/loss/"):
-        return name.endswith("/value")
-    is_logged = name.startswith("scalar/") and "loss" in name.lower()
-    return is_logged and name != "scalar/eval_loss"
-
-
 def told(curve: Curve, memory: Memory) -> Progress | None:
     if curve.count < STEPS_AT_START:
         return None
@@ -122,12 +104,3 @@ def learns(history: History, share: float) -> bool:
     """Whether at least this share of the first loss is gone."""
     progress = progress_of(history)
     return progress is not None and progress.fallen >= share
-
-
-def is_rising(history: History) -> bool:
-    """A learning rate that is higher than some steps ago: a warm-up."""
-    for curve in history.curves("lr/"):
-        rates = list(curve.values)[-16:]
-        if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
-            return True
-    return False

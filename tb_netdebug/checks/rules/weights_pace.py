@@ -14,7 +14,8 @@ from ..phrases import percent
 from ..rule import Rule, When
 from ..tensors import Doubles
 from .parameters import Parameters, median, parameters_of
-from .progress import is_rising, progress_of
+from .progress import progress_of
+from .warm_up import is_rising
 
 LOOKS_KEPT = 8
 

@@ -13,7 +13,8 @@ from ..phrases import agree, counted, percent
 from ..rule import Rule, When
 from ..tensors import Doubles, Flags
 from .parameters import Parameters, parameters_of
-from .progress import is_rising, learns
+from .progress import learns
+from .warm_up import is_rising
 from .weights_optimizer import is_fresh
 
 HALVES = ("bfloat16", "float16")

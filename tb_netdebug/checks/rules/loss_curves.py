@@ -1,0 +1,36 @@
+"""Which of the recorded numbers is the loss."""
+
+from __future__ import annotations
+
+from ..curve import Curve
+from ..history import History
+
+
+def loss_of(history: History) -> Curve | None:
+    """The loss given to `monitor.step`, or else the first that a user logged or a probe has seen."""
+    given = history.curve("loss")
+    if given is not None:
+        return given
+    for curve in history.curves():
+        if is_loss(curve.name):
+            return curve
+    return None
+
+
+def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
+    """The loss, and the baseline of the one call that it is made of: of several nobody knows the weights."""
+    calls = history.known_facts.get("loss-call", {})
+    if len(calls) == 1:
+        number = next(iter(calls))
+        value = history.curve(f"probe/loss/{number}/value")
+        if value is not None:
+            return value, history.curve(f"probe/loss/{number}/baseline")
+    return history.curve("loss"), None
+
+
+def is_loss(name: str) -> bool:
+    """Of a batch that is trained on, as a user has logged it or a probe has seen it."""
+    if name.startswith("probe/loss/"):
+        return name.endswith("/value")
+    is_logged = name.startswith("scalar/") and "loss" in name.lower()
+    return is_logged and name != "scalar/eval_loss"

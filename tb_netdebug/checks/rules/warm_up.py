@@ -1,0 +1,27 @@
+"""Whether the learning rate is still on its way up: until then, much is as it should be."""
+
+from __future__ import annotations
+
+import math
+
+from ..history import History
+
+STEPS_BACK = 16
+
+
+def is_rising(history: History) -> bool:
+    """A learning rate that is higher than some steps ago: a warm-up."""
+    for curve in history.curves("lr/"):
+        rates = list(curve.values)[-STEPS_BACK:]
+        if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
+            return True
+    return False
+
+
+def still_warming_up(history: History) -> bool:
+    """Whether a learning rate has been rising until now."""
+    for curve in history.curves("lr/"):
+        values = list(curve.values)[-STEPS_BACK:]
+        if len(values) > 1 and values[-1] > values[0] and values[-1] >= curve.highest:
+            return True
+    return False
