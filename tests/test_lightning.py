@@ -19,6 +19,8 @@ from torch import nn
 
 import tb_netdebug as nd
 from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.zero_code.driver import ZeroCode
 from tb_netdebug.records.step import Kind
 from tests.support.lightning_modules import (
     BATCHES,
@@ -209,6 +211,19 @@ def test_an_error_ends_the_recording(logdir: Path) -> None:
         fit(module, callback, Failing(), folder=logdir)
     assert None is callback.monitor
     assert [0, 1, 2] == steps_of(Recorded(logdir / "run"))
+
+
+def test_netdebug_run_leaves_it_to_the_callback(logdir: Path) -> None:
+    """One recording of a training is enough."""
+    watched = ZeroCode(Settings(logdir=logdir / "unwanted"))
+    watched.install()
+    try:
+        fit(Holder(), nd.LightningCallback(logdir, run="run", on_finding="ignore"), folder=logdir)
+    finally:
+        watched.close()
+    assert watched.stands_aside
+    assert not (logdir / "unwanted").exists()
+    assert STEPS == steps_of(Recorded(logdir / "run"))
 
 
 def test_it_can_be_sent_to_other_processes() -> None:
