@@ -262,28 +262,77 @@ def test_a_wrong_option_is_refused_at_once() -> None:
 # ---- several processes, and the other name ---------------------------------------------------------------
 
 TWO = """
-import json, sys
-from collections.abc import Callable
+import json
+import logging
+import warnings
 from pathlib import Path
+
+import lightning
 import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
 import tb_netdebug as nd
-from tests.support.lightning_modules import KINDS, fit
-from tests.support.loops import our_warnings
+
+for name in ("pytorch", "fabric"):
+    logging.getLogger(f"lightning.{name}").setLevel(logging.ERROR)
+
+
+class Itself(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.losses = []
+
+    def forward(self, inputs):
+        return self.last(functional.relu(self.first(inputs)))
+
+    def training_step(self, batch, batch_idx):
+        inputs, labels = batch
+        loss = functional.cross_entropy(self(inputs), labels)
+        self.losses.append(loss.item())
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+class Holder(Itself):
+    def __init__(self):
+        super().__init__()
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 3))
+        del self.first, self.last
+
+    def training_step(self, batch, batch_idx):
+        inputs, labels = batch
+        loss = functional.cross_entropy(self.model(inputs), labels)
+        self.losses.append(loss.item())
+        return loss
+
+
+def train(kind, callbacks):
+    torch.manual_seed(3)
+    module = kind()
+    data = TensorDataset(torch.randn(40, 4), torch.randint(3, (40,)))
+    trainer = lightning.Trainer(
+        callbacks=callbacks, strategy="ddp", devices=2, max_epochs=1, accelerator="cpu", logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )
+    trainer.fit(module, DataLoader(data, batch_size=8))
+    return module.losses, trainer.global_rank
+
 
 if __name__ == "__main__":
-    losses = {}
-    for is_watched in (False, True):
-        for kind in ("Holder", "Itself"):
-            torch.manual_seed(3)
-            module = KINDS[kind]()
-            callback = nd.LightningCallback("logs", every=1, on_finding="ignore")
-            with our_warnings() as told:
-                made = fit(module, *([callback] if is_watched else []), folder=Path("."),
-                           strategy="ddp", devices=2, max_epochs=1)
-            losses.setdefault(kind, []).append(module.losses)
-            if is_watched:
-                told_by = {"run": str(callback.run_dir), "losses": losses[kind], "told": told}
-                Path(f"{kind}-{made.global_rank}.json").write_text(json.dumps(told_by))
+    for kind in (Holder, Itself):
+        plain, rank = train(kind, [])
+        callback = nd.LightningCallback("logs", every=1, on_finding="ignore")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            watched, rank = train(kind, [callback])
+        told = [str(each.message) for each in caught if "NetDebug" in str(each.message)]
+        result = {"run": str(callback.run_dir), "losses": [plain, watched], "told": told}
+        Path(f"{kind.__name__}-{rank}.json").write_text(json.dumps(result))
 """
 
 
