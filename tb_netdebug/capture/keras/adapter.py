@@ -108,7 +108,7 @@ class KerasAdapter:
         for name, value in scalars.items():
             self._put_scalar(f"scalar/{name}", value)
         self._put_rates()
-        if self._collector.sampling and self._weights is not None:
+        if self._collector.sampling and self._weights is not None and self._has_moved():
             self._look_at_weights(self._weights)
         self._describe_graph(ran)
         self._loop.begin_step(sampling=False)
@@ -350,6 +350,14 @@ class KerasAdapter:
             most_bytes=int(psutil.virtual_memory().available * COPIES_SHARE),
             threads=self._threads,
         )
+
+    def _has_moved(self) -> bool:
+        """Not while an optimizer only adds up gradients."""
+        for optimizer in self._known_optimizers():
+            steps = getattr(optimizer, "gradient_accumulation_steps", None)
+            if steps and int(optimizer.iterations.numpy()) % steps:
+                return False
+        return True
 
     def _moved(self) -> list[Watched]:
         return [each for each in self._network.weights.values() if is_trainable(each)]

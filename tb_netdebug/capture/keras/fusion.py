@@ -17,8 +17,10 @@ FUSED = frozenset({
     "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Squeeze",
     "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Transpose", "Pad",
 })  # fmt: skip
-# Gradients are read by the optimizer's arithmetic; only such operations before it may be mixed up with that.
-ARITHMETIC = frozenset({"Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "DivNoNan", "Neg"})
+# Chains of these are put into another order, where that makes them cheaper.
+ARITHMETIC = frozenset({"Add", "AddV2", "Sub", "Mul", "RealDiv", "DivNoNan", "Neg"})
+PASSED = frozenset({"Identity", "IdentityN"})
+MOST_READERS = 8
 
 
 def may_show(tensor: Any) -> bool:
@@ -28,16 +30,27 @@ def may_show(tensor: Any) -> bool:
 
 
 def may_show_gradient(tensor: Any) -> bool:
-    """The same for a gradient."""
+    """The same for a gradient; the optimizer's arithmetic goes on with it in several operations."""
     readers = readers_of(tensor)
-    if readers is None or len(readers) != 1 or readers[0].type not in ARITHMETIC:
+    if readers is None or tensor.op.type not in ARITHMETIC:
         return True
-    return tensor.op.type not in ARITHMETIC
+    return not any(reader.type in ARITHMETIC for reader in readers)
 
 
 def readers_of(tensor: Any) -> list[Any] | None:
-    """The operations that read it; None of a tensor that is in no graph."""
+    """The operations that read it, also behind an Identity, which TensorFlow takes out; None of a tensor that
+    is in no graph."""
     if not hasattr(tensor, "graph"):
         return None
-    found: list[Any] = tensor.consumers()
+    found: list[Any] = []
+    waiting = [tensor]
+    while waiting and len(found) < MOST_READERS:
+        each = waiting.pop()
+        for reader in each.consumers():
+            if reader.type not in PASSED:
+                found.append(reader)
+                continue
+            waiting += [
+                output for given, output in zip(reader.inputs, reader.outputs, strict=True) if given is each
+            ]
     return found
