@@ -114,6 +114,20 @@ def test_scalars_of_every_step(every: int, logdir: Path) -> None:
     assert [8.0] * 6 == found.series("batch_size")
 
 
+def test_what_is_logged_after_the_last_step_belongs_to_it(logdir: Path) -> None:
+    """As the result of a last evaluation does; without any step it belongs nowhere."""
+
+    def steps(monitor: nd.Monitor) -> None:
+        monitor.step(loss=2.0)
+        monitor.step(loss=1.0)
+        monitor.log(val_loss=torch.tensor(4.0, requires_grad=True), accuracy=0.5)
+
+    found = recorded(logdir, mlp(), None, steps)
+    assert {0: 2.0, 1: 1.0} == found.scalars["loss"]
+    assert [{1: 4.0}, {1: 0.5}] == [found.scalars[f"scalar/{name}"] for name in ("val_loss", "accuracy")]
+    assert [0, 1] == list(found.scalars["time/step"])
+
+
 def test_scalars_of_every_shape(logdir: Path) -> None:
     """Numbers, tensors and arrays are taken as they come, of several values the mean; log() adds some."""
     model = mlp()

@@ -168,6 +168,7 @@ class Monitor:
             self._adapter.close()
             self._deliver(wait=True)
             self._describe()
+            self._put_rest()
         except Exception as error:
             self._guard.fault("closing", error)
         if self._memory is not None:
@@ -240,6 +241,15 @@ class Monitor:
         self._collector.scalars["monitor/overhead"] = self._governor.share
         self._sampled_at = step
 
+    def _put_rest(self) -> None:
+        """What was logged after the last step, as the result of an evaluation: it belongs to that step."""
+        collector = self._collector
+        later, collector.later = collector.later, {}
+        if later and collector.step:
+            # there is time to wait for a device now
+            scalars = {f"scalar/{name}": number(value) for name, value in later.items()}
+            self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, []))
+
     def _deliver(self, *, wait: bool) -> None:
         """Completes the steps whose numbers have arrived from a device, and puts them in order."""
         by_step = {record.step: record for record in self._in_flight}
@@ -305,6 +315,11 @@ class Monitor:
         encoded = encode_run_info(description)
         self._judge.describe(info=decode_run_info(encoded))
         self._writer.run_info(encoded)
+
+
+def number(value: Any) -> float:
+    """Of a number or a tensor with one."""
+    return float(value.detach() if hasattr(value, "detach") else value)
 
 
 def close_at_exit(monitor: Monitor) -> None:

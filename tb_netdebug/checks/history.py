@@ -68,8 +68,8 @@ class History:
         self._pairs: dict[tuple[Kind, Kind], tuple[int, int, Integers, Integers]] = {}
 
     def take(self, record: StepRecord) -> None:
+        self.steps += record.step != self.step  # what is logged after the last step comes as that step again
         self.step = record.step
-        self.steps += 1
         self.scalars = record.scalars
         self.recent.append(record)
         curves, step = self._curves, record.step

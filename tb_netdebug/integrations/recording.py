@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.watch import adapter_for
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.configuration import checks_of
-from tb_netdebug.records.step import StepRecord
 
 OPTIONS = frozenset(field.name for field in fields(Settings))
 
@@ -91,8 +89,6 @@ class Recording:
         if self.monitor is None:
             return
         monitor, self.monitor = self.monitor, None
-        with self.quietly("recording the last evaluation"):
-            self._put_rest(monitor)
         self._collector = None
         try:
             monitor.close()
@@ -112,12 +108,3 @@ class Recording:
     def close_with(self, owner: object) -> None:
         """When nobody has said that the training is over, it is when its callback is gone."""
         weakref.finalize(owner, self.close).atexit = False
-
-    def _put_rest(self, monitor: Monitor) -> None:
-        """Trainers evaluate once more after the last batch: that belongs to the last step."""
-        collector = self._collector
-        if collector is None or not collector.later or not collector.step:
-            return
-        scalars = {f"scalar/{name}": float(value) for name, value in collector.later.items()}
-        collector.later.clear()
-        monitor._writer.put(StepRecord(collector.step - 1, time.time(), scalars, []))

@@ -24,12 +24,15 @@ SECONDS = 40
 SIZE = (1280, 860)
 # (file, parameters of the page's deep link, dark)
 VIEWS = (
-    ("overview", {"page": "overview"}, False),
-    ("overview-dark", {"page": "overview"}, True),
+    ("finding", {"page": "overview", "run": "deep-sigmoid"}, False),
+    ("overview", {"page": "overview", "run": "learning-rate-too-high"}, False),
+    ("overview-dark", {"page": "overview", "run": "learning-rate-too-high"}, True),
     ("layers", {"page": "layers", "run": "deep-sigmoid"}, False),
     ("histograms", {"page": "histograms", "run": "healthy"}, False),
     ("graph", {"page": "graph", "run": "healthy"}, False),
 )
+# Those that show the chart of the loss, which is below the findings.
+SCROLLED = ("overview", "overview-dark")
 
 
 def main() -> None:
@@ -40,6 +43,8 @@ def main() -> None:
         with TensorBoard("--logdir", logdir) as board:
             for name, link, dark in VIEWS:
                 with Chromium(browser).look(board, size=SIZE, dark=dark, **link) as look:
+                    if name in SCROLLED:
+                        look.tab.locator(".u-wrap").first.evaluate("plot => plot.scrollIntoView(false)")
                     look.page.wait_for_timeout(3000)  # until all has been drawn: the canvases do not say
                     look.page.screenshot(path=PICTURES / f"{name}.png")
         browser.close()

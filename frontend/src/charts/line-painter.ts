@@ -28,11 +28,12 @@ const POINT_SPACING = 14;
 const JOIN_SPACING = 4;
 /**
  * The time for a path grows with the square of its points where it goes up and down much: without a graphics card
- * eight noisy lines of 600 points take 80 ms as eight paths, 10 ms in pieces, and 2 ms as columns of pixels.
+ * eight noisy lines of 600 points take 80 ms as eight paths, 10 ms in pieces, and 1 ms when they are one pixel wide.
  */
 const POINTS_PER_PATH = 32;
-/** Points that are closer than that are drawn as columns of pixels. */
-const COLUMN_SPACING = 2;
+/** Where points are closer than that, lines are two of one pixel, so far apart; and bands are columns of pixels. */
+const DENSE_SPACING = 2;
+const TWO_LINES_APART = 0.6;
 
 export function paint(plot: uPlot, content: PlotContent): void {
   const { ctx: context, bbox: box } = plot;
@@ -94,7 +95,7 @@ function paintBand(canvas: Canvas, series: LineSeries): void {
   context.fillStyle = series.colour;
   context.globalAlpha = BAND_ALPHA;
   const rows = sight(canvas, series);
-  const dense = spacingOf(canvas, rows) < COLUMN_SPACING;
+  const dense = spacingOf(canvas, rows) < DENSE_SPACING;
   for (const stretch of stretches(low, rows)) {
     if (dense) fillBetween(canvas, series.x, low, high, stretch);
     else for (const piece of pieces(stretch)) fillPiece(canvas, series.x, low, high, piece);
@@ -167,16 +168,18 @@ function paintLine(canvas: Canvas, series: LineSeries, values: Float64Array, alp
   const { context, x, y, ratio } = canvas;
   const rows = sight(canvas, series);
   const spacing = spacingOf(canvas, rows);
+  const isMain = alpha === 1;
+  const isDouble = isMain && ratio <= 1 && spacing < DENSE_SPACING;
   context.strokeStyle = context.fillStyle = series.colour;
   context.globalAlpha = alpha;
-  context.lineWidth = (alpha === 1 ? 1.6 : 1) * ratio;
+  context.lineWidth = (isMain && !isDouble ? 1.6 : 1) * ratio;
   context.lineJoin = spacing > JOIN_SPACING ? "round" : "bevel";
   context.setLineDash((series.dash ?? []).map((length) => length * ratio));
   for (const [start, end] of stretches(values, rows)) {
-    if (spacing < COLUMN_SPACING && !series.dash?.length) fillColumns(canvas, series.x, values, start, end);
-    else strokePieces(canvas, series, values, start, end);
-    if (alpha === 1 && (spacing > POINT_SPACING || end - start === 1)) paintPoints(canvas, series, values, start, end);
-    if (alpha === 1 && (series.bad?.[end] ?? 0) > 0)
+    const shifts = isDouble ? [-TWO_LINES_APART / 2, TWO_LINES_APART / 2] : [0];
+    for (const shift of shifts) strokePieces(canvas, series, values, [start, end], shift);
+    if (isMain && (spacing > POINT_SPACING || end - start === 1)) paintPoints(canvas, series, values, start, end);
+    if (isMain && (series.bad?.[end] ?? 0) > 0)
       paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
   }
   context.setLineDash([]);
@@ -187,29 +190,16 @@ function strokePieces(
   { context, x, y }: Canvas,
   series: LineSeries,
   values: Float64Array,
-  from: number,
-  to: number,
+  stretch: readonly [number, number],
+  shift: number,
 ): void {
   // Dashes would begin anew in each piece.
-  for (const [first, last] of series.dash?.length ? [[from, to] as const] : pieces([from, to])) {
+  for (const [from, to] of series.dash?.length ? [stretch] : pieces(stretch)) {
     context.beginPath();
-    for (let index = first; index < last; index++) context.lineTo(x(series.x[index] ?? 0), y(values[index] ?? 0));
+    for (let index = from; index < to; index++)
+      context.lineTo(x(series.x[index] ?? 0) + shift, y(values[index] ?? 0) + shift);
     context.stroke();
   }
-}
-
-function fillColumns({ context, x, y }: Canvas, at: Float64Array, values: Float64Array, from: number, to: number): void {
-  const half = context.lineWidth / 2;
-  const columns = pixelColumns(
-    from,
-    to,
-    (index) => x(at[index] ?? 0),
-    (index) => y(values[index] ?? 0),
-  );
-  columns.forEach(({ left, top, bottom }, index) => {
-    const width = (columns[index + 1]?.left ?? left + 1) - left;
-    context.fillRect(left, top - half, width, bottom - top + 2 * half);
-  });
 }
 
 function paintPoints(

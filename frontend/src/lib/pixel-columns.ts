@@ -1,4 +1,4 @@
-/** A line with more points than pixels, as the column of pixels that it fills at each x. */
+/** A line with about as many points as pixels or more, as the column of pixels that it fills at each x. */
 
 export interface PixelColumn {
   readonly left: number;

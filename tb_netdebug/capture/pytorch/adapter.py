@@ -203,7 +203,8 @@ class TorchAdapter:
                     self._weights.look(watched)
             return
         gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
-        if gradients and self._settings.gradients:
+        is_wanted = self._collector.wants_norm or self._collector.sampling
+        if gradients and self._settings.gradients and is_wanted:
             squares = self._reader.squares(gradients, SKIPPED)
             if squares is not None:
                 self._collector.scalars["nonfinite_gradients"] = float(squares[1])
