@@ -51,6 +51,11 @@ class KerasCallback(keras.callbacks.Callback):  # type: ignore[name-defined]
     def run_dir(self) -> Path | None:
         return self._recording.run_dir
 
+    def close(self) -> None:
+        """Ends the recording of a training that has failed, of which Keras does not tell; else it ends when
+        the callback is gone, or the program. Harmless when called again."""
+        self._recording.close()
+
     # ---- what Keras tells --------------------------------------------------------------------------------
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:

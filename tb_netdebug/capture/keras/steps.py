@@ -223,6 +223,7 @@ class TrainSteps:
                 squares,
                 nonfinite,
                 tf.cast(scales[0], tf.float64) if scales else missing(),
+                *tap.rates,
             ]
         )
         return shown
