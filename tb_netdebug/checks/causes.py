@@ -40,6 +40,7 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     ),
     "vanishing-gradients": (
         "update-ratio-low", "not-learning", "loss-at-chance", "unchanged-weights", "loss-plateau",
+        "constant-output",
     ),
     "saturated-units": ("vanishing-gradients", "update-ratio-low", "not-learning", "loss-at-chance"),
     "dead-layer": (
