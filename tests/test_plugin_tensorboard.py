@@ -22,6 +22,10 @@ def made(**fields):
     return original(**fields)
 base_plugin.FrontendMetadata = made
 """
+# As TensorBoard itself is told to do without.
+WITHOUT_TENSORFLOW = MISSING.format("tensorflow") + (
+    "import types; sys.modules['tensorboard.compat.notf'] = types.ModuleType('notf')\n"
+)
 # What is broken, and what the tab says then: an error of our routes, or nothing because there is no tab.
 SAYS, NO_TAB, NO_ROUTES = "says why", "no tab", "no routes"
 BROKEN = {
@@ -107,6 +111,18 @@ def test_it_works_under_the_flags_of_tensorboard(runs: Path, flags: tuple[str, .
         assert f"{prefix}/data/plugin/netdebug/index.js" == tab["loading_mechanism"]["module_path"]
         assert ["first", "second"] == names(board)
         assert 0.25 == board.json("run", run="first")["loss"]
+
+
+@pytest.mark.parametrize("has_tensorflow", [True, False], ids=["with TensorFlow", "without"])
+def test_it_works_with_and_without_tensorflow(runs: Path, has_tensorflow: bool) -> None:
+    """TensorBoard's Python loader reads through TensorFlow where there is one."""
+    preamble = "import tensorflow\n" if has_tensorflow else WITHOUT_TENSORFLOW
+    with TensorBoard("--logdir", str(runs), "--load_fast=false", preamble=preamble) as board:
+        assert_others_work(board)
+        assert ["first", "second"] == names(board)
+        assert 0.25 == board.json("run", run="first")["loss"]
+        libraries = Path(f"/proc/{board.process.pid}/maps").read_text()
+        assert has_tensorflow == ("libtensorflow" in libraries)
 
 
 def test_a_logdir_spec_gives_names_to_runs(runs: Path, tmp_path: Path) -> None:
