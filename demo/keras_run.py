@@ -20,14 +20,16 @@ def main() -> None:
     keras.utils.set_random_seed(0)
     digits = load_digits()
     images, labels = digits.images[..., None] / 16.0, digits.target
-    model = keras.Sequential([
-        keras.layers.Conv2D(16, 3, padding="same"),
-        keras.layers.BatchNormalization(),
-        keras.layers.ReLU(),
-        keras.layers.Flatten(),
-        keras.layers.Dropout(0.2),
-        keras.layers.Dense(10),
-    ])
+    model = keras.Sequential(
+        [
+            keras.layers.Conv2D(16, 3, padding="same"),
+            keras.layers.BatchNormalization(),
+            keras.layers.ReLU(),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(0.2),
+            keras.layers.Dense(10),
+        ]
+    )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, metrics=["accuracy"])
     watching = nd.KerasCallback("runs")

@@ -93,11 +93,13 @@ def test_a_first_loss_far_above_guessing(first: float, is_said: bool) -> None:
         assert 3 * LN10 == said.evidence["first loss"].limit
 
 
-def test_a_first_loss_that_comes_of_large_inputs() -> None:
-    """input-scale says it where it hurts."""
+@pytest.mark.parametrize(("ratio", "severity"), [(50.0, Severity.INFO), (20000.0, Severity.WARNING)])
+def test_a_first_loss_that_comes_of_large_inputs(ratio: float, severity: Severity) -> None:
+    """input-scale says it where it hurts; columns of very different size are a mistake at once."""
     records = training(learning(100, start=40.0), call=CLASSES, numbers=AT_CHANCE)
     records[0].samples.append(sample(Kind.TENSOR, "input/0", [0.0, 150.0, 255.0]))
-    assert Severity.INFO is judged(RULES, records)["loss-at-chance-start"].severity
+    records[0].scalars["probe/input/0/feature_scale_ratio"] = ratio
+    assert severity is judged(RULES, records)["loss-at-chance-start"].severity
 
 
 def test_targets_far_from_zero_are_no_fault() -> None:

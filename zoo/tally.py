@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from tb_netdebug.checks.phrases import percent
 from zoo.program import Program
 from zoo.run import Outcome, Said
 
@@ -53,7 +54,7 @@ class Share:
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
-        return f"{self.count} of {self.of} ({self.value:.0%})" if self.of else "none of 0"
+        return f"{self.count} of {self.of} ({percent(self.value)})" if self.of else "none of 0"
 
 
 @dataclass(frozen=True)

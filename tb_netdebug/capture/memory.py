@@ -91,9 +91,9 @@ class Mailbox:
 class MemorySampler:
     """A thread that reads memory every `interval_secs`; `latest()` hands over what is new.
 
-    In the first seconds readings follow each other faster, from `early_secs` on. Slow readings (PSS, USS) come
-    every `detail_secs`, and all but the cheapest come rarer where they cost more than a thousandth of a core.
-    The thread holds no lock that a caller could wait for. In a forked child the sampler is inert.
+    In the first seconds readings follow each other faster, from `early_secs` on. Slow readings (PSS, USS)
+    come every `detail_secs`, and all but the cheapest come rarer where they cost more than a thousandth of a
+    core. The thread holds no lock that a caller could wait for. In a forked child the sampler is inert.
     """
 
     def __init__(

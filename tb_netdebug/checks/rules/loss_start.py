@@ -16,7 +16,7 @@ MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
 )  # fmt: skip
 
-LARGE_INPUTS = ScaleLimits().size
+LIMITS = ScaleLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,18 @@ def has_frozen(history: History) -> bool:
 
 
 def has_large_inputs(history: History) -> bool:
-    """Then a large first loss is theirs, and `input-scale` says it where it hurts."""
+    """Then a large first loss is theirs, and `input-scale` says it where it hurts. Not so where some columns
+    are large beside others: that is a mistake from the first step on."""
     first = history.tensors.first
     if first is None:
         return False
     return any(
-        first.rms[place] > LARGE_INPUTS for _, place in input_places(history) if place < len(first.rms)
+        first.rms[place] > LIMITS.size and not is_uneven(history, index)
+        for index, (_, place) in enumerate(input_places(history))
+        if place < len(first.rms)
     )
+
+
+def is_uneven(history: History, index: int) -> bool:
+    ratio = history.curve(f"probe/input/{index}/feature_scale_ratio")
+    return ratio is not None and ratio.last > LIMITS.feature_scale_ratio
