@@ -105,8 +105,8 @@ def test_a_page_without_a_server_says_so(chromium: Chromium, logdir: Path, run: 
         page.picture("server-never")
         # Its clock stands still: only the button can be what asks again.
         page.page.clock.pause_at(time.time() + 1)
-        page.page.unroute("**/runs")
         with page.page.expect_request("**/runs"):
             notice.get_by_role("button", name="Try now").dispatch_event("click")
+        page.page.unroute("**/runs")
         page.page.clock.resume()
         page.wait_drawn("run", last=19)
