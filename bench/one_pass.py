@@ -16,6 +16,7 @@ from torch import Tensor
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import contest, paired
+from tb_netdebug.capture.pytorch.adapter import COMPUTING
 from tb_netdebug.stats import kernel, twin
 from tb_netdebug.stats.dtypes import DType
 
@@ -33,7 +34,7 @@ INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 
 def measure(session: Session) -> Part:
     began = time.monotonic()
-    is_borrowed = kernel.borrow_threads()
+    is_borrowed = kernel.borrow_threads(COMPUTING)
     rounds = session.choose(full=11, quick=3)
     millions = 1 if session.is_quick else 10
     peers, faster = against_peers(session, rounds, millions)

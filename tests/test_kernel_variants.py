@@ -18,10 +18,24 @@ RunPython = Callable[..., str]
 SCRIPT = str(Path(kernel_cases.__file__))
 RUN_SCRIPT = f"import runpy; runpy.run_path({SCRIPT!r}, run_name='__main__')"
 ON_OPENMP = f"""
-import torch
+from tb_netdebug.capture.pytorch.adapter import COMPUTING
 from tb_netdebug.stats import kernel
-assert kernel.borrow_threads()
+assert kernel.borrow_threads(COMPUTING)
 {RUN_SCRIPT}
+"""
+# scikit-learn brings another copy of the same runtime, and is often imported first.
+BESIDE_ANOTHER = """
+import os, sys, sklearn.utils._openmp_helpers, torch
+torch.set_num_threads(2)
+values = torch.randn(1 << 22)
+values + values
+from tb_netdebug.capture.pytorch.adapter import COMPUTING
+from tb_netdebug.stats import kernel
+assert kernel.borrow_threads(COMPUTING)
+before = len(os.listdir("/proc/self/task"))
+kernel.summarize([(values.data_ptr(), values.numel(), 0)], 2)
+loaded = {line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line}
+print(len(loaded), len(os.listdir("/proc/self/task")) - before)
 """
 ASK = "from tb_netdebug.stats import kernel; print(kernel.description()['kernel'], kernel.reason)"
 
@@ -45,6 +59,11 @@ def test_on_the_threads_of_a_framework(run_python: RunPython, expected: dict[str
     found = json.loads(run_python(ON_OPENMP))
     assert "openmp" == found["description"]["threads"]
     assert expected == found["digests"]
+
+
+def test_beside_another_openmp(run_python: RunPython) -> None:
+    """Of two runtimes the framework's own is used: no threads are added that would fight with its."""
+    assert "2 0" == run_python(BESIDE_ANOTHER).strip()
 
 
 def test_all_variants_are_compiled() -> None:

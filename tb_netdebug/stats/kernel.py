@@ -53,21 +53,13 @@ def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
     return _kernel, f"NETDEBUG_KERNEL={wanted} asks for it"
 
 
-def loaded_openmp() -> str | None:
-    """The path of the OpenMP runtime that this process has loaded, where the system tells."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
-            paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libgomp" in line}
-    except OSError:
-        return None
-    return min((path for path in paths if path.startswith("/")), default=None)
+def borrow_threads(library: str | os.PathLike[str]) -> bool:
+    """Lets big tensors run on the OpenMP threads of the framework that this loaded library is a part of.
 
-
-def borrow_threads() -> bool:
-    """Lets big tensors run on the framework's own OpenMP threads; call it once the framework is imported."""
-    path = loaded_openmp()
+    Other packages bring runtimes of their own, whose threads would fight with the framework's for the cores.
+    """
     borrow = getattr(kernel, "borrow_threads", None)
-    return bool(path and borrow and borrow(path))
+    return bool(borrow and borrow(os.fspath(library)))
 
 
 kernel, reason = choose(os.environ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Kind, Sample, Series, Units
 from tb_netdebug.stats import kernel
 
+# The library of torch's that its threads run in.
+COMPUTING = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
+
 COMPILED = "torch.compile leaves no place for hooks; weights, gradients, updates and the loss are recorded"
 
 UNSEEN = f"no call of a layer was seen, as when {COMPILED}"
@@ -61,7 +65,7 @@ class TorchAdapter:
         self._settings = settings
         self._not_watched: dict[str, str] = {}
         self._optimizer_names: list[str] = []
-        kernel.borrow_threads()
+        kernel.borrow_threads(COMPUTING)
         self._parameters = Parameters(models, settings.wants)
         self._reader = TensorReader(collector, self._refuse)
         self._arrivals = Arrivals(self._reader)
