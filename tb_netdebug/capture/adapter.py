@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tb_netdebug.capture.collector import Collector
@@ -47,3 +47,12 @@ class Adapter(Protocol):
 
 
 MakeAdapter = Callable[[Collector, Guard, Settings], Adapter]
+
+
+def listed(optimizer: Any) -> list[Any]:
+    """What `nd.watch` takes: one, several in a list or by name, or None."""
+    if isinstance(optimizer, Mapping):
+        return list(optimizer.values())
+    if isinstance(optimizer, list | tuple):
+        return list(optimizer)
+    return [] if optimizer is None else [optimizer]

@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.capture.monitor import Monitor
 from tb_netdebug.capture.run_folder import rank
-from tb_netdebug.checks.finding import Finding
 from tb_netdebug.integrations.folders import folder_for
-from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.recording import Recorder, Recording
 from tb_netdebug.integrations.requirement import library
 
 keras = library("keras", wanted_by="KerasCallback", extra="keras")
 # Keras's own error for a backend that is missing names TensorFlow; on another backend it is not needed.
 if keras.backend.backend() == "tensorflow":
     library("tensorflow", wanted_by="KerasCallback", extra="keras")
+Callback: Any = keras.callbacks.Callback
 
 
-class KerasCallback(keras.callbacks.Callback):  # type: ignore[name-defined]
+class KerasCallback(Recorder, Callback):
     """Records a training, with one argument of `fit`:
 
         model.fit(x, y, callbacks=[nd.KerasCallback("runs")])
@@ -35,21 +34,6 @@ class KerasCallback(keras.callbacks.Callback):  # type: ignore[name-defined]
         self._recording = Recording("KerasCallback", {"logdir": logdir, **options})
         self._recording.close_with(self)
         self._trained: int | None = None
-
-    @property
-    def monitor(self) -> Monitor | None:
-        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
-        return self._recording.monitor
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Of the training that goes on, or of the last one."""
-        monitor = self.monitor
-        return self._recording.findings if monitor is None else monitor.findings
-
-    @property
-    def run_dir(self) -> Path | None:
-        return self._recording.run_dir
 
     def close(self) -> None:
         """Ends the recording of a training that has failed, of which Keras does not tell; else it ends when

@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.capture.monitor import Monitor
 from tb_netdebug.capture.pytorch.taps import Handle, listen
-from tb_netdebug.checks.finding import Finding
 from tb_netdebug.integrations.first_call import FirstCall, StepGoingOn
 from tb_netdebug.integrations.folders import folder_for
 from tb_netdebug.integrations.networks import networks_of
-from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.recording import Recorder, Recording
 from tb_netdebug.integrations.requirement import library
 
 # The same library under two names; a program uses one of them.
@@ -34,7 +32,7 @@ def bases() -> tuple[Any, ...]:
 Callback: Any = type("Callback", bases(), {})
 
 
-class LightningCallback(Callback):
+class LightningCallback(Recorder, Callback):
     """Records a training, with one line in Lightning's Trainer:
 
         Trainer(callbacks=[nd.LightningCallback("runs")])
@@ -56,21 +54,6 @@ class LightningCallback(Callback):
         self._target: tuple[Path, int, int] = (Path(), 0, 0)
         self._is_in_batch = False
         self._evaluated: set[str] = set()
-
-    @property
-    def monitor(self) -> Monitor | None:
-        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
-        return self._recording.monitor
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Of the training that goes on, or of the last one."""
-        monitor = self.monitor
-        return self._recording.findings if monitor is None else monitor.findings
-
-    @property
-    def run_dir(self) -> Path | None:
-        return self._recording.run_dir
 
     # ---- what a checkpoint keeps -------------------------------------------------------------------------
 

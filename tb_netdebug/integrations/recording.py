@@ -108,3 +108,24 @@ class Recording:
     def close_with(self, owner: object) -> None:
         """When nobody has said that the training is over, it is when its callback is gone."""
         weakref.finalize(owner, self.close).atexit = False
+
+
+class Recorder:
+    """What every callback of ours shows of its recording."""
+
+    _recording: Recording
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
+        return self._recording.monitor
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Of the training that goes on, or of the last one."""
+        monitor = self.monitor
+        return self._recording.findings if monitor is None else monitor.findings
+
+    @property
+    def run_dir(self) -> Path | None:
+        return self._recording.run_dir

@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 
-from tb_netdebug.capture.monitor import Monitor
 from tb_netdebug.capture.pytorch.adapter import unwrapped
 from tb_netdebug.capture.pytorch.taps import Handle, listen
-from tb_netdebug.checks.finding import Finding
 from tb_netdebug.integrations.folders import folder_for
-from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.recording import Recorder, Recording
 from tb_netdebug.integrations.requirement import library
 
 transformers = library("transformers", wanted_by="TransformersCallback", extra="transformers")
@@ -38,7 +36,7 @@ ITS_OWN = frozenset(
 OF_SPEED = ("_runtime", "_per_second", "_time")
 
 
-class TransformersCallback(Callback):
+class TransformersCallback(Recorder, Callback):
     """Records a training, with one line in the Trainer of transformers:
 
         Trainer(callbacks=[nd.TransformersCallback("runs")])
@@ -55,21 +53,6 @@ class TransformersCallback(Callback):
         self._handles: list[Handle] = []
         self._loss: Any = None
         self._is_part = False  # the loss, of that of all batches that accumulate
-
-    @property
-    def monitor(self) -> Monitor | None:
-        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
-        return self._recording.monitor
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Of the training that goes on, or of the last one."""
-        monitor = self.monitor
-        return self._recording.findings if monitor is None else monitor.findings
-
-    @property
-    def run_dir(self) -> Path | None:
-        return self._recording.run_dir
 
     # ---- a training --------------------------------------------------------------------------------------
 

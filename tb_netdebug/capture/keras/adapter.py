@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from tb_netdebug.capture.adapter import MakeAdapter
+from tb_netdebug.capture.adapter import MakeAdapter, listed
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
@@ -29,6 +29,7 @@ from tb_netdebug.capture.keras.steps import LOSS, NONFINITE, RATES, SCALE, SIZE,
 from tb_netdebug.capture.keras.tap import Call, Tap
 from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.capture.keras.weights import Weights
+from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Sample, Units
 from tb_netdebug.stats import kernel
@@ -57,12 +58,12 @@ class KerasAdapter:
         self._collector = collector
         self._guard = guard
         self._settings = settings
-        self._not_watched: dict[str, str] = {}
+        self._refusals = Refusals(guard)
         # TensorFlow's own threads spin between two steps; a second one of ours would wait for them for long.
         self._threads = 1
         self._network = Network(models, settings.wants)
         self._network.refresh()
-        self._reader = TensorReader(collector, self._refuse, self._threads)
+        self._reader = TensorReader(collector, self._refusals.refuse, self._threads)
         self._weights = self._make_weights()
         self._losses = LossProbe(collector)
         self._batches = BatchProbe(collector, self._reader)
@@ -79,7 +80,7 @@ class KerasAdapter:
                 self._network,
                 collector,
                 guard,
-                self._refuse,
+                self._refusals.refuse,
                 wants_layers=settings.activations,
                 wants_gradients=settings.gradients,
             )
@@ -133,14 +134,14 @@ class KerasAdapter:
         if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
             value = tf.convert_to_tensor(value)
             if hasattr(value, "graph"):
-                self._refuse("a tensor", "inside of a tf.function it has no values yet")
+                self._refusals.refuse("a tensor", "inside of a tf.function it has no values yet")
                 return None
             array = array_of(value)
         else:
             array = np.ascontiguousarray(value)
         item = item_of(array)
         if item is None:
-            self._refuse("a tensor", f"values of type {array.dtype} cannot be read")
+            self._refusals.refuse("a tensor", f"values of type {array.dtype} cannot be read")
             return None
         (summary,) = kernel.summarize([item], self._threads)
         return summary, active_units(None, array, item)
@@ -164,7 +165,7 @@ class KerasAdapter:
             "parameters": len(self._network.weights),
             "layers": sum(each.is_watched for each in self._network.layers.values()),
             "threads": tf.config.threading.get_intra_op_parallelism_threads() or psutil.cpu_count() or 1,
-            "not_watched": [f"{name} is not watched: {reason}" for name, reason in self._not_watched.items()],
+            "not_watched": self._refusals.sentences(),
         }
 
     def graph(self) -> bytes | None:
@@ -204,7 +205,7 @@ class KerasAdapter:
                 self._batches.look(ran.shown["inputs"], ran.shown["targets"])
             self._coverage.look(ran.tap)
             for name, reason in ran.tap.not_shown.items():
-                self._not_watched.setdefault(name, reason)  # not worth a warning
+                self._refusals.note(name, reason)  # not worth a warning
             outputs = self._take_activations(ran.tap, ran.shown["activations"])
             for flags in ran.shown["flags"]:
                 calls = [call for call, _, _ in ran.tap.activations()]
@@ -289,7 +290,7 @@ class KerasAdapter:
         if tap is None:
             return
         if self._loop.is_hidden:
-            self._refuse(
+            self._refusals.refuse(
                 "the inside of the training step",
                 "it runs in a tf.function of its own; weights, updates and the loss are recorded",
             )
@@ -344,7 +345,7 @@ class KerasAdapter:
             return None
         return Weights(
             self._collector,
-            self._refuse,
+            self._refusals.refuse,
             weights=self._settings.weights,
             updates=self._settings.updates,
             most_bytes=int(psutil.virtual_memory().available * COPIES_SHARE),
@@ -394,12 +395,12 @@ class KerasAdapter:
             return
         try:
             if hasattr(value, "graph"):
-                self._refuse(name, "inside of a tf.function it has no value yet")
+                self._refusals.refuse(name, "inside of a tf.function it has no value yet")
                 return
             array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, np.float64)
             self._collector.scalars[name] = float(array if array.ndim == 0 else array.mean())
         except (TypeError, ValueError) as error:
-            self._refuse(name, f"a {type(value).__name__} is no number ({error})")
+            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")
 
     def _describe_graph(self, ran: list[Ran]) -> None:
         if self._is_graph_told:
@@ -416,24 +417,10 @@ class KerasAdapter:
         except Exception as error:
             self._guard.fault("describing the model", error)
 
-    def _refuse(self, name: str, reason: str) -> None:
-        """Says once for each kind of reason what is not watched; the rest is in the run's description."""
-        if name in self._not_watched or len(self._not_watched) > 1000:
-            return
-        is_news = reason not in self._not_watched.values()
-        self._not_watched[name] = reason
-        if is_news:
-            self._guard.say(f"NetDebug: {name} is not watched: {reason}.")
-
 
 def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
     """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
-    if optimizer is None:
-        optimizers = []
-    elif isinstance(optimizer, Mapping):
-        optimizers = list(optimizer.values())
-    else:
-        optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+    optimizers = listed(optimizer)
     for each in optimizers:
         if not isinstance(each, keras.optimizers.Optimizer):
             raise TypeError(

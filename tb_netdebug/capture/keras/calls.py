@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import keras
-import tensorflow as tf
 from keras import optimizers
+
+from tb_netdebug.capture.keras.values import unconverted
 
 LAYER, LOSS = keras.layers.Layer, keras.losses.Loss
 OPTIMIZERS = (optimizers.Optimizer, optimizers.LossScaleOptimizer)
@@ -94,7 +95,7 @@ def _take_off() -> None:
 
 
 def _layer_hook(original: Any) -> Any:
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    @unconverted
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         for listener in _listeners:
             listener.entered(self, args, kwargs)
@@ -107,7 +108,7 @@ def _layer_hook(original: Any) -> Any:
 
 
 def _loss_hook(original: Any) -> Any:
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    @unconverted
     def __call__(self: Any, y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         output = original(self, y_true, y_pred, *args, **kwargs)
         for listener in _listeners:
@@ -118,7 +119,7 @@ def _loss_hook(original: Any) -> Any:
 
 
 def _optimizer_hook(original: Any) -> Any:
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    @unconverted
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         grads = list(grads)
         variables = list(trainable_variables) if trainable_variables is not None else None

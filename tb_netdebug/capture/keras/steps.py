@@ -21,7 +21,7 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.calls import listening
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.tap import MOST_INPUTS, Tap
-from tb_netdebug.capture.keras.values import dense, tensors_in
+from tb_netdebug.capture.keras.values import dense, tensors_in, unconverted
 
 COMPILED = (
     "with jit_compile=True TensorFlow leaves no place to look into the training step; weights, updates and "
@@ -241,7 +241,7 @@ class Version:
         def step(data: Any) -> Any:
             return steps.watched_step(data, full=full)
 
-        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        @unconverted
         def one_step(data: Any) -> Any:
             outputs, shown = strategy.run(step, args=(data,))
             return reduce_per_replica(outputs, strategy, reduction="auto"), first_replica(shown, strategy)
@@ -252,7 +252,7 @@ class Version:
         # TensorFlow's clock is a source of chance for it, and refuses to run then.
         has_clock = not is_op_determinism_enabled()
 
-        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        @unconverted
         def next_step(iterator: Any) -> Any:
             data, wait = timed_next(iterator) if has_clock else (iterator.get_next(), missing())
             outputs, shown = converted(data)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tb_netdebug.stats.dtypes import DType
 
 Array = NDArray[Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 Item = tuple[int, int, int]
 
 CODES: dict[str, int] = {
@@ -78,3 +79,8 @@ def parts_of(output: Any) -> list[tuple[Any, Any]]:
 
 def is_float(tensor: Any) -> bool:
     return tensor.dtype.name in FLOATS
+
+
+def unconverted(function: Function) -> Function:
+    """AutoGraph leaves the function as it is: only what it calls is the user's."""
+    return cast("Function", tf.autograph.experimental.do_not_convert(function))

@@ -13,7 +13,7 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim import Optimizer
 
-from tb_netdebug.capture.adapter import MakeAdapter
+from tb_netdebug.capture.adapter import MakeAdapter, listed
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.activations import ActivationHooks
@@ -34,6 +34,7 @@ from tb_netdebug.capture.pytorch.reader import (
 )
 from tb_netdebug.capture.pytorch.values import is_functorch_wrapped
 from tb_netdebug.capture.pytorch.weights import Weights
+from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Kind, Sample, Series, Units
 from tb_netdebug.stats import kernel
@@ -63,11 +64,11 @@ class TorchAdapter:
         self._collector = collector
         self._guard = guard
         self._settings = settings
-        self._not_watched: dict[str, str] = {}
+        self._refusals = Refusals(guard)
         self._optimizer_names: list[str] = []
         kernel.borrow_threads(COMPUTING)
         self._parameters = Parameters(models, settings.wants)
-        self._reader = TensorReader(collector, self._refuse)
+        self._reader = TensorReader(collector, self._refusals.refuse)
         self._arrivals = Arrivals(self._reader)
         self._weights = self._make_weights()
         self._optimizers = OptimizerHooks(
@@ -154,7 +155,7 @@ class TorchAdapter:
             "parameters": len(self._parameters),
             "layers": len(self._activations),
             "threads": torch.get_num_threads(),
-            "not_watched": [f"{name} is not watched: {reason}" for name, reason in self._not_watched.items()],
+            "not_watched": self._refusals.sentences(),
         }
 
     def graph(self) -> bytes | None:
@@ -183,7 +184,7 @@ class TorchAdapter:
         return Weights(
             self._collector,
             self._reader,
-            self._refuse,
+            self._refusals.refuse,
             weights=self._settings.weights,
             updates=self._settings.updates,
             most_bytes=copies_limit(),
@@ -231,7 +232,7 @@ class TorchAdapter:
             else:
                 self._collector.scalars[name] = float(value if np.ndim(value) == 0 else np.mean(value))
         except (TypeError, ValueError, RuntimeError) as error:
-            self._refuse(name, f"a {type(value).__name__} is no number ({error})")
+            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")
 
     def _put_tensor(self, name: str, given: torch.Tensor) -> None:
         if type(given) is torch.Tensor and given.is_cpu and given.numel() == 1 and self._reader.reads_host:
@@ -248,7 +249,7 @@ class TorchAdapter:
         self._collector.awaited.add(name)
         refusal = self._reader.device.scalar(value, (self._collector.step, name))
         if refusal is not None:
-            self._refuse(name, f"it {refusal.reason}")
+            self._refusals.refuse(name, f"it {refusal.reason}")
 
     def _follow_growth(self) -> None:
         """Hooks on layers that were added since the last step."""
@@ -258,15 +259,6 @@ class TorchAdapter:
             if self._settings.activations:
                 self._activations.find()
 
-    def _refuse(self, name: str, reason: str) -> None:
-        """Says once for each kind of reason what is not watched; the rest is in the run's description."""
-        if name in self._not_watched or len(self._not_watched) > 1000:
-            return
-        is_news = reason not in self._not_watched.values()
-        self._not_watched[name] = reason
-        if is_news:
-            self._guard.say(f"NetDebug: {name} is not watched: {reason}.")
-
     def _explain_compiled(self) -> None:
         """What is compiled in place or after the watching has begun is known at the end of the first step."""
         if not self._settings.activations:
@@ -275,20 +267,14 @@ class TorchAdapter:
             for name, module in model.named_modules():
                 if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
                     full = "/".join(part for part in (prefix, clean(name, WRAPPERS)) if part) or "the model"
-                    self._refuse(f"the inside of {full}", COMPILED)
+                    self._refusals.refuse(f"the inside of {full}", COMPILED)
         if self._optimizers.stepped and len(self._activations) and not self._activations.were_called:
-            self._refuse("the inside of the model", UNSEEN)
+            self._refusals.refuse("the inside of the model", UNSEEN)
 
 
 def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
     """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
-    if optimizer is None:
-        optimizers = []
-    elif isinstance(optimizer, Mapping):
-        optimizers = list(optimizer.values())
-    else:
-        optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
-    optimizers = [unwrapped(each) for each in optimizers]
+    optimizers = [unwrapped(each) for each in listed(optimizer)]
     for each in optimizers:
         if not isinstance(each, Optimizer):
             raise TypeError(

@@ -74,10 +74,7 @@ class Overfitting(Rule):
         steps, values = steps[is_finite], values[is_finite]
         if len(values) <= 2 * self.limits.groups:
             return steps, values
-        return tuple(
-            np.array([part.mean() for part in np.array_split(each, self.limits.groups)])
-            for each in (steps, values)
-        )  # type: ignore[return-value]
+        return means(steps, self.limits.groups), means(values, self.limits.groups)
 
     @staticmethod
     def _training(seen: Course, step: float) -> float | None:
@@ -203,3 +200,7 @@ class LossPlateau(Rule):
             since=begun,
             sureness=0.85 if why else 0.5,
         )
+
+
+def means(values: Doubles, groups: int) -> Doubles:
+    return np.array([part.mean() for part in np.array_split(values, groups)])

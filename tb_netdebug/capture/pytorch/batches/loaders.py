@@ -101,7 +101,7 @@ def length_of(loader: Any) -> int | None:
         return None
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):
+    except (TypeError, NotImplementedError):  # a sampler or data set without a length, as is its right
         return None
 
 
