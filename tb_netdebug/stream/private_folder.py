@@ -1,0 +1,49 @@
+"""Folders that nobody but this user can look into: for sockets and tokens, and for what is yet to be sent."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+_OTHERS = 0o077
+
+
+def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """For what lives no longer than the machine runs: sockets, locks, and where collectors are. Made when it
+    is missing. Raises OSError with a sentence, also when somebody else could look into it."""
+    uid = os.getuid()
+    for base in (environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}"):
+        if base and _is_own_folder(Path(base)):
+            return made_private(Path(base, "netdebug"))
+    return spool_folder()
+
+
+def spool_folder() -> Path:
+    """For what may be big: the runtime folder often lies in memory, and is emptied when its user logs out."""
+    return made_private(Path(tempfile.gettempdir(), f"netdebug-{os.getuid()}"))
+
+
+def made_private(path: Path) -> Path:
+    """The folder, ours alone. Raises OSError when it cannot be made, or is there and not like that."""
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise PermissionError(f"{path} is no folder: NetDebug puts nothing there. Remove it")
+    if status.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user: NetDebug puts nothing there")
+    if status.st_mode & _OTHERS:
+        raise PermissionError(f"{path} is open to other users: NetDebug puts nothing there. chmod 700 {path}")
+    return path
+
+
+def _is_own_folder(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and os.access(path, os.W_OK | os.X_OK)
