@@ -1,0 +1,52 @@
+"""Where a collector listens, as people write it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+_FORM = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s\[\]:/@]*):(?P<port>[0-9]{1,5})", re.ASCII)
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`is_loopback` is true only for what can mean no other machine: not even a name that leads back to this
+    one is believed, for tomorrow it may lead elsewhere."""
+
+    host: str
+    port: int
+    is_loopback: bool
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address_of(text: str) -> Address:
+    """Of "host:port", "[::1]:6007" or ":6007", which is on this machine. ValueError with a sentence."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no address. Write HOST:PORT, such as 10.1.2.3:6007 or [::1]:6007, "
+            "or :6007 for this machine."
+        )
+    host, port = found["host"].strip("[]") or LOOPBACK, int(found["port"])
+    if port > 65535:
+        raise ValueError(f"{text!r} is no address: ports end at 65535.")
+    return at(host, port)
+
+
+def at(host: str, port: int) -> Address:
+    """The address of a host without brackets. ValueError with a sentence."""
+    if host.lower() == "localhost":
+        return Address(host, port, True)
+    try:
+        number = ipaddress.ip_address(host)
+    except ValueError:
+        if ":" in host or host.replace(".", "").isdecimal() or not _HOST_NAME.fullmatch(host):
+            raise ValueError(f"{host!r} is neither the name of a machine nor its address.") from None
+        return Address(host, port, False)
+    mapped = getattr(number, "ipv4_mapped", None)
+    return Address(host, port, (mapped or number).is_loopback)

@@ -1,0 +1,160 @@
+"""Tokens and certificates: read from files and the environment, compared in constant time, never printed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import ssl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# Shorter ones could be guessed; longer ones do not fit into a header.
+SHORTEST_TOKEN, LONGEST_TOKEN = 16, 512
+MOST_FILE_BYTES = 1 << 20
+_TOKEN = re.compile(r"[!-~]+", re.ASCII)
+_FINGERPRINT = re.compile(r"(?:sha-?256[:= ]*)?(?:fingerprint[:= ]*)?((?:[0-9a-f]{2}:?){31}[0-9a-f]{2})")
+_YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+class CredentialsError(ValueError):
+    """A sentence that says what to do; it holds no secret."""
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def checked_token(text: str, source: str) -> str:
+    """The token without spaces around it. CredentialsError when it could be none."""
+    token = text.strip()
+    if not token:
+        raise CredentialsError(f"{source} is empty, and a token is needed: `netdebug token` makes one.")
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN or not _TOKEN.fullmatch(token):
+        raise CredentialsError(
+            f"{source} holds no token: one line of {SHORTEST_TOKEN} to {LONGEST_TOKEN} letters, digits and "
+            "signs, without spaces. `netdebug token` makes one."
+        )
+    return token
+
+
+def read_token(path: Path) -> str:
+    """CredentialsError with a sentence, also when everybody on this machine could read the file."""
+    text = _read(path, "token file")
+    if path.stat().st_mode & stat.S_IRWXO:
+        raise CredentialsError(f"The token file {path} is open to all users: chmod 600 {path}")
+    return checked_token(text.decode("ascii", "replace"), f"The token file {path}")
+
+
+def same_token(ours: str, theirs: str | bytes) -> bool:
+    """In a time that tells nothing, not even the length."""
+    theirs = theirs if isinstance(theirs, bytes) else theirs.encode("utf-8", "surrogateescape")
+    pair = (hashlib.sha256(each).digest() for each in (ours.encode(), theirs))
+    return hmac.compare_digest(*pair)
+
+
+def fingerprint_of(pem: bytes) -> str:
+    """SHA-256 of the first certificate, as 64 hexadecimal digits. CredentialsError when there is none."""
+    begin, end = pem.find(b"-----BEGIN CERTIFICATE-----"), pem.find(b"-----END CERTIFICATE-----")
+    try:
+        first = pem[begin : end + len(b"-----END CERTIFICATE-----")].decode("ascii")
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
+    except ValueError:
+        raise CredentialsError("There is no certificate in PEM form.") from None
+
+
+def fingerprint_from(text: str) -> str:
+    """As people and other tools write it, with colons or without. CredentialsError."""
+    found = _FINGERPRINT.fullmatch(text.strip().lower())
+    if found is None:
+        raise CredentialsError(
+            "The fingerprint of a certificate is its SHA-256: 64 hexadecimal digits, as `netdebug token "
+            "--tls` prints them."
+        )
+    return found[1].replace(":", "")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A collector's certificate with the ones that vouch for it, and its key, in PEM form."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def read(cls, cert_file: Path, key_file: Path) -> Certificate:
+        """CredentialsError when the two files are not what they should be, or do not belong together."""
+        chain, key = _read(cert_file, "certificate"), _read(key_file, "key")
+        if key_file.stat().st_mode & stat.S_IRWXO:
+            raise CredentialsError(f"The key {key_file} is open to all users: chmod 600 {key_file}")
+        try:
+            # With a password that is none: else OpenSSL would ask for one at the terminal.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=str)
+        except (ssl.SSLError, OSError):
+            raise CredentialsError(
+                f"{cert_file} and {key_file} are no certificate with its key, both in PEM form and without "
+                "a password."
+            ) from None
+        return cls(chain, key)
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.chain)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerCredentials:
+    """What the trainer's side knows of a collector."""
+
+    token: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    fingerprint: str | None = None
+    insecure: bool = False
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> TrainerCredentials:
+        """From NETDEBUG_TOKEN, NETDEBUG_TOKEN_FILE, NETDEBUG_TLS_CA, NETDEBUG_TLS_FINGERPRINT and
+        NETDEBUG_INSECURE; empty ones count as not set. CredentialsError with a sentence."""
+        fingerprint = environ.get("NETDEBUG_TLS_FINGERPRINT", "").strip()
+        authority = environ.get("NETDEBUG_TLS_CA", "").strip()
+        return cls(
+            token=token_in(environ),
+            ca_file=Path(authority).expanduser() if authority else None,
+            fingerprint=fingerprint_from(fingerprint) if fingerprint else None,
+            insecure=_is_yes(environ.get("NETDEBUG_INSECURE", "")),
+        )
+
+    @property
+    def wants_tls(self) -> bool:
+        """Whether something was said by which a certificate can be checked."""
+        return self.ca_file is not None or self.fingerprint is not None
+
+
+def token_in(environ: Mapping[str, str]) -> str | None:
+    """The token that the environment has, or names a file of. CredentialsError."""
+    if given := environ.get("NETDEBUG_TOKEN", "").strip():
+        return checked_token(given, "NETDEBUG_TOKEN")
+    if path := environ.get("NETDEBUG_TOKEN_FILE", "").strip():
+        return read_token(Path(path).expanduser())
+    return None
+
+
+def _is_yes(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _YES + _NO:
+        raise CredentialsError("NETDEBUG_INSECURE is 1 or 0.")
+    return word in _YES
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise CredentialsError(f"The {what} {path} cannot be read: {error.strerror or error}.") from None
+    if len(data) > MOST_FILE_BYTES:
+        raise CredentialsError(f"The {what} {path} is too big to be one.")
+    return data

@@ -1,0 +1,125 @@
+"""Which collectors run on this machine for this user: each leaves a file that only its user can read.
+
+Trainers on the same machine find token and certificate there, so that nothing has to be set up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tb_netdebug.stream.private_folder import runtime_folder, spool_folder
+
+_NAME = re.compile(r"collector-([0-9]{1,5})\.json")
+_MOST_BYTES = 1 << 16
+# How far two readings of a process's start may lie apart.
+_SAME_START_SECS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By the time at
+    which its process started, another one that got its number later is told apart."""
+
+    port: int
+    token: str = field(repr=False)
+    pid: int
+    started: float
+    logdir: str
+    tls: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) < _SAME_START_SECS
+        except psutil.NoSuchProcess:
+            return False
+        except psutil.Error:
+            return True
+
+
+def publish(port: int, token: str, logdir: str, *, tls: str = "") -> Path:
+    """Leaves the file of a collector in this process, and removes those of dead ones. Raises OSError with a
+    sentence when there is no folder that is private."""
+    folder = runtime_folder()
+    collectors()
+    found = Found(port, token, os.getpid(), psutil.Process().create_time(), logdir, tls)
+    path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(found), file)
+    fresh.replace(path)  # at once, so that nobody reads half of it
+    return path
+
+
+def withdraw(path: Path) -> None:
+    """Takes the file away again, unless another collector has replaced it since."""
+    found = _read(path)
+    if found is not None and found.pid == os.getpid():
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def find(port: int) -> Found | None:
+    """The living collector of this user at that port."""
+    return next((found for found in collectors() if found.port == port), None)
+
+
+def collectors() -> list[Found]:
+    """All that live, the newest first. Files of dead ones are removed."""
+    living: list[Found] = []
+    for path in _files():
+        found = _read(path)
+        if found is None:
+            continue
+        if found.is_alive:
+            living.append(found)
+        else:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    return sorted(living, key=lambda found: found.started, reverse=True)
+
+
+def _files() -> list[Path]:
+    """In both places: who was logged in at the desktop and who came by cron do not see the same one."""
+    files: list[Path] = []
+    for make in (runtime_folder, spool_folder):
+        with suppress(OSError):  # a folder that somebody else could write to counts for nothing
+            files += sorted(path for path in make().iterdir() if _NAME.fullmatch(path.name))
+    return list(dict.fromkeys(files))
+
+
+def _read(path: Path) -> Found | None:
+    """None for what is no such file of ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+            return None
+        return _parsed(file.read(_MOST_BYTES))
+
+
+def _parsed(data: bytes) -> Found | None:
+    try:
+        told = json.loads(data)
+        return Found(
+            port=int(told["port"]),
+            token=str(told["token"]),
+            pid=int(told["pid"]),
+            started=float(told["started"]),
+            logdir=str(told["logdir"]),
+            tls=str(told["tls"]),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
