@@ -1,4 +1,4 @@
-"""The loop of every tutorial, for programs whose fault lies elsewhere; and what often follows from one."""
+"""The loop of every tutorial, for programs whose fault lies elsewhere."""
 
 from __future__ import annotations
 
@@ -8,26 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from zoo.consequences import BLOWS_UP, NOT_FINITE, STANDS_STILL, UNTRAINED
 from zoo.program import Zoo
 
-# Of steps that are far too large.
-BLOWS_UP = (
-    "diverging-loss",
-    "exploding-gradients",
-    "update-ratio-high",
-    "weight-growth",
-    "loss-oscillating",
-    "loss-spike",
-    "activation-scale",
-    "nonfinite-loss",
-    "nonfinite-gradient",
-    "nonfinite-weight",
-    "nonfinite-activation",
-)
-# Of a network that cannot move, or not to anywhere better.
-STANDS_STILL = ("not-learning", "loss-at-chance", "loss-plateau")
-# Of a value that is not finite, in the steps and places after it.
-NOT_FINITE = ("nonfinite-loss", "nonfinite-gradient", "nonfinite-weight", "nonfinite-activation")
+__all__ = ["BLOWS_UP", "NOT_FINITE", "STANDS_STILL", "UNTRAINED", "descend", "fit", "perceptron"]
 
 
 def fit(
@@ -37,11 +21,22 @@ def fit(
     feed: Iterable[tuple[Tensor, ...]],
     criterion: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
-    monitor = zoo.watch(model, optimizer)
     model.train()
-    for x, y in feed:
+    descend(zoo, model, optimizer, feed, lambda x, y: criterion(model(x), y))
+
+
+def descend(
+    zoo: Zoo,
+    model: nn.Module,
+    optimizer: Any,
+    feed: Iterable[tuple[Any, ...]],
+    loss_of: Callable[..., Tensor],
+) -> None:
+    """The same for what is more than a criterion of one output: `loss_of` gets a batch of the feed."""
+    monitor = zoo.watch(model, optimizer)
+    for batch in feed:
         optimizer.zero_grad()
-        loss = criterion(model(x), y)
+        loss = loss_of(*batch)
         loss.backward()
         optimizer.step()
         monitor.step(loss=loss)
