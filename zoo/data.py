@@ -40,6 +40,16 @@ def shapes(count: int, *, size: int = 12) -> tuple[Tensor, Tensor]:
     return pictures, labels
 
 
+def discs(count: int, *, size: int = 14) -> tuple[Tensor, Tensor]:
+    """Noisy pictures (count, 1, size, size) of one disc each, and where it is: 1.0 inside, 0.0 outside."""
+    places = 2 + (size - 4) * torch.rand(count, 2, 1, 1)
+    radius = 1.5 + 2 * torch.rand(count, 1, 1)
+    steps = torch.arange(float(size))
+    grid = torch.stack(torch.meshgrid(steps, steps, indexing="ij"))
+    masks = ((grid - places).square().sum(1) < radius**2).float()[:, None]
+    return masks + 0.4 * torch.randn_like(masks), masks
+
+
 def digits() -> tuple[Tensor, Tensor]:
     """1797 handwritten digits as (1797, 1, 8, 8) in 0 to 1, shuffled, with their labels."""
     found = datasets.load_digits()

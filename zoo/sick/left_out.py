@@ -7,10 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo.data import batches, blobs, digits, regression, sequences
-from zoo.fit import STANDS_STILL, fit, perceptron
+from zoo.fit import STANDS_STILL, UNTRAINED, fit, perceptron
 from zoo.program import Zoo, sick
-
-UNTRAINED = ("no-gradient", "frozen-weights", "unchanged-weights")
 
 
 class Branches(nn.Module):
