@@ -46,4 +46,5 @@ def _is_own_folder(path: Path) -> bool:
         status = path.stat()
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and os.access(path, os.W_OK | os.X_OK)
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return is_own and os.access(path, os.W_OK | os.X_OK)

@@ -1,0 +1,92 @@
+"""The agent's way to the collector: connects, sends what is new, and begins again after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from tb_netdebug.stream import stream_pb2 as pb
+from tb_netdebug.stream.addresses import Address
+from tb_netdebug.stream.bulletin import Bulletin
+from tb_netdebug.stream.channel import connected
+from tb_netdebug.stream.credentials import CredentialsError, TrainerCredentials
+from tb_netdebug.stream.roster import Roster
+from tb_netdebug.stream.upstream import Refused, StreamBroken, Upstream
+
+METHOD = "/netdebug.Stream/Connect"
+FIRST_RETRY_SECS, LAST_RETRY_SECS = 0.25, 5.0
+# Only a person can mend what makes a collector refuse; somebody may be about to.
+REFUSED_RETRY_SECS = 5.0
+_REFUSING = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+
+
+class Uplink:
+    """`run` until it is cancelled."""
+
+    def __init__(self, address: Address, roster: Roster, bulletin: Bulletin) -> None:
+        self._address = address
+        self._roster = roster
+        self._bulletin = bulletin
+        self._hello = pb.Hello(
+            version=1, agent=secrets.token_hex(16), host=socket.gethostname()[:255], pid=os.getpid()
+        )
+        self._retry_secs = FIRST_RETRY_SECS
+
+    async def run(self) -> None:
+        while True:
+            least_secs = 0.0
+            try:
+                await self._stream()
+            except (CredentialsError, Refused) as error:
+                self._bulletin.refused(str(error))
+                least_secs = REFUSED_RETRY_SECS
+            except grpc.aio.AioRpcError as error:
+                least_secs = self._failed(error)
+            except (StreamBroken, OSError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+                self._bulletin.lost(str(error))
+            self._roster.forget_stream()
+            self._roster.news.set()
+            await asyncio.sleep(max(least_secs, self._retry_secs) * random.uniform(0.5, 1.5))
+            self._retry_secs = min(2 * self._retry_secs, LAST_RETRY_SECS)
+
+    async def _stream(self) -> None:
+        """One attempt; raises what ended it."""
+        channel = await connected(self._address, TrainerCredentials.of(os.environ))
+        try:
+            open_stream: Any = channel.stream_stream(
+                METHOD,
+                request_serializer=pb.Up.SerializeToString,
+                response_deserializer=pb.Down.FromString,
+            )
+            call = open_stream()
+            try:
+                upstream = Upstream(call, self._roster, self._bulletin)
+                await upstream.greet(self._hello)
+                self._bulletin.connected()
+                self._retry_secs = FIRST_RETRY_SECS
+                await upstream.run()
+            finally:
+                call.cancel()
+        finally:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(channel.close(), 5.0)
+
+    def _failed(self, error: grpc.aio.AioRpcError) -> float:
+        """Tells of it; how long to wait at least."""
+        reason = error.details() or error.code().name
+        if error.code() in _REFUSING:
+            self._bulletin.refused(reason)
+            return REFUSED_RETRY_SECS
+        self._bulletin.lost(reason.rpartition("last error: ")[2])
+        if error.code() != grpc.StatusCode.UNAVAILABLE:
+            sys.stderr.write(f"{time.strftime('%F %T')} {error.code().name}: {reason}\n")
+        return 0.0

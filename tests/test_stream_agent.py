@@ -1,0 +1,233 @@
+"""The agent brings every byte to the collector, whatever happens to it, to trainers and to collectors."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tb_netdebug.reader.payloads import Payload, read_payloads
+from tb_netdebug.reader.run import read_run
+from tb_netdebug.records.witness import Witness, decode_witness
+from tests.support.collector_process import CollectorProcess
+from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with Home() as found:
+        yield found
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[CollectorProcess]:
+    with CollectorProcess(tmp_path / "there") as found:
+        yield found
+
+
+def again(collector: CollectorProcess) -> CollectorProcess:
+    """Another one at the same port, with the same folder."""
+    return CollectorProcess(collector.root, at=collector.address)
+
+
+def seen(run_dir: Path) -> list[Witness]:
+    """What agents have written about a run, in the order of their files."""
+    return [
+        decode_witness(each.data)
+        for path in sorted((run_dir / "plugins/netdebug").glob("agent*.netdebug"))
+        for each in read_payloads(path)
+        if isinstance(each, Payload) and each.name == "witness"
+    ]
+
+
+def steps(run_dir: Path) -> list[int]:
+    run = read_run(run_dir)
+    assert [] == run.losses
+    found: list[int] = run.main.steps.tolist()
+    return found
+
+
+def test_a_run_arrives_while_it_goes_on_and_whole(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """Every file is the same there in the end, and nothing is left waiting."""
+    here, there = tmp_path / "here/run", collector.root / "a/b"
+    with StreamedTrainer(home, collector.address, here, run=("a", "b")) as trainer:
+        trainer.put(100)
+        wait_for(lambda: there.is_dir() and steps(there) == list(range(100)))
+        trainer.put(100)
+        trainer.close()
+        assert list(range(200)) == steps(there)
+        assert [] == trainer.notices()
+        wait_for(lambda: not home.agents())
+    assert contents(here) == contents(there)
+    assert [] == home.notes()
+    assert "The training ended well: it closed its recording." == seen(there)[-1].ending.sentence  # type: ignore[union-attr]
+
+
+def test_ranks_of_a_host_share_an_agent(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
+    """Three processes of one run, and one of another."""
+    here = tmp_path / "here/run"
+    ranks = [StreamedTrainer(home, collector.address, here, rank=rank) for rank in range(3)]
+    other = StreamedTrainer(home, collector.address, tmp_path / "here/other", run=("other",))
+    try:
+        for trainer in [*ranks, other]:
+            trainer.put(50)
+        home.agent()
+        for trainer in [*ranks, other]:
+            trainer.close()
+        wait_for(lambda: not home.notes())
+    finally:
+        for trainer in [*ranks, other]:
+            trainer.kill()
+    assert contents(tmp_path / "here") == contents(collector.root)
+    assert [0, 1, 2] == sorted({witness.rank for witness in seen(collector.root / "run")})
+    assert 8 == len(contents(collector.root))
+
+
+def test_a_collector_that_comes_late_gets_everything(home: Home, tmp_path: Path) -> None:
+    """Until then the trainer is told once that nobody is there; afterwards, that somebody is."""
+    with CollectorProcess(tmp_path / "there") as before:
+        address = before.address
+    here = tmp_path / "here/run"
+    with StreamedTrainer(home, address, here) as trainer:
+        trainer.put(100)
+        wait_for(trainer.notices)
+        with CollectorProcess(before.root, at=address) as collector:
+            trainer.put(100)
+            wait_for(lambda: len(trainer.notices()) == 2)
+            trainer.close()
+            wait_for(lambda: not home.notes())
+            missing, found = trainer.notices()
+            assert contents(here) == contents(collector.root / "run")
+    assert f"the collector at {address} cannot be reached" in missing
+    assert str(here) in missing
+    assert "answers; what has waited is being sent" in found
+
+
+def test_a_collector_that_is_killed_and_comes_back(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """The agent goes on where the disk ends; nothing is there twice."""
+    here = tmp_path / "here/run"
+    with StreamedTrainer(home, collector.address, here) as trainer:
+        trainer.put(500)
+        collector.kill()
+        trainer.put(500)
+        with again(collector):
+            trainer.put(500)
+            trainer.close()
+            wait_for(lambda: not home.notes())
+    assert contents(here) == contents(collector.root / "run")
+    assert list(range(1500)) == steps(collector.root / "run")
+
+
+def test_a_killed_trainer_is_sent_to_its_end(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
+    """And the last thing that is recorded is how it ended."""
+    here = tmp_path / "here/run"
+    with StreamedTrainer(home, collector.address, here) as trainer:
+        trainer.wait_until_joined()
+        trainer.put(100)
+        trainer.kill(signal.SIGKILL)
+    wait_for(lambda: not home.notes())
+    assert contents(here) == contents(collector.root / "run")
+    ending = seen(collector.root / "run")[-1].ending
+    assert ending is not None
+    assert (False, None, signal.SIGKILL, False) == (
+        ending.well,
+        ending.exit_code,
+        ending.signal,
+        ending.out_of_memory,
+    )
+    assert ending.sentence.startswith("The process was killed by SIGKILL in the middle of the training.")
+
+
+@pytest.mark.parametrize(
+    ("how", "well", "code", "sentence"),
+    [
+        (("leave", 3), False, 3, "The program ended with exit code 3, without closing its recording."),
+        (("close", "ValueError"), False, None, "The recording was closed because of a ValueError."),
+    ],
+)
+def test_other_endings(
+    home: Home,
+    collector: CollectorProcess,
+    tmp_path: Path,
+    how: tuple[str, object],
+    well: bool,
+    code: int | None,
+    sentence: str,
+) -> None:
+    """What the system tells of a process that somebody else has waited for, and what it said itself."""
+    with StreamedTrainer(home, collector.address, tmp_path / "here/run") as trainer:
+        trainer.wait_until_joined()
+        trainer.put(10)
+        if how[0] == "leave":
+            with pytest.raises(AssertionError, match="ended with 3"):
+                trainer.do(*how)
+        else:
+            trainer.do(*how)
+            wait_for(lambda: not home.notes())
+    wait_for(lambda: not home.notes())
+    ending = seen(collector.root / "run")[-1].ending
+    assert ending is not None
+    assert (well, code, sentence) == (ending.well, ending.exit_code, ending.sentence)
+
+
+def test_what_both_have_left_is_sent_by_the_next_agent(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """Trainer and agent are killed while nobody collects; the next training there has it sent."""
+    here = tmp_path / "here"
+    collector.kill()
+    with StreamedTrainer(home, collector.address, here / "run") as trainer:
+        trainer.put(300)
+        os.kill(home.agent(), signal.SIGKILL)
+        trainer.kill()
+    assert 1 == len(home.notes())
+    with again(collector), StreamedTrainer(home, collector.address, here / "next", run=("next",)) as trainer:
+        trainer.put(10)
+        trainer.close()
+        wait_for(lambda: not home.notes())
+    assert contents(here) == contents(collector.root)
+    assert [] == home.notes()
+
+
+def test_what_is_recorded_for_the_collector_alone_goes_when_it_has_it(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """Files that are not sent, such as capsules, stay."""
+    spool = tmp_path / "spool"
+    for name in ("run", "kept"):
+        with StreamedTrainer(home, collector.address, spool / name, run=(name,), is_spool=True) as trainer:
+            trainer.put(100)
+            if name == "kept":
+                (spool / name / "capsule.pt").write_bytes(b"a batch")
+            trainer.close()
+            assert list(range(100)) == steps(collector.root / name)
+    wait_for(lambda: not home.notes())
+    assert ["kept", "kept/capsule.pt"] == sorted(str(path.relative_to(spool)) for path in spool.rglob("*"))
+
+
+@pytest.mark.parametrize("damage", ["other bytes", "longer"])
+def test_a_copy_that_is_none_is_made_anew(
+    home: Home, collector: CollectorProcess, tmp_path: Path, damage: str
+) -> None:
+    """The collector's machine has lost a write, or somebody has changed the file: the checksum tells."""
+    here = tmp_path / "here/run"
+    with StreamedTrainer(home, collector.address, here) as trainer:
+        trainer.put(100)
+        (name,) = contents(here)
+        copy = collector.root / "run" / name
+        wait_for(lambda: copy.exists() and copy.read_bytes() == (here / name).read_bytes())
+        collector.kill()
+        data = copy.read_bytes()
+        copy.write_bytes(data[:-1] + b"?" if damage == "other bytes" else data + b"?" * 1_000_000)
+        with again(collector):
+            trainer.put(100)
+            trainer.close()
+            wait_for(lambda: not home.notes())
+    assert contents(here) == contents(collector.root / "run")
