@@ -1,0 +1,146 @@
+"""The trainer's way to the agent: knocks, and starts it when nobody answers. Nothing here imports grpc."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tb_netdebug.stream.local_wire import is_own
+from tb_netdebug.stream.meeting import Meeting
+
+# An agent takes half a second to start; on a machine that is busy with trainings, much longer.
+START_SECS = 30.0
+MOST_LOG_BYTES = 1 << 20
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Door:
+    """For one thread. `complaint` is why the agent could not be started, once it could not."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        self.complaint = ""
+        self._meeting = meeting
+        self._lock = -1
+        self._starting: subprocess.Popen[bytes] | None = None
+        self._give_up_at = 0.0
+
+    def knock(self) -> socket.socket | None:
+        """A connection to the agent, or None."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(1.0)
+            connection.connect(str(self._meeting.socket))
+            if is_own(connection):
+                connection.setblocking(False)
+                self._end_start()
+                return connection
+        except OSError:
+            pass  # nobody is there, or does not take anybody now
+        connection.close()
+        return None
+
+    def call(self) -> None:
+        """Has the agent started, unless somebody does that already. `knock` again after a moment. Raises
+        OSError when it cannot be done."""
+        if self._starting is not None:
+            self._look_after_start()
+        elif self._take_lock():
+            self._give_up_at = time.monotonic() + START_SECS
+            try:
+                self._starting = self._start()
+            except OSError:
+                self._end_start()
+                raise
+
+    def close(self) -> None:
+        self._end_start()
+
+    def forget(self) -> None:
+        """In a forked child: the lock is the parent's."""
+        if self._lock >= 0:
+            with suppress(OSError):
+                os.close(self._lock)
+        self._lock, self._starting = -1, None
+
+    # ---- the start ---------------------------------------------------------------------------------------
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        log = os.open(self._meeting.log, flags, 0o600)
+        try:
+            if os.fstat(log).st_size > MOST_LOG_BYTES:
+                os.ftruncate(log, 0)
+            return subprocess.Popen(
+                [sys.executable, "-m", "tb_netdebug.stream.agent", self._meeting.target],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._meeting.socket.parent,  # python -m looks for modules there, and finds none
+                env=environment(),
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+
+    def _look_after_start(self) -> None:
+        assert self._starting is not None
+        code = self._starting.poll()
+        if code:
+            self.complaint = f"its helper process could not be started: {self._last_line()}"
+        elif code is None and time.monotonic() > self._give_up_at:
+            self._starting.kill()
+            self._starting.wait()
+            self.complaint = f"its helper process did not start within {START_SECS:.0f} s"
+        elif code is None:
+            return
+        self._end_start()
+
+    def _end_start(self) -> None:
+        if self._starting is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._starting.wait(timeout=0.2)  # it ends when the agent is ready, and is no zombie then
+            self._starting = None
+        if self._lock >= 0:
+            lock, self._lock = self._lock, -1
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a child forked meanwhile has it open, too
+            os.close(lock)
+
+    def _take_lock(self) -> bool:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(self._meeting.starting, flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def _last_line(self) -> str:
+        try:
+            lines = self._meeting.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError:
+            lines = []
+        last = next((line for line in reversed(lines) if line.strip()), "no reason is given")
+        return f"{last[:200]} (see {self._meeting.log})"
+
+
+def environment() -> dict[str, str]:
+    """The trainer's, for the credentials and the network; paths hold from any folder, and our package is
+    found however the trainer has found it."""
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    paths = [str(_PACKAGE_ROOT), *(str(Path(entry).absolute()) for entry in given)]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "OPENBLAS_NUM_THREADS": "1",  # NumPy is loaded and computes nothing
+        "PYTHONUNBUFFERED": "1",
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # the log is ours
+    }

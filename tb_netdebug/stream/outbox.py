@@ -1,0 +1,81 @@
+"""Messages on their way out of the training: put by any thread, sent by one, which sleeps in between."""
+
+from __future__ import annotations
+
+import os
+import select
+import weakref
+from collections import deque
+from contextlib import suppress
+
+_READ_BYTES = 1 << 12
+
+
+class Wake:
+    """Ends the sleep of one thread, from any other and from signal handlers."""
+
+    def __init__(self) -> None:
+        self.descriptor, write_end = os.pipe()
+        self._write_end = write_end
+        for each in (self.descriptor, write_end):
+            os.set_blocking(each, False)
+        self._closing = weakref.finalize(self, close_all, [self.descriptor, write_end])
+        self._closing.atexit = False
+
+    def rouse(self) -> None:
+        with suppress(OSError):  # full: then it is awake anyway
+            os.write(self._write_end, b"\0")
+
+    def drain(self) -> None:
+        with suppress(OSError):
+            os.read(self.descriptor, _READ_BYTES)
+
+    def sleep(self, secs: float) -> None:
+        waiting = select.poll()
+        waiting.register(self.descriptor, select.POLLIN)
+        waiting.poll(1000 * secs)
+        self.drain()
+
+    def close(self) -> None:
+        """For the last time; in a forked child, before anything else."""
+        self._closing()
+
+
+class Outbox:
+    """Bounded in bytes. What it holds when a connection ends is gone: nobody is left who waited for it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.is_open = False
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._messages: deque[bytes] = deque()
+
+    def open(self) -> None:
+        self._messages.clear()
+        self._bytes = 0
+        self.is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def put(self, message: bytes) -> bool:
+        """Whether there was room."""
+        if not self.is_open or self._bytes + len(message) > self._most_bytes:
+            return False
+        self._bytes += len(message)
+        self._messages.append(message)
+        return True
+
+    def take(self) -> bytes:
+        """The oldest one, or nothing."""
+        if not self._messages:
+            return b""
+        message = self._messages.popleft()
+        self._bytes -= len(message)
+        return message
+
+
+def close_all(descriptors: list[int]) -> None:
+    for each in descriptors:
+        with suppress(OSError):
+            os.close(each)
