@@ -39,6 +39,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"on_finding": "shout"}, ValueError, "ignore"),
     ({"on_finding": None}, ValueError, "callable"),
     ({"check_numerics": "all"}, ValueError, "sampled"),
+    ({"remote": "host"}, ValueError, "is no address. Write HOST:PORT"),
+    ({"remote": ""}, ValueError, "is no address. Write HOST:PORT"),
+    ({"remote": "host:99999"}, ValueError, "ports end at 65535"),
+    ({"remote": 6007}, TypeError, "the address of a collector"),
     ({"run": ""}, ValueError, "a folder below logdir"),
     ({"run": ".."}, ValueError, "a folder below logdir"),
     ({"run": "."}, ValueError, "a folder below logdir"),
@@ -59,7 +63,6 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 NOT_YET: list[dict[str, Any]] = [
     {"debugger": True},
     {"debugger": "host:6007"},
-    {"remote": "host:6007"},
     {"on_finding": "pause"},
 ]
 

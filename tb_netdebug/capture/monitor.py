@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.capture.adapter import MakeAdapter
 from tb_netdebug.capture.clock import now
@@ -21,12 +21,16 @@ from tb_netdebug.capture.governor import STEPS_AROUND_TROUBLE, Governor
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.judge import Judge
 from tb_netdebug.capture.memory import MemorySampler
+from tb_netdebug.capture.remote import error_that_ends, link_of
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.trouble import Trouble
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.records.run_info import decode_run_info, encode_run_info
 from tb_netdebug.records.step import Kind, Series, StepRecord
 from tb_netdebug.writer.event_writer import EventWriter
+
+if TYPE_CHECKING:
+    from tb_netdebug.stream.link import Link
 
 # Without every=…, samples go to the log at this rate on the average: 230 MB an hour at the very most.
 LOG_BYTES_PER_SEC = 64 << 10
@@ -70,6 +74,7 @@ class Monitor:
         self._pid = os.getpid()
         self.run_dir = run_dir
         self._adapter = make_adapter(self._collector, self._guard, settings)
+        self._link = self._link_of(rank)
         self._start()
 
     # ---- what users call ---------------------------------------------------------------------------------
@@ -174,6 +179,8 @@ class Monitor:
         if self._memory is not None:
             self._memory.close()
         self._writer.close()
+        if self._link is not None:
+            self._link.goodbye(error=error_that_ends())
         if self._settings.strict:
             self._guard.raise_pending()
         if sys.exc_info()[0] is None:
@@ -199,6 +206,14 @@ class Monitor:
         self._describe()
         close_at_exit(self)  # after the writer's own: what is registered last runs first
         self._prepare()
+
+    def _link_of(self, rank: int) -> Link | None:
+        """The way to a collector, before anything is registered that closes recordings at exit."""
+        try:
+            return link_of(self._settings, self.run_dir, rank)
+        except Exception as error:
+            self._guard.fault("finding the way to the collector", error)
+            return None
 
     def _is_open(self) -> bool:
         return not self._is_closed and self._pid == os.getpid()

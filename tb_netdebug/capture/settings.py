@@ -80,12 +80,27 @@ class Settings:
         self._check_rates()
         self._check_patterns()
         self._check_choices()
+        self._check_remote()
         self._refuse_what_is_missing()
 
     @property
     def period(self) -> int | None:
         """Every so many steps a full sample; None lets the governor decide."""
         return None if self.every == "auto" else int(self.every)
+
+    @property
+    def is_spooled(self) -> bool:
+        """Whether the records are for a collector alone, and may go when it has them."""
+        return self.remote is not None and self.logdir is None
+
+    @property
+    def folder(self) -> str | Path | None:
+        """Where the runs go; None leaves it to whoever asks."""
+        if not self.is_spooled:
+            return self.logdir
+        from tb_netdebug.capture.remote import waiting_room
+
+        return waiting_room()
 
     def wants(self, name: str) -> bool:
         """Whether a layer or parameter of this name is to be looked at."""
@@ -131,13 +146,26 @@ class Settings:
         if self.run is not None and not is_below(self.run):
             raise ValueError(f"run={self.run!r} must be the name of a folder below logdir")
 
+    def _check_remote(self) -> None:
+        if self.remote is None:
+            return
+        from tb_netdebug.stream.addresses import address_of
+
+        if not isinstance(self.remote, str):
+            raise TypeError(
+                f'remote={self.remote!r} must be the address of a collector, "host:port", or None'
+            )
+        try:
+            address_of(self.remote)
+        except ValueError as error:
+            raise ValueError(f"remote={self.remote!r}: {error}") from None
+
     def _refuse_what_is_missing(self) -> None:
         """Better no training than one that is believed to be debugged."""
         missing = [
             name
             for name, is_asked in (
                 ("debugger=", bool(self.debugger)),
-                ("remote=", self.remote is not None),
                 ("on_finding='pause'", self.on_finding == "pause"),
             )
             if is_asked

@@ -10,6 +10,7 @@ from typing import Any
 
 from tb_netdebug.capture.adapter import MakeAdapter
 from tb_netdebug.capture.monitor import Monitor
+from tb_netdebug.capture.remote import remote_of
 from tb_netdebug.capture.run_folder import rank, run_folder
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.configuration import checks_of
@@ -62,6 +63,10 @@ def watch(
     `check_numerics="layers"` looks at the output of every layer in every step, "ops" at that of every
     operation, which takes more than twice the time.
 
+    `remote="host:port"` sends the records to a collector while they are written: a TensorBoard with NetDebug,
+    or `netdebug collect`. With a `logdir` they stay there, too; without one they wait in a temporary folder
+    until the collector has them. The environment variable NETDEBUG_REMOTE says the same for all recordings.
+
     The training never fails or changes because of it: what goes wrong in the recording is said once and
     counted; `strict=True` raises instead.
     """
@@ -82,7 +87,7 @@ def watch(
         console=console,
         on_finding=on_finding,
         debugger=debugger,
-        remote=remote,
+        remote=remote_of(remote, os.environ),
         check_numerics=check_numerics,
         flight_recorder=flight_recorder,
         capsules=capsules,
@@ -92,7 +97,7 @@ def watch(
     return Monitor(
         adapter_for(model, optimizer),
         settings,
-        run_dir=run_folder(logdir, run, os.environ),
+        run_dir=run_folder(settings.folder, run, os.environ),
         rank=rank(os.environ),
     )
 

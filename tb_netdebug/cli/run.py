@@ -16,6 +16,7 @@ import os
 import sys
 from typing import Any
 
+from tb_netdebug.capture.remote import remote_of
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.zero_code.driver import ZeroCode, say
 from tb_netdebug.capture.zero_code.script import Script, run_as_main
@@ -34,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """How to watch; a notebook has them, too."""
     parser.add_argument("--logdir", metavar="D", help="write the runs into this folder (default: runs)")
+    parser.add_argument(
+        "--remote",
+        metavar="HOST:PORT",
+        help="send what is recorded to the collector there; without --logdir nothing stays here",
+    )
     parser.add_argument("--run", metavar="NAME", help="call the run this (default: date and time)")
     parser.add_argument(
         "--every",
@@ -85,6 +91,9 @@ def finish(watched: ZeroCode) -> None:
         return
     watched.close()
     watched.is_finished = True
+    link = sys.modules.get("tb_netdebug.stream.link")
+    if link is not None:
+        link.wait_for_deliveries()
     if watched.rank or watched.stands_aside:
         return
     from tb_netdebug.capture.zero_code.closing_words import closing_words
@@ -102,6 +111,7 @@ def script_of(arguments: argparse.Namespace) -> Script:
 def settings_of(arguments: argparse.Namespace) -> Settings:
     names = ("logdir", "run", "every", "overhead", "on_finding", "include", "exclude", "console")
     wishes: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+    wishes["remote"] = remote_of(arguments.remote, os.environ)
     try:
         return Settings(**wishes)
     except (TypeError, ValueError) as error:

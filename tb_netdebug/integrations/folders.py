@@ -27,7 +27,7 @@ def folder_for(
     before = recording.run_dir
     if before is not None and first_step and first_step == recording.next_step:
         return before
-    logdir, run = recording.settings.logdir, recording.settings.run
+    logdir, run = recording.settings.folder, recording.settings.run
     if logdir is None and beside is not None:
         logdir, run = beside, run or NAME
     folder = run_folder(otherwise if logdir is None else logdir, run, environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.monitor import Monitor
+from tb_netdebug.capture.remote import remote_of
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.watch import adapter_for
 from tb_netdebug.checks.finding import Finding
@@ -33,7 +35,8 @@ class Recording:
         if unknown:
             raise TypeError(f"{asked_by}() got an unexpected keyword argument {unknown[0]!r}")
         checks = checks_of(options.get("checks"), Path())
-        self.settings = Settings(**{**options, "checks": checks})
+        remote = remote_of(options.get("remote"), os.environ)
+        self.settings = Settings(**{**options, "checks": checks, "remote": remote})
         self.monitor: Monitor | None = None
         self.findings: list[Finding] = []
         self.run_dir: Path | None = None

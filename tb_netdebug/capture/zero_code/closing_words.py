@@ -45,7 +45,10 @@ def closing_words(watched: ZeroCode) -> str:
         lines += ["", f"{watched.passed_over} more trainings were not recorded: they were many, and short."]
     shown = short(watched.logdir)
     where = short(trainings[0].run_dir) if len(trainings) == 1 else shown
-    lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {quoted(shown)}"]
+    if watched.remote is not None:
+        lines += ["", f"Sent to {watched.remote}: the TensorBoard there shows more."]
+    if not watched.is_spooled:
+        lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {quoted(shown)}"]
     return "\n".join(lines)
 
 

@@ -50,7 +50,7 @@ class ZeroCode:
     """From `install` to `close`; in a forked child it does nothing. What goes wrong in it is said once."""
 
     def __init__(self, settings: Settings, *, rank: int = 0) -> None:
-        folder = Path(settings.logdir if settings.logdir is not None else "runs").expanduser()
+        folder = Path(settings.folder if settings.folder is not None else "runs").expanduser()
         self.logdir = Path.cwd() / folder  # whatever folder the program changes to
         self.rank = rank
         self.trainings: list[Training] = []
@@ -60,7 +60,9 @@ class ZeroCode:
         self.is_off = False
         self.stands_aside = False
         self.is_finished = False
-        self._settings = replace(settings, logdir=self.logdir)
+        self.remote = settings.remote
+        self.is_spooled = settings.is_spooled
+        self._settings = settings if settings.is_spooled else replace(settings, logdir=self.logdir)
         self._discoveries: list[Discovery] = []
         self._waiting: list[FirstImport] = []
         self.faults = 0
