@@ -169,16 +169,17 @@ def test_labels_are_sampled(logdir: Path) -> None:
     assert list(range(6)) == list(found.scalar("probe/loss/0/accuracy"))
 
 
-def test_ordinary_steps_are_left_alone(logdir: Path) -> None:
-    """After the first 32 steps, numbers come with samples."""
+@pytest.mark.parametrize(("every", "later"), [(8, [32, 40, 48]), (12, [36, 48]), (1, [39, 47])])
+def test_ordinary_steps_are_left_alone(logdir: Path, every: int, later: list[int]) -> None:
+    """After the first 32 steps, numbers come with samples, and with every eighth step at the most."""
     found = trained(
         logdir,
         nn.Identity(),
         lambda out: functional.cross_entropy(out, torch.zeros(8).long()),
-        every=8,
+        every=every,
         steps=50,
     )
-    assert [*range(32), 32, 40, 48] == list(found.scalar("probe/loss/0/value"))
+    assert [*range(32), *later] == list(found.scalar("probe/loss/0/value"))
     assert 1 == len(found.facts["loss-call"])
 
 

@@ -13,6 +13,8 @@ from tb_netdebug.stats import kernel
 
 # Most mistakes show in the first steps, before anything is averaged away.
 STEPS_ALL_PROBED = 32
+# Later, however densely tensors are sampled: what a loss is fed with does not change from step to step.
+STEPS_BETWEEN_PROBES = 8
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class Collector:
     facts: list[Fact] = field(default_factory=list)
     awaited: set[str] = field(default_factory=set)  # scalars of this step that a device will send
     run_dir: Path | None = None
+    probes_from: int = 0
     # Set by who can write the step that is going on into a file: why, and what else to put in as JSON.
     keep_capsule: Callable[[str, dict[str, Any]], Path | None] | None = None
 
@@ -62,7 +65,7 @@ class Collector:
     @property
     def probing(self) -> bool:
         """Whether the probes of loss and batch measure in this step."""
-        return self.sampling or self.step < STEPS_ALL_PROBED
+        return self.step < STEPS_ALL_PROBED or (self.sampling and self.step >= self.probes_from)
 
     def charge(self, since: float) -> None:
         """Our own code ran since this moment."""
@@ -71,6 +74,8 @@ class Collector:
     def finish(self, wall_time: float) -> StepRecord:
         """The finished step; the collector is then ready for the next one."""
         record = StepRecord(self.step, wall_time, self.scalars, list(self.samples.values()), self.facts)
+        if self.sampling and self.probing:
+            self.probes_from = self.step + STEPS_BETWEEN_PROBES
         self.step += 1
         self.scalars = {}
         self.samples = {}

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..records.graph import Graph
-from ..records.step import Kind, StepRecord
+from ..records.step import Kind, Sample, StepRecord
+from ..stats.packed import NONFINITE
 from .causes import explain, weigh
 from .evaluation import is_evaluation
 from .finding import MOST_PLACES, Finding, Sign
@@ -21,6 +22,11 @@ from .rules import ALL
 
 # Rules over scalars are asked this often: a question costs as much for one step as for several.
 STEPS_BETWEEN = 16
+# Samples of every step tell little more than those of every eighth, and judging costs more than taking them.
+# So many looks may follow each other at once, as at the start.
+STEPS_BETWEEN_LOOKS = 8
+LOOKS_AT_ONCE = 64
+NONE_NONFINITE = bytes(NONFINITE.stop - NONFINITE.start)
 
 
 class Engine:
@@ -38,6 +44,7 @@ class Engine:
         self._found: dict[str, Finding] = {}
         self._news: dict[str, Finding] = {}
         self._has: set[str] = set()
+        self._looks = float(LOOKS_AT_ONCE)
 
     def describe(self, *, graph: Graph | None = None, info: dict[str, Any] | None = None) -> None:
         """What is known of the run beside its steps."""
@@ -95,6 +102,8 @@ class Engine:
         history = self.history
         if not record.scalars and record.step <= history.step:
             return  # samples that the flight recorder gave out late: looks are judged in their order
+        if record.samples and not self._is_worth_a_look(record):
+            record = replace(record, samples=[])
         history.take(record)
         is_due = len(history.recent) >= STEPS_BETWEEN or is_alarming(record)
         if record.samples:
@@ -104,6 +113,14 @@ class Engine:
         if is_due:
             self._ask(self._by_time[When.STEPS])
             history.recent.clear()
+
+    def _is_worth_a_look(self, record: StepRecord) -> bool:
+        gained = max(record.step - self.history.step, 0) / STEPS_BETWEEN_LOOKS
+        self._looks = min(self._looks + gained, LOOKS_AT_ONCE)
+        if self._looks >= 1.0:
+            self._looks -= 1.0
+            return True
+        return is_alarming(record) or any(map(is_nonfinite, record.samples))
 
     def _ask(self, rules: Iterable[Rule]) -> None:
         for rule in rules:
@@ -176,6 +193,11 @@ def is_alarming(record: StepRecord) -> bool:
     """Not to be left until the next sixteenth step."""
     loss = record.scalars.get("loss", 0.0)
     return not math.isfinite(loss) or record.scalars.get("nonfinite_gradients", 0.0) > 0
+
+
+def is_nonfinite(sample: Sample) -> bool:
+    """Whether a value in it is not finite, read off the packed summary: there are many in each step."""
+    return sample.summary[NONFINITE] != NONE_NONFINITE
 
 
 def chosen(rules: Sequence[type[Rule]], checks: Mapping[str, Any]) -> list[Rule]:

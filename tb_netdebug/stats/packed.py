@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 HEADER = struct.Struct("<6Q4d")
+# Of the header, how many values are NaN, Inf and -Inf.
+NONFINITE = slice(8, 32)
 BINS = 4096
 MOST_VARINT_BYTES = 10
 
