@@ -23,13 +23,15 @@ from tests.support.zoo_folder import load_zoo
 load_zoo()
 
 from zoo import command, report  # noqa: E402
-from zoo.program import Program, Zoo, all_programs  # noqa: E402
+from zoo.program import TORCH, Program, Zoo, all_programs  # noqa: E402
 from zoo.run import Outcome, Said, run, run_again  # noqa: E402
 from zoo.tally import Share, Tally  # noqa: E402
 from zoo.workers import Job, outcomes  # noqa: E402
 
 # What it takes several processes, a full memory or minutes of silence to show.
-NOT_SHOWN = {"replica-divergence", "straggler-rank", "memory-pressure", "stalled"}
+NOT_SHOWN = {
+    "replica-divergence", "straggler-rank", "duplicate-batches-across-ranks", "memory-pressure", "stalled",
+}  # fmt: skip
 
 QUICK = {
     "mlp_left_in_eval": "eval-mode-training",
@@ -77,7 +79,7 @@ def test_what_counts_besides_is_a_rule_too() -> None:
 
 def test_the_zoo_is_large_and_a_third_is_held_out() -> None:
     """At least 60 sick programs and 40 healthy ones; of each about a third is kept from those who tune."""
-    programs = all_programs()
+    programs = all_programs(TORCH)
     for kind, least in ((True, 60), (False, 40)):
         part = [program for program in programs if program.is_sick is kind]
         assert len(part) >= least
@@ -165,7 +167,7 @@ def test_the_page_tells_the_parts_apart() -> None:
     names = [f"program{number}" for number in range(12)]
     tally = joined(*(made(name, "dead-layer", said("dead-layer", 3)) for name in names))
     page = report.page(tally, seeds=1, made_on="Made today.")
-    assert "| | tuned on | held out | all |" in page
+    assert "| PyTorch | tuned on | held out | all |" in page
     assert all(name in page for name in names)
     assert sum(case.program.is_held_out for case in tally.cases) == page.count(" (held out)")
 
@@ -179,7 +181,7 @@ def test_those_who_tune_see_no_program_of_the_held_out_third(capsys: pytest.Capt
     tally = Tally.of(hidden, [Outcome(program.name, 0, [said("dead-units", 1)]) for program in hidden])
     command.show(tally, argparse.Namespace(only=None, verbose=True))
     printed = capsys.readouterr().out
-    assert "Held out" in printed
+    assert "held out" in printed
     assert not [program.name for program in hidden if program.name in printed]
 
 
@@ -196,10 +198,10 @@ def test_an_interrupted_run_tells_of_what_has_ended(
 
     monkeypatch.setattr(command, "outcomes", interrupted)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert 130 == command.main(["--seeds", "1"])
+    assert 130 == command.main(["--seeds", "1", "--framework", TORCH])
     told = capsys.readouterr()
     assert "programs that failed" in told.out
-    assert f"Stopped after 3 of {len(all_programs())} runs." in told.err
+    assert f"Stopped after 3 of {len(all_programs(TORCH))} runs." in told.err
     assert page == command.PAGE.read_bytes()
 
 

@@ -7,6 +7,8 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -14,7 +16,7 @@ import torch
 
 import tb_netdebug as nd
 from zoo import report
-from zoo.program import Program, all_programs
+from zoo.program import KERAS, PACKAGES, Program, all_programs
 from zoo.progress import Progress
 from zoo.run import Outcome, run, run_again
 from zoo.tally import Tally
@@ -31,7 +33,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(words)
     signal.signal(signal.SIGTERM, interrupt)
-    programs = chosen(all_programs(), options)
+    wanted = frameworks(options)
+    programs = chosen([each for each in all_programs() if each.framework in wanted], options)
     if not programs:
         print("No program of the zoo is called so. `python -m zoo --list` shows all.", file=sys.stderr)
         return 2
@@ -51,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     tally = Tally.of(programs, received)
     show(tally, options)
-    if is_whole(options):
+    if is_whole(programs, options):
         PAGE.write_text(report.page(tally, seeds=options.seeds, made_on=made_on()), encoding="utf-8")
         print("\nWritten to docs/zoo.md.")
     return int(bool(tally.failed or tally.misses or tally.alarms))
@@ -62,6 +65,9 @@ def parser() -> argparse.ArgumentParser:
     which = made.add_mutually_exclusive_group()
     which.add_argument("--tuning", action="store_true", help="only the two thirds that rules may be tuned on")
     which.add_argument("--held-out", action="store_true", help="only the third held out: rates, no names")
+    made.add_argument(
+        "--framework", action="append", choices=list(PACKAGES), help="only programs of this one"
+    )
     made.add_argument("--only", metavar="NAME", action="append", help="programs whose name contains this")
     made.add_argument("--slug", metavar="SLUG", action="append", help="sick programs with this fault")
     made.add_argument("--seeds", type=int, default=3, help="runs of each program (default: %(default)s)")
@@ -73,6 +79,20 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--verbose", action="store_true", help="what was said in each run")
     made.add_argument("--list", action="store_true", help="names, and nothing is run")
     return made
+
+
+def frameworks(options: argparse.Namespace) -> list[str]:
+    """Those that were asked for, or all; without TensorFlow, programs of Keras can only be judged again."""
+    wanted: list[str] = options.framework or list(PACKAGES)
+    is_trained = not (options.again or options.list)
+    if KERAS in wanted and is_trained and not (find_spec("keras") and find_spec("tensorflow")):
+        wanted = [name for name in wanted if name != KERAS]
+        print(
+            "Without the programs of Keras: TensorFlow is not installed "
+            "(pip install 'tb_netdebug[keras]'). docs/zoo.md stays as it is.",
+            file=sys.stderr,
+        )
+    return wanted
 
 
 def chosen(programs: Sequence[Program], options: argparse.Namespace) -> list[Program]:
@@ -110,10 +130,12 @@ def show(tally: Tally, options: argparse.Namespace) -> None:
     if options.verbose:
         say(report.everything(named))
     say(report.details(named))
-    for title, part in (("Tuned on", tuning), ("Held out", held_out)):
-        if part.cases:
-            print()
-            say(report.summary(title, part))
+    for framework in PACKAGES:
+        for title, part in (("tuned on", tuning), ("held out", held_out)):
+            cases = part.of_framework(framework)
+            if cases.cases:
+                print()
+                say(report.summary(f"{report.TITLES[framework]}, {title}", cases))
 
 
 def say(lines: Iterable[str]) -> None:
@@ -121,13 +143,24 @@ def say(lines: Iterable[str]) -> None:
         print(line)
 
 
-def is_whole(options: argparse.Namespace) -> bool:
-    return not (options.tuning or options.held_out or options.only or options.slug or options.again)
+def is_whole(programs: Sequence[Program], options: argparse.Namespace) -> bool:
+    return len(programs) == len(all_programs()) and not options.again
 
 
 def made_on() -> str:
     day = datetime.now(timezone.utc).date().isoformat()
-    return f"Made on {day} by NetDebug {nd.__version__} with torch {torch.__version__}, on a CPU."
+    return f"Made on {day} by NetDebug {nd.__version__} with {versions()}, on a CPU."
+
+
+def versions() -> str:
+    """TensorFlow comes under several names, and is not imported here."""
+    names = {"keras": "Keras", "tensorflow": "TensorFlow", "tensorflow-cpu": "TensorFlow"}
+    told = {
+        name: f"{name} {metadata.version(package)}"
+        for package, name in names.items()
+        if any(metadata.distributions(name=package))
+    }
+    return " and ".join([f"torch {torch.__version__}", " on ".join(told.values())])
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

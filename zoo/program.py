@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import tb_netdebug as nd
+from tb_netdebug.checks.finding import Finding
 
 # Faults that a single step shows: they are to be named within one step. The others need a while to be seen.
 AT_ONCE = frozenset(
@@ -36,23 +37,47 @@ AT_ONCE = frozenset(
 )
 
 
+class Watcher(Protocol):
+    """What is common to a monitor and a callback."""
+
+    @property
+    def run_dir(self) -> Path | None: ...
+    @property
+    def findings(self) -> list[Finding]: ...
+    def close(self) -> None: ...
+
+
 class Zoo:
-    """What a program gets: its seed, and a monitor that tells nobody. torch, NumPy and random are seeded."""
+    """What a program gets: its seed, and a monitor that tells nobody. All sources of chance are seeded."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.seed = seed
-        self.monitors: list[nd.Monitor] = []
-        self._folder = folder
+        self.watchers: list[Watcher] = []
+        self._options: dict[str, Any] = {"logdir": folder, "on_finding": "ignore"}
 
     def watch(self, model: Any, optimizer: Any = None, **options: Any) -> nd.Monitor:
         """Closed after the program, if the program does not."""
-        run = f"run{len(self.monitors)}"
-        monitor = nd.watch(model, optimizer, logdir=self._folder, run=run, on_finding="ignore", **options)
-        self.monitors.append(monitor)
+        monitor = nd.watch(model, optimizer, run=self._next_run(), **self._options, **options)
+        self.watchers.append(monitor)
         return monitor
+
+    def callback(self, **options: Any) -> Any:
+        """The same for `fit` of Keras."""
+        callback = nd.KerasCallback(run=self._next_run(), **self._options, **options)
+        self.watchers.append(callback)
+        return callback
+
+    def _next_run(self) -> str:
+        return f"run{len(self.watchers)}"
 
 
 Body = Callable[[Zoo], None]
+TORCH, KERAS = "torch", "keras"
+# Where their programs are.
+PACKAGES = {
+    TORCH: ("zoo.healthy", "zoo.sick"),
+    KERAS: ("zoo.keras.healthy", "zoo.keras.sick"),
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +94,7 @@ class Program:
     slug: str = ""
     also: tuple[str, ...] = ()
     from_step: int = 0
+    framework: str = TORCH
 
     @property
     def is_sick(self) -> bool:
@@ -112,14 +138,17 @@ def _add(body: Body, slug: str, also: tuple[str, ...], from_step: int) -> None:
     if name in _PROGRAMS:
         raise ValueError(f"two programs of the zoo are called {name}")
     about = (body.__doc__ or "").strip().splitlines()[0] if body.__doc__ else ""
-    family = body.__module__.rpartition(".")[2]
-    _PROGRAMS[name] = Program(name, body, about, family, slug, also, from_step)
+    package, _, family = body.__module__.rpartition(".")
+    framework = KERAS if package in PACKAGES[KERAS] else TORCH
+    _PROGRAMS[name] = Program(name, body, about, family, slug, also, from_step, framework)
 
 
-def all_programs() -> list[Program]:
-    """Healthy ones first, then by family, in the order in which they are written down."""
-    for part in ("healthy", "sick"):
-        package = import_module(f"zoo.{part}")
+def all_programs(*frameworks: str) -> list[Program]:
+    """Of these frameworks, or of all: healthy ones first, then by family, in the order in which they are
+    written down. No framework is imported but torch, for its own programs."""
+    wanted = frameworks or tuple(PACKAGES)
+    for name in (name for framework in wanted for name in PACKAGES[framework]):
+        package = import_module(name)
         for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
-            import_module(f"zoo.{part}.{module.name}")
-    return list(_PROGRAMS.values())
+            import_module(f"{name}.{module.name}")
+    return [each for framework in wanted for each in _PROGRAMS.values() if each.framework == framework]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from zoo.program import Program
+from zoo.program import KERAS, TORCH, Program
 from zoo.tally import Case, Tally
 
 Rows = list[tuple[str, str]]
+TITLES = {TORCH: "PyTorch", KERAS: "Keras"}
 
 
 def rates(tally: Tally) -> Rows:
@@ -102,19 +103,19 @@ Found means an error or a warning. A run is a program with one seed. `make zoo` 
 
 
 def page(tally: Tally, *, seeds: int, made_on: str) -> str:
-    parts = {
-        "tuned on": tally.part(held_out=False),
-        "held out": tally.part(held_out=True),
-        "all": tally,
-    }
-    lines = [HEAD, made_on, "", *rate_table(parts), ""]
+    lines = [HEAD, made_on, ""]
+    for framework, title in TITLES.items():
+        cases = tally.of_framework(framework)
+        parts = {"tuned on": cases.part(held_out=False), "held out": cases.part(held_out=True), "all": cases}
+        if cases.cases:
+            lines += [*rate_table(title, parts), ""]
     lines += ["## Sick programs", "", *sick_table(tally, seeds), ""]
     lines += ["## Healthy programs", "", *healthy_table(tally, seeds)]
     return "\n".join(lines) + "\n"
 
 
-def rate_table(parts: dict[str, Tally]) -> Iterator[str]:
-    yield f"| | {' | '.join(parts)} |"
+def rate_table(title: str, parts: dict[str, Tally]) -> Iterator[str]:
+    yield f"| {title} | {' | '.join(parts)} |"
     yield f"| --- |{' ---: |' * len(parts)}"
     counts = [f"{programs(each.sick)} + {programs(each.healthy)}" for each in parts.values()]
     yield f"| programs, sick + healthy | {' | '.join(counts)} |"
@@ -129,7 +130,7 @@ def sick_table(tally: Tally, seeds: int) -> Iterator[str]:
         right = sum(case.is_right for case in cases)
         steps = sorted(case.steps_until for case in cases if case.steps_until is not None)
         until = "-" if not steps else f"{steps[0]}" if len(set(steps)) == 1 else f"{steps[0]} to {steps[-1]}"
-        yield f"| {title(program)} | {program.about} | `{program.slug}` | {right} | {until} |"
+        yield f"| {name_of(program)} | {program.about} | `{program.slug}` | {right} | {until} |"
 
 
 def healthy_table(tally: Tally, seeds: int) -> Iterator[str]:
@@ -138,7 +139,8 @@ def healthy_table(tally: Tally, seeds: int) -> Iterator[str]:
     for program, cases in by_program(tally.healthy):
         slugs = sorted({f"`{each.slug}`" for case in cases for each in case.said})
         alarms = sum(case.is_alarmed for case in cases)
-        yield f"| {title(program)} | {program.about} | {f'{alarms}: ' + ', '.join(slugs) if slugs else '0'} |"
+        told = f"{alarms}: {', '.join(slugs)}" if slugs else "0"
+        yield f"| {name_of(program)} | {program.about} | {told} |"
 
 
 def by_program(cases: Sequence[Case]) -> Iterator[tuple[Program, list[Case]]]:
@@ -147,5 +149,5 @@ def by_program(cases: Sequence[Case]) -> Iterator[tuple[Program, list[Case]]]:
         yield same[0].program, same
 
 
-def title(program: Program) -> str:
+def name_of(program: Program) -> str:
     return f"{program.name}{' (held out)' if program.is_held_out else ''}"

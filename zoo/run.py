@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.judging.recorded import describe, ranked
 from tb_netdebug.reader.run import run_files
-from zoo.program import Program, Zoo
+from zoo.program import KERAS, Program, Zoo
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,14 @@ def run(program: Program, seed: int, folder: Path) -> Outcome:
     outcome = Outcome(program.name, seed)
     began = time.monotonic()
     zoo = Zoo(seed, folder)
-    sow(seed)
+    sow(program.framework, seed)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program.body(zoo)
-        for monitor in zoo.monitors:
-            monitor.close()
-            judge(monitor.run_dir, monitor.findings, outcome)
+        for watcher in zoo.watchers:
+            watcher.close()
+            judge(watcher.run_dir, watcher.findings, outcome)
     except Exception:
         outcome.error = traceback.format_exc(limit=-4)
     outcome.secs = time.monotonic() - began
@@ -81,15 +80,27 @@ def run_again(program: Program, seed: int, folder: Path) -> Outcome:
     return outcome
 
 
-def sow(seed: int) -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
+def sow(framework: str, seed: int) -> None:
+    """One thread, and the same numbers for the same seed. Only the framework that is wanted is imported."""
     np.random.seed(seed)  # programs are written as people write them
     random.seed(seed)
+    if framework == KERAS:
+        from zoo.keras.late import keras, tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        keras.utils.set_random_seed(seed)
+    else:
+        import torch
+
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
 
 
-def judge(path: Path, online: Iterable[Finding], outcome: Outcome) -> None:
+def judge(path: Path | None, online: Iterable[Finding], outcome: Outcome) -> None:
     """Once more from the files, record by record: that tells in which step a thing was said."""
+    if path is None:
+        raise ValueError("a callback was asked for and not used")
     engine = Engine()
     files = run_files(path)
     describe(engine, files, [])

@@ -73,6 +73,9 @@ class Tally:
     def part(self, *, held_out: bool) -> Tally:
         return Tally([case for case in self.cases if case.program.is_held_out == held_out])
 
+    def of_framework(self, framework: str) -> Tally:
+        return Tally([case for case in self.cases if case.program.framework == framework])
+
     @property
     def sick(self) -> list[Case]:
         return [case for case in self.cases if case.program.is_sick]

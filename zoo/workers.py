@@ -1,22 +1,30 @@
-"""Runs programs side by side, each in a fresh fork of this process, in which torch is loaded already."""
+"""Runs programs side by side, each in a process of its own.
+
+Those of torch run in forks of this process, in which torch is loaded already. TensorFlow does not survive a
+fork: those of Keras get an interpreter of their own, which takes seconds more.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Any, Protocol
 
-from zoo.program import Program
+from zoo.program import KERAS, Program
 from zoo.run import Outcome, run
 
 WORKERS = 2
-TIMEOUT_SECS = 60.0
+TIMEOUT_SECS = 120.0
+FRESH = Path(__file__).with_name("fresh.py")
 
 Job = tuple[Program, int]
 Action = Callable[[Program, int, Path], Outcome]
@@ -60,8 +68,11 @@ class Child:
         self._temporary = tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True)
         place = folder / f"{program.name}-{seed}" if folder else Path(self._temporary.name)
         self.answer, asked = multiprocessing.Pipe(duplex=False)
-        self._process = ForkProcess(target=work, args=(action, program, seed, place, asked))
-        self._process.start()
+        self._process: Process
+        if program.framework == KERAS and action is run:
+            self._process = fresh(program, seed, place, asked)
+        else:
+            self._process = Fork(action, program, seed, place, asked)
         asked.close()
 
     @property
@@ -71,7 +82,7 @@ class Child:
     def end(self) -> Outcome:
         outcome = self._received()
         self._process.kill()
-        self._process.join()
+        self._process.wait()
         self.answer.close()
         self._temporary.cleanup()
         return outcome
@@ -82,11 +93,43 @@ class Child:
         try:
             received = self.answer.recv()
         except EOFError:
-            self._process.join()
-            self._blank.error = f"its process died with exit code {self._process.exitcode}"
+            self._blank.error = f"its process died with exit code {self._process.wait()}"
             return self._blank
         assert isinstance(received, Outcome)
         return received
+
+
+class Process(Protocol):
+    def kill(self) -> None: ...
+    def wait(self) -> int | None:
+        """The exit code, when it has ended."""
+
+
+class Fork:
+    """Of this process."""
+
+    def __init__(self, *job: Any) -> None:
+        self._process = ForkProcess(target=work, args=job)
+        self._process.start()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+
+def fresh(program: Program, seed: int, folder: Path, answer: Connection) -> Process:
+    """An interpreter that knows nothing of this one. What is printed there is of no interest."""
+    words = [str(answer.fileno()), program.name, str(seed), str(folder)]
+    return subprocess.Popen(
+        [sys.executable, str(FRESH), *words],
+        pass_fds=[answer.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def work(action: Action, program: Program, seed: int, folder: Path, answer: Connection) -> None:

@@ -1,0 +1,1 @@
+"""Programs of Keras on TensorFlow: each runs in an interpreter of its own."""

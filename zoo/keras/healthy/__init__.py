@@ -1,0 +1,1 @@
+"""Trainings in Keras that learn what they should."""

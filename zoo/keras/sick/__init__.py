@@ -1,0 +1,1 @@
+"""Trainings in Keras in which something is wrong; the decorator says what."""
