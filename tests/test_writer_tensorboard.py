@@ -25,6 +25,7 @@ from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.stats.packed import Summary
 from tb_netdebug.stats.twin import summarize
 from tb_netdebug.writer import EventWriter
+from tests.support.tensorboard_process import MAIN, WITHOUT_TENSORFLOW
 
 STEPS = 120
 LOADERS = {"rustboard": ["--load_fast=true"], "python": ["--load_fast=false"]}
@@ -80,7 +81,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TensorBoard:
     def __init__(self, logdir: Path, arguments: list[str]) -> None:
-        command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir)]
+        command = [sys.executable, "-c", WITHOUT_TENSORFLOW + MAIN, "--logdir", str(logdir)]
         self.process = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", "0", *arguments],
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

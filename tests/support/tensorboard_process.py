@@ -5,6 +5,9 @@
         board.get("/data/plugins_listing")      # any other path, below the path prefix
         board.page                              # where a browser goes to see our tab
 
+It starts as if there were no TensorFlow, whose import takes seconds, and keeps what it leaves for trainers of
+this user in a folder of its own.
+
 Tests run on the installed wheel, which brings our entry point along. In a checkout without one, a description
 of the package with that entry point is put on the path of the child.
 """
@@ -32,6 +35,11 @@ ENTRY_POINT = "netdebug = tb_netdebug.plugin.loader:NetDebugLoader"
 OURS = "/data/plugin/netdebug/"
 START_SECS = 60
 REPLY_SECS = 30
+# As TensorBoard itself is told to do without.
+WITHOUT_TENSORFLOW = (
+    "import sys, types\nsys.modules['tensorflow'] = None\n"
+    "sys.modules['tensorboard.compat.notf'] = types.ModuleType('notf')\n"
+)
 MAIN = "\nfrom tensorboard.main import run_main\nrun_main()\n"
 
 
@@ -48,7 +56,8 @@ class Reply:
 class TensorBoard:
     """Listens on a free port of 127.0.0.1 unless the flags say otherwise; `url` has no slash at its end.
 
-    `preamble` is Python that the process runs before TensorBoard: to break something, for example.
+    `preamble` is Python that the process runs before TensorBoard: to break something, for example. `runtime`
+    is the folder in which its collector leaves a file for trainers.
     """
 
     def __init__(
@@ -58,15 +67,20 @@ class TensorBoard:
         env: Mapping[str, str] | None = None,
         python: str | Path = sys.executable,
         host: str | None = "127.0.0.1",
+        tensorflow: bool = False,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tensorboard-")
         folder = Path(self._folder.name)
+        self.runtime = folder / "runtime"
+        self.runtime.mkdir(mode=0o700)
         self._lines: list[str] = []
         self._news = threading.Condition()
         self._ended = False
+        code = ("" if tensorflow else WITHOUT_TENSORFLOW) + preamble + MAIN
+        own = {"PYTHONUNBUFFERED": "1", "XDG_RUNTIME_DIR": str(self.runtime)}
         self.process = subprocess.Popen(
-            [str(python), "-c", preamble + MAIN, *(["--host", host] if host else []), "--port", "0", *flags],
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **_search_path(folder), **(env or {})},
+            [str(python), "-c", code, *(["--host", host] if host else []), "--port", "0", *flags],
+            env={**os.environ, **own, **_search_path(folder), **(env or {})},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
