@@ -144,7 +144,10 @@ setup(
     ext_modules=[
         Extension(
             "tb_netdebug.stats._kernel",
-            [str(NATIVE / name) for name in ("module.c", "batch.c", "team.c", "tally.c", "packed.c")],
+            [
+                str(NATIVE / f"{name}.c")
+                for name in ("module", "arguments", "variants", "batch", "team", "tally", "packed")
+            ],
             include_dirs=[str(NATIVE)],
             depends=[str(path) for path in sorted(NATIVE.glob("*.[ch]"))],
             extra_compile_args=FLAGS,
