@@ -17,6 +17,8 @@ from tb_netdebug.stream.meeting import Meeting
 # An agent takes half a second to start; on a machine that is busy with trainings, much longer.
 START_SECS = 30.0
 MOST_LOG_BYTES = 1 << 20
+# Somebody may kill it while it starts; who does so three times means it.
+MOST_FAILURES = 3
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -29,6 +31,8 @@ class Door:
         self._lock = -1
         self._starting: subprocess.Popen[bytes] | None = None
         self._give_up_at = 0.0
+        self._failures = 0
+        self._log_size = 0
 
     def knock(self) -> socket.socket | None:
         """A connection to the agent, or None."""
@@ -39,6 +43,7 @@ class Door:
             if is_own(connection):
                 connection.setblocking(False)
                 self._end_start()
+                self._failures = 0
                 return connection
         except OSError:
             pass  # nobody is there, or does not take anybody now
@@ -76,6 +81,7 @@ class Door:
         try:
             if os.fstat(log).st_size > MOST_LOG_BYTES:
                 os.ftruncate(log, 0)
+            self._log_size = os.fstat(log).st_size
             return subprocess.Popen(
                 [sys.executable, "-m", "tb_netdebug.stream.agent", self._meeting.target],
                 stdin=subprocess.DEVNULL,
@@ -92,7 +98,10 @@ class Door:
         assert self._starting is not None
         code = self._starting.poll()
         if code:
-            self.complaint = f"its helper process could not be started: {self._last_line()}"
+            self._failures += 1
+            reason = self._last_line()
+            if reason or self._failures >= MOST_FAILURES:
+                self.complaint = f"its helper process could not be started: {reason or 'it was killed'}"
         elif code is None and time.monotonic() > self._give_up_at:
             self._starting.kill()
             self._starting.wait()
@@ -124,12 +133,13 @@ class Door:
         return True
 
     def _last_line(self) -> str:
+        """What it has said this time; nothing when it was killed."""
         try:
-            lines = self._meeting.log.read_text(encoding="utf-8", errors="replace").split("\n")
+            said = self._meeting.log.read_bytes()[self._log_size :].decode(errors="replace")
         except OSError:
-            lines = []
-        last = next((line for line in reversed(lines) if line.strip()), "no reason is given")
-        return f"{last[:200]} (see {self._meeting.log})"
+            said = ""
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+        return last and f"{last[:200]} (see {self._meeting.log})"
 
 
 def environment() -> dict[str, str]:
