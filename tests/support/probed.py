@@ -13,7 +13,11 @@ from torch.nn import functional
 import tb_netdebug as nd
 from tb_netdebug.judging.recorded import ranked
 from tb_netdebug.reader.run import run_files
-from tests.support.loops import Recorded, recorded
+from tests.support.loops import Recorded, recorded, vectors
+
+# The parameters of `loops.mlp`: all but the last layer, and that one.
+BODY = ["0.weight", "0.bias", "2.weight", "2.bias"]
+HEAD = ["4.weight", "4.bias"]
 
 # What trains a model in one step; returns the loss.
 Body = Callable[[int], Any]
@@ -62,3 +66,14 @@ def learn(
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss
+
+
+def backward(model: nn.Module) -> torch.Tensor:
+    inputs, labels = vectors()
+    loss = functional.cross_entropy(model(inputs), labels)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss
+
+
+def learned(logdir: Path, model: nn.Module, optimizer: Any, **options: Any) -> Probed:
+    return probed(logdir, model, optimizer, lambda step: learn(model, optimizer, *vectors()), **options)
