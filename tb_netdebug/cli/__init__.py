@@ -13,10 +13,12 @@ from tb_netdebug.version import __version__
 # One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
 COMMANDS = {
     "check": "judge recorded trainings, for people and for CI",
+    "collect": "take in the records of trainings on other machines",
     "doctor": "say what of NetDebug works on this machine",
     "export": "write what was recorded as CSV files",
     "replay": "show a capsule, and run its batch again",
     "run": "watch the training of an unchanged script",
+    "token": "make a token and a certificate for a collector",
     "watch": "show a training live in this terminal",
 }
 INTERRUPTED = 130

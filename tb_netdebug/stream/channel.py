@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -24,6 +25,7 @@ CHANNEL_OPTIONS: Options = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", int(1000 * KEEP_ALIVE_SECS)),
     ("grpc.keepalive_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
+    ("grpc.http2.ping_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),  # whoever is at the other end decides what is sent again
@@ -132,7 +134,7 @@ def _own_name(address: Address, pem: bytes) -> str:
     context.load_verify_locations(cadata=pem.decode("ascii"))
     try:
         with _secured(address, context) as secured:
-            told = dict(secured.getpeercert() or {})
+            told: dict[str, Any] = dict(secured.getpeercert() or {})
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message
         raise CredentialsError(f"The certificate of {address} is not valid: {why}.") from None

@@ -54,7 +54,7 @@ def publish(port: int, token: str, logdir: str, *, tls: str = "") -> Path:
     path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(found), file)
     fresh.replace(path)  # at once, so that nobody reads half of it
     return path
@@ -103,7 +103,7 @@ def _read(path: Path) -> Found | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             return None

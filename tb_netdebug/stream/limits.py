@@ -31,3 +31,6 @@ class Limits:
     handshake_secs: float = 10.0
     idle_secs: float = 60.0  # of a connection without a stream
     disk_threads: int = 4
+
+
+USUAL = Limits()

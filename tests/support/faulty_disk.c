@@ -1,4 +1,4 @@
-/* A disk that fails on demand: loaded with LD_PRELOAD, it takes over write() and open() for the files whose
+/* A disk that fails on demand: loaded with LD_PRELOAD, it takes over write(), open() and the syncs of files whose
  * path holds $NETDEBUG_FAULT_MARKER. What it does stands in the file $NETDEBUG_FAULT_CONTROL, read anew at
  * each call, so that a test can let the disk fill up and later have space again:
  *
@@ -6,6 +6,7 @@
  *   torn E N      take N bytes more, then fail with errno E
  *   short N       take at most N bytes a call
  *   open E        refuse to make files, with errno E; writing works
+ *   sync E        refuse to sync, with errno E; writing works
  *   stall         hang until something else stands there
  *
  * Each refused or stalled call adds one byte to <control>.calls, so that a test can wait for it. */
@@ -22,17 +23,31 @@
 
 static ssize_t (*real_write)(int, const void *, size_t);
 static int (*real_open64)(const char *, int, ...);
+static int (*real_fsync)(int);
+static int (*real_fdatasync)(int);
 
 __attribute__((constructor)) static void find_real(void)
 {
     real_write = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
     real_open64 = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
+    real_fsync = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    real_fdatasync = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
 }
 
 static int marked(const char *path)
 {
     const char *marker = getenv("NETDEBUG_FAULT_MARKER");
     return marker && path && strstr(path, marker) != NULL;
+}
+
+static int is_marked(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return 0;
+    path[length] = '\0';
+    return marked(path);
 }
 
 static void read_order(char *order, size_t size)
@@ -69,15 +84,11 @@ ssize_t write(int fd, const void *data, size_t size)
 {
     static char last_order[64];
     static long room;
-    char link[64], path[4096], order[64];
+    char order[64];
     int code;
     long number;
 
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 0) return real_write(fd, data, size);
-    path[length] = '\0';
-    if (!marked(path)) return real_write(fd, data, size);
+    if (!is_marked(fd)) return real_write(fd, data, size);
 
     read_order(order, sizeof order);
     if (strcmp(order, "stall") == 0) note_call();
@@ -127,4 +138,25 @@ int open(const char *path, int flags, ...)
         va_end(rest);
     }
     return open64(path, flags, mode);
+}
+
+static int sync_or_fail(int fd, int (*real)(int))
+{
+    char order[64];
+    int code;
+    if (is_marked(fd)) {
+        read_order(order, sizeof order);
+        if (sscanf(order, "sync %d", &code) == 1) return (int)fail(code);
+    }
+    return real(fd);
+}
+
+int fsync(int fd)
+{
+    return sync_or_fail(fd, real_fsync);
+}
+
+int fdatasync(int fd)
+{
+    return sync_or_fail(fd, real_fdatasync);
 }

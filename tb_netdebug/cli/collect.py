@@ -1,0 +1,237 @@
+"""Takes the records of trainings on other machines into a logdir on this one, until Ctrl-C.
+
+On this machine alone (the default) trainings of the same user find the collector by themselves. An address
+that other machines can reach needs a token and a certificate: `netdebug token --tls` makes both, and says
+what to type on either side. TensorBoard with NetDebug has a collector of its own; this one is for machines
+where no TensorBoard runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tb_netdebug.cli.harmless import fitted, harmless
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.stream.addresses import Address, address_of
+from tb_netdebug.stream.credentials import Certificate, CredentialsError, new_token, read_token, token_in
+
+if TYPE_CHECKING:
+    from tb_netdebug.stream.collector import Collector
+
+DEFAULT_LISTEN = ":6007"
+LINE_WIDTH = 100
+TICK_SECS = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default=DEFAULT_LISTEN,
+        help="where agents connect; without a host, from this machine alone (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--logdir",
+        metavar="DIR",
+        type=Path,
+        default=Path("runs"),
+        help="where runs go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="the token that agents have to bring (default: NETDEBUG_TOKEN, or the file that "
+        "NETDEBUG_TOKEN_FILE names; on this machine alone, a new one)",
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM form")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, in PEM form")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen to other machines without certificate and token: whoever reaches the port can read "
+        "along, and write recordings",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    # gRPC reports peers that are gone or talk nonsense on standard error, in words for its own developers.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from tb_netdebug.stream.ports import CollectorError
+
+    allow_many_files()
+    try:
+        collector = prepared(arguments)
+        address = collector.start()
+    except (CredentialsError, CollectorError) as error:
+        raise UserMistake(str(error)) from None
+    began = time.monotonic()
+    try:
+        say(greeting(arguments, collector, address))
+        with ending_by_signals():
+            show_until_interrupted(collector)
+    finally:
+        collector.stop()
+    totals = collector.totals()
+    secs = time.monotonic() - began
+    say(
+        [
+            f"Ended after {duration(secs)}: {size(totals.bytes)} of "
+            f"{count(totals.trainers, 'training process')}."
+        ]
+    )
+    return 0
+
+
+def prepared(arguments: argparse.Namespace) -> Collector:
+    """Raises UserMistake, CredentialsError."""
+    from tb_netdebug.stream.collector import Collector
+
+    try:
+        listen = address_of(arguments.listen)
+    except ValueError as error:
+        raise UserMistake(str(error)) from None
+    if arguments.logdir.exists() and not arguments.logdir.is_dir():
+        raise UserMistake(f"{harmless(str(arguments.logdir))} is a file. Give a folder for --logdir.")
+    return Collector(
+        arguments.logdir,
+        listen,
+        token=token(arguments, listen),
+        certificate=certificate(arguments),
+        insecure=arguments.insecure,
+        notice=lambda sentence: say([harmless(sentence)], sys.stderr),
+    )
+
+
+def token(arguments: argparse.Namespace, listen: Address) -> str:
+    given = read_token(arguments.token_file) if arguments.token_file else token_in(os.environ)
+    if given is None and not listen.is_loopback and not arguments.insecure:
+        raise UserMistake(
+            f"other machines can reach {listen}, so a token is needed, and a certificate. `netdebug token "
+            "--tls` makes both, and says what to type here and there."
+        )
+    return given or new_token()
+
+
+def certificate(arguments: argparse.Namespace) -> Certificate | None:
+    if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        raise UserMistake("--tls-cert and --tls-key go together: a certificate and its private key.")
+    if arguments.tls_cert is None:
+        return None
+    if arguments.insecure:
+        raise UserMistake("--insecure contradicts --tls-cert: leave one of them out.")
+    return Certificate.read(arguments.tls_cert, arguments.tls_key)
+
+
+def allow_many_files() -> None:
+    """Each trainer needs two or three; what the system allows at first is made for less."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            return  # then files are refused, with that reason, once there are too many
+
+
+# ---- what it says
+
+
+def greeting(arguments: argparse.Namespace, collector: Collector, address: Address) -> list[str]:
+    """What to type where the training runs; no secret is in it."""
+    lines = [f"Collecting into {harmless(str(arguments.logdir))}, listening at {address}.", ""]
+    if address.is_loopback:
+        lines += [f"For trainings on this machine:  export NETDEBUG_REMOTE={address}"]
+    else:
+        here = "THIS-MACHINE" if address.host in ("0.0.0.0", "::") else address.host
+        lines += [f"Where the training runs:  export NETDEBUG_REMOTE={here}:{address.port}"]
+    if arguments.insecure and not address.is_loopback:
+        lines += ["                          export NETDEBUG_INSECURE=1", "", *WARNING]
+    elif not address.is_loopback or collector.certificate:
+        lines += credentials_there(arguments, collector)
+    lines += ["", "It ends with Ctrl-C; trainings go on, and send the rest to whoever listens there next."]
+    return lines
+
+
+WARNING = ("Warning: without TLS. Everybody who can reach this port can read along and write recordings.",)
+
+
+def credentials_there(arguments: argparse.Namespace, collector: Collector) -> list[str]:
+    file = shlex.quote(str(arguments.token_file)) if arguments.token_file else "FILE-WITH-THE-TOKEN"
+    lines = [f"                          export NETDEBUG_TOKEN_FILE={file}"]
+    if collector.certificate:
+        lines += [
+            f"                          export NETDEBUG_TLS_FINGERPRINT={collector.certificate.fingerprint}"
+        ]
+    return lines
+
+
+@contextmanager
+def ending_by_signals() -> Iterator[None]:
+    """A shutdown ends it as Ctrl-C does, also where a shell has its background programs ignore Ctrl-C."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show_until_interrupted(collector: Collector) -> None:
+    """On a terminal a line that is kept current; elsewhere one whenever trainers came or went."""
+    never, shown, before = threading.Event(), -1, collector.totals().bytes
+    is_terminal = sys.stderr.isatty()
+    try:
+        while not never.wait(TICK_SECS):
+            trainers, now = len(collector.trainers()), collector.totals().bytes
+            line = f"{count(trainers, 'trainer')}, {size(now)} received, {size((now - before) / TICK_SECS)}/s"
+            if is_terminal:
+                sys.stderr.write(f"\r\x1b[2K{fitted(line, LINE_WIDTH)}")
+            elif trainers != shown:
+                sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+            shown, before = trainers, now
+    finally:
+        if is_terminal:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+def say(lines: list[str], stream: object = None) -> None:
+    print("\n".join(lines), file=stream or sys.stdout, flush=True)  # type: ignore[arg-type]
+
+
+def count(number: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{number} {what if number == 1 else plural}"
+
+
+def size(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def duration(secs: float) -> str:
+    minutes, rest = divmod(int(secs), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
