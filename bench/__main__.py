@@ -10,6 +10,9 @@ def start() -> int:
     # At the end of the path, so that an installed package goes before the checkout's.
     sys.path[:1] = []
     sys.path.append(str(Path(__file__).resolve().parent.parent))
+    from bench.without_tensorflow import hide
+
+    hide()
     from bench.command import main
 
     return main()

@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from bench.without_tensorflow import PREAMBLE
+
 OURS = "/data/plugin/netdebug/"
 MAIN = "\nfrom tensorboard.main import run_main\nrun_main()\n"
 READY = re.compile(r"TensorBoard \S+ at http://\S+?:(\d+)/ ")
@@ -44,7 +46,7 @@ class Board:
             [
                 sys.executable,
                 "-c",
-                preamble + MAIN,
+                PREAMBLE + preamble + MAIN,
                 "--logdir",
                 str(logdir),
                 "--host",

@@ -16,6 +16,7 @@ import torch
 
 from bench import (
     browser,
+    keras_fit,
     live,
     log_bytes,
     long_run,
@@ -45,6 +46,7 @@ INTERRUPTED = 130
 PARTS: dict[str, Callable[[Session], Part]] = {
     "step_time": step_time.measure,
     "one_pass": one_pass.measure,
+    "keras": keras_fit.measure,
     "live": live.measure,
     "manners": manners.measure,
     "log_bytes": log_bytes.measure,

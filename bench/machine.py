@@ -13,7 +13,7 @@ import psutil
 from tb_netdebug.stats import kernel
 from tb_netdebug.version import __version__
 
-PACKAGES = ("torch", "numpy", "tensorboard", "wandb")
+PACKAGES = ("torch", "keras", "tensorflow-cpu", "numpy", "tensorboard", "wandb")
 
 
 def describe(threads: int) -> dict[str, str]:
@@ -26,7 +26,10 @@ def describe(threads: int) -> dict[str, str]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "NetDebug": f"{__version__}, kernel: {in_use()}",
     }
-    return {**told, **{name: metadata.version(name) for name in PACKAGES}}
+    return {
+        **told,
+        **{name: metadata.version(name) for name in PACKAGES if any(metadata.distributions(name=name))},
+    }
 
 
 def processor() -> str:

@@ -96,7 +96,7 @@ def readme_section(results: Results) -> str:
     machine = results.machine
     where = ", ".join(machine[name] for name in ("processor", "memory", "system") if name in machine)
     peers = ", ".join(
-        f"{name} {machine[name]}" for name in ("torch", "tensorboard", "wandb") if name in machine
+        f"{name} {machine[name]}" for name in ("torch", "keras", "tensorboard", "wandb") if name in machine
     )
     told = f"Measured on {results.date}: {where}; {peers}."
     return f"{told} {HINT}\n\n{verdict(results.promises)}"
