@@ -12,6 +12,8 @@ from tb_netdebug.records.step import Kind
 # What each step has, sampled or not: the second one comes from the hooks. Gradient norms may be rarer, as far
 # as the governor lets them be.
 IN_EVERY_STEP = ("loss", "batch_size")
+# What each sampled step has; inputs and labels are looked at by probes, in fewer of them.
+OF_THE_NETWORK = {Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE, Kind.ACTIVATION}
 
 
 class NotRecordedError(RuntimeError):
@@ -37,8 +39,7 @@ def columns_of(run_dir: Path, steps: int) -> Columns:
 
 def sampled_steps(columns: Columns, steps: int, *, every: bool) -> int:
     """How many steps were sampled, all of them with `every`. Raises NotRecordedError when that is not so."""
-    kinds = {series.kind for series in columns.tensors}
-    if not {Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE, Kind.ACTIVATION} <= kinds:
+    if not {series.kind for series in columns.tensors} >= OF_THE_NETWORK:
         raise NotRecordedError("weights, gradients, updates or activations are missing in the event file")
     if every:
         check_every(columns, steps)
@@ -49,7 +50,7 @@ def check_every(columns: Columns, steps: int) -> None:
     short: Sequence[str] = sorted(
         f"{series.name} ({len(tensor.rows)})"
         for series, tensor in columns.tensors.items()
-        if len(tensor.rows) != steps
+        if series.kind in OF_THE_NETWORK and len(tensor.rows) != steps
     )
     if short:
         raise NotRecordedError(f"not in each of the {steps} steps: {', '.join(short)}")
