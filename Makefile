@@ -49,7 +49,7 @@ bench: compiler node .venv/bench .venv/netdebug ## what NetDebug promises, measu
 	@tools/get_chromium $(LOGS)
 	@$(RUN) bench $(BENCH_ARGS)
 
-zoo: compiler .venv/test .venv/netdebug ## how well the checks tell sick trainings from healthy ones (about 10 min)
+zoo: compiler .venv/test .venv/netdebug ## how well the checks tell sick trainings from healthy ones (about 20 min)
 	@$(RUN) zoo $(ZOO_ARGS)
 
 dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
