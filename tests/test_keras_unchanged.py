@@ -132,7 +132,7 @@ def test_numbers_are_the_same_to_the_last_bit(name: str, tmp_path: Path) -> None
     """Losses and weights do not change; each batch has its loss, and all weights are sampled."""
     run, is_same = both(tmp_path, *MODELS[name])
     assert is_same
-    assert len(run.scalar("loss")) == len(run.scalar("gradient_norm")) == 24
+    assert len(run.scalar("loss")) == 24 >= len(run.scalar("gradient_norm")) >= 8
     assert set(run.scalar("batch_size").values()) <= {32.0, 16.0}
     assert run.names("WEIGHT") >= run.names("UPDATE") >= run.names("GRADIENT") != set()
     assert run.names("ACTIVATION")

@@ -34,6 +34,9 @@ class KerasCallback(Recorder, Callback):
         self._recording = Recording("KerasCallback", {"logdir": logdir, **options})
         self._recording.close_with(self)
         self._trained: int | None = None
+        self._is_in_batch = False
+        # On JAX: else Keras would wait for each batch, to tell us; we hear of it anyway (`_batch_ran`).
+        self.async_safe = keras.backend.backend() == "jax"
 
     def close(self) -> None:
         """Ends the recording of a training that has failed, of which Keras does not tell; else it ends when
@@ -49,19 +52,20 @@ class KerasCallback(Recorder, Callback):
             self._recording, first_step, beside=None, otherwise="runs", environment=os.environ
         )
         self._recording.open(self.model, None, run_dir=folder, rank=rank(os.environ), first_step=first_step)
+        tell = getattr(self._adapter(), "tell", None)
+        if tell is not None:
+            tell(self._batch_ran)
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        self._is_in_batch = True
         adapter = self._adapter()
         if adapter is not None:
             adapter.begin_batch()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        adapter = self._adapter()
-        if adapter is None:
-            return
-        shown = dict(logs or {})
-        running = shown.pop("loss", None)
-        self._recording.step(running if adapter.is_blind else None, shown)
+        if self._is_in_batch and not self.async_safe:  # nobody else has said that it is over
+            self._is_in_batch = False
+            self._end_batch(logs)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         self._recording.log({name: value for name, value in (logs or {}).items() if name.startswith("val_")})
@@ -73,6 +77,22 @@ class KerasCallback(Recorder, Callback):
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         self._recording.close()
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _batch_ran(self, results: Any) -> None:
+        """Told by the adapter at once; Keras converts the results first, or tells from a thread."""
+        if self._is_in_batch:  # and not in a training that this callback is no part of
+            self._is_in_batch = False
+            self._end_batch(results)
+
+    def _end_batch(self, results: Any) -> None:
+        adapter = self._adapter()
+        if adapter is None:
+            return
+        shown = dict(results) if isinstance(results, Mapping) else {}
+        running = shown.pop("loss", None)
+        self._recording.step(running if adapter.is_blind else None, shown)
 
     def _adapter(self) -> Any:
         monitor = self._recording.monitor

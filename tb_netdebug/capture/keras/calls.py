@@ -131,3 +131,24 @@ def _optimizer_hook(original: Any) -> Any:
         return result
 
     return apply
+
+
+@contextmanager
+def heard(model: Any, computed: Callable[[Any], None]) -> Iterator[None]:
+    """Tells what `model.compute_loss` gives."""
+    original = model.compute_loss
+
+    def compute_loss(*args: Any, **kwargs: Any) -> Any:
+        loss = original(*args, **kwargs)
+        computed(loss)
+        return loss
+
+    before = model.__dict__.get("compute_loss")
+    model.__dict__["compute_loss"] = compute_loss
+    try:
+        yield
+    finally:
+        if before is None:
+            model.__dict__.pop("compute_loss", None)
+        else:
+            model.__dict__["compute_loss"] = before

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.layers import Layer, Network, own_weights
 from tb_netdebug.capture.keras.tap import Call, Tap
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
@@ -17,6 +18,40 @@ from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, 
 # Between two layers there are rarely more than a few operations; a longer way back is given up.
 MOST_OPERATIONS = 500
 MOST_OPERATIONS_IN_ALL = 200_000
+# A model that was not called in so many steps is described without data flow.
+PATIENCE_STEPS = 3
+
+
+class GraphTold:
+    """Describes the model once, as soon as a step has shown its calls."""
+
+    def __init__(self, network: Network, guard: Guard) -> None:
+        self._network = network
+        self._guard = guard
+        self._steps = 0
+        self._encoded: bytes | None = None
+        self._is_told = False
+
+    def look(self, taps: Sequence[Tap], size: float | None) -> None:
+        """At the end of each step."""
+        if self._is_told:
+            return
+        called = [tap for tap in taps if tap.calls]
+        self._steps += 1
+        if not called and self._steps <= PATIENCE_STEPS:
+            return
+        self._is_told = True
+        try:
+            self._network.refresh()
+            tap = called[0] if called else Tap(self._network, self._guard, wants_layers=False)
+            self._encoded = encoded_graph(self._network, tap, None if size is None else int(size))
+        except Exception as error:
+            self._guard.fault("describing the model", error)
+
+    def take(self) -> bytes | None:
+        """The encoded graph, once."""
+        encoded, self._encoded = self._encoded, None
+        return encoded
 
 
 def encoded_graph(network: Network, tap: Tap, size: int | None) -> bytes:

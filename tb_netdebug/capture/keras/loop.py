@@ -12,6 +12,8 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.steps import TrainSteps
 from tb_netdebug.capture.keras.tap import Tap
+from tb_netdebug.capture.keras.traced import Shown
+from tb_netdebug.capture.settings import Settings
 
 
 class LoopTap:
@@ -47,6 +49,21 @@ class LoopTap:
         """What was seen; None when there was nothing."""
         is_empty = not (self.has_stepped or self.is_hidden)
         return None if is_empty else self.tap
+
+    def shown(self, settings: Settings) -> Shown:
+        """What `TrainSteps` shows of a step, of this one."""
+        tap = self.tap
+        inputs = [tensor for call in tap.calls[-1:] for _, tensor in call.inputs]
+        seen = [each for each in tap.losses if not hasattr(each.target, "graph")]
+        seen = seen if len(seen) == len(tap.losses) else []
+        return {
+            "inputs": inputs,
+            "targets": [tf.convert_to_tensor(each.target) for each in seen],
+            "given": [each.given for each in seen],
+            "values": [each.output for each in seen],
+            "activations": [each for _, _, each in tap.activations()] if settings.activations else [],
+            "gradients": [each for _, each, _ in tap.gradients()] if settings.gradients else [],
+        }
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         if self._is_here():

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.capture.collector import Collector
-from tb_netdebug.capture.keras.tap import LossSeen
+from tb_netdebug.capture.keras.loss_calls import LossSeen
 from tb_netdebug.capture.keras.values import Array, array_of
 
 Floats = NDArray[np.float64]

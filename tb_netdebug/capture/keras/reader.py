@@ -6,6 +6,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
+import numpy as np
+import tensorflow as tf
+
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.layers import band, unit_dim
 from tb_netdebug.capture.keras.values import Array, array_of, item_of
@@ -23,8 +27,9 @@ class TensorReader:
         self._refuse = refuse
         self._threads = threads
 
-    def sample(self, named: Sequence[tuple[Series, Any]]) -> list[bytes | None]:
-        """Samples of many tensors in one call of the kernel; None for those that cannot be read."""
+    def sample(self, named: Sequence[tuple[Series, Any]], *, keep: bool = True) -> list[bytes | None]:
+        """Summaries of many tensors in one call of the kernel, which become samples when they are to be kept;
+        None for those that cannot be read."""
         arrays = [array_of(tensor) for _, tensor in named]
         items = [item_of(array) for array in arrays]
         read = iter(kernel.summarize([item for item in items if item is not None], self._threads))
@@ -32,14 +37,15 @@ class TensorReader:
         for (series, _), item, array in zip(named, items, arrays, strict=True):
             if item is None:
                 self._refuse(series.name, f"values of type {array.dtype} cannot be read")
-                found.append(None)
-                continue
-            summary = next(read)
-            self._collector.sample(series, summary)
+            summary = next(read) if item is not None else None
+            if keep and summary is not None:
+                self._collector.sample(series, summary)
             found.append(summary)
         return found
 
-    def activations(self, named: Sequence[tuple[Series, Any, Any]]) -> list[bytes | None]:
+    def activations(
+        self, named: Sequence[tuple[Series, Any, Any]], *, keep: bool = True
+    ) -> list[bytes | None]:
         """Outputs of layers, each with its series, with the activity of their units."""
         arrays = [array_of(tensor) for _, tensor, _ in named]
         items = [item_of(array) for array in arrays]
@@ -47,10 +53,28 @@ class TensorReader:
         found: list[bytes | None] = []
         for (series, _, layer), item, array in zip(named, items, arrays, strict=True):
             summary = next(read) if item is not None else None
-            if summary is not None and item is not None:
+            if keep and summary is not None and item is not None:
                 self._collector.sample(series, summary, active_units(layer, array, item))
             found.append(summary)
         return found
+
+
+def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, Units | None] | None:
+    """Of a tensor or array that the user hands in."""
+    if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
+        value = tf.convert_to_tensor(value)
+        if hasattr(value, "graph"):
+            refuse("a tensor", "inside of a tf.function it has no values yet")
+            return None
+        array = array_of(value)
+    else:
+        array = np.ascontiguousarray(value)
+    item = item_of(array)
+    if item is None:
+        refuse("a tensor", f"values of type {array.dtype} cannot be read")
+        return None
+    (summary,) = kernel.summarize([item], 1)
+    return summary, active_units(None, array, item)
 
 
 def active_units(layer: Any, array: Array, item: tuple[int, int, int]) -> Units | None:
@@ -70,3 +94,9 @@ def squares_in(summary: bytes) -> tuple[float, int]:
     """Sum of squares of the finite values, and how many are not finite."""
     _, nan, pos_inf, neg_inf, _, _, _, _, _, squares = _HEADER.unpack_from(summary)
     return squares, nan + pos_inf + neg_inf
+
+
+def counts_in(summary: bytes) -> tuple[int, int, int]:
+    """How many values are -infinity, +infinity and NaN."""
+    _, nan, pos_inf, neg_inf, *_ = _HEADER.unpack_from(summary)
+    return neg_inf, pos_inf, nan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from tensorflow.python import pywrap_tfe
 
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.fusion import may_show, may_show_gradient
-from tb_netdebug.capture.keras.layers import Layer, Network, Watched, class_of_output
+from tb_netdebug.capture.keras.layers import Layer, Network, Watched
+from tb_netdebug.capture.keras.loss_calls import LossSeen, Makers, loss_seen
 from tb_netdebug.capture.keras.values import dense, is_float, tensors_in
 
 # An optimizer with more weights, or a network with more layers, is cut off here; losses are few.
@@ -30,7 +30,6 @@ MODE_LAYERS = (
     keras.layers.BatchNormalization,
 )
 
-_numbers = itertools.count()
 is_without_tape = pywrap_tfe.TFE_Py_TapeSetIsEmpty
 
 
@@ -43,20 +42,6 @@ class Call:
     outputs: list[tuple[str, Any]]
     order: int
     training: Any
-
-
-@dataclass(slots=True, eq=False)
-class LossSeen:
-    """A loss that was computed; `given` is what it makes its numbers from."""
-
-    loss: Any
-    target: Any
-    given: Any
-    output: Any
-    with_logits: bool
-    last_layer: str | None
-    asked_logits: bool = False
-    """What the user has said in `from_logits`; Keras sometimes knows better."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +63,6 @@ class Tap:
     network: Network
     guard: Guard
     wants_layers: bool
-    number: int = field(default_factory=_numbers.__next__)
     calls: list[Call] = field(default_factory=list)
     losses: list[LossSeen] = field(default_factory=list)
     applied_to: list[Applied] = field(default_factory=list)
@@ -97,7 +81,7 @@ class Tap:
     _thread: int = field(default_factory=threading.get_ident)
     _graph: Any = field(default_factory=lambda: graph_now())
     _orders: list[int] = field(default_factory=list)
-    _makers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    _makers: Makers = field(default_factory=dict)
 
     # ---- what it is told ---------------------------------------------------------------------------------
 
@@ -216,26 +200,9 @@ class Tap:
     def _take_loss(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         if len(self.losses) >= MOST_LOSSES or not isinstance(given, tf.Tensor) or not self._is_ours(given):
             return
-        if isinstance(loss, COMPILED):
-            return
-        asked = bool((getattr(loss, "_fn_kwargs", None) or {}).get("from_logits", False))
-        asked = asked or bool(getattr(loss, "from_logits", False))
-        logits = logits_behind(loss, given)
-        given_layer = self._layer_of(given if logits is None else logits)
-        if logits is not None and given_layer is None:
-            given_layer = "Linear"
-        seen = given if logits is None else logits
-        self.losses.append(
-            LossSeen(loss, target, seen, output, asked or logits is not None, given_layer, asked_logits=asked)
-        )
-
-    def _layer_of(self, tensor: Any) -> str | None:
-        made = self._makers.get(id(tensor))
-        if made is not None:
-            return class_of_output(made[1])
-        if hasattr(tensor, "graph"):
-            return OPERATIONS.get(tensor.op.type)
-        return None
+        seen = loss_seen(loss, target, given, output, self._makers)
+        if seen is not None:
+            self.losses.append(seen)
 
     def _take_gradients(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if variables is None:
@@ -265,18 +232,12 @@ class Tap:
             rate = rate.value.read_value()
         else:
             return
-        self.rates.append(tf.cast(rate, tf.float64))
+        self.rates.append(tf.convert_to_tensor(rate))
 
 
 FUSED = (
     "TensorFlow computes it in one operation with what follows, and would round otherwise if anybody looked"
 )
-OPERATIONS = {
-    "Softmax": "Softmax", "Sigmoid": "Sigmoid", "BiasAdd": "Linear", "MatMul": "Linear", "Relu": "ReLU",
-    "Tanh": "Tanh", "LogSoftmax": "LogSoftmax", "Softplus": "Softplus", "Elu": "ELU", "Selu": "SELU",
-}  # fmt: skip
-COMPILED = tuple(kind for kind in keras.losses.Loss.__subclasses__() if kind.__name__ == "CompileLoss")
-SOFTMAXED = ("sparse_categorical_crossentropy", "categorical_crossentropy")
 
 
 def graph_now() -> Any:
@@ -286,17 +247,3 @@ def graph_now() -> Any:
 def is_rehearsal(tensor: Any) -> bool:
     """Whether Keras only finds out about shapes, in a graph that it throws away."""
     return "scratch" in getattr(getattr(tensor, "graph", None), "name", "")
-
-
-def logits_behind(loss: Any, given: Any) -> Any:
-    """Keras takes the scores behind a softmax or sigmoid where it knows them, whatever `from_logits` says."""
-    name = getattr(getattr(loss, "fn", None), "__name__", "")
-    wanted = "Softmax" if name in SOFTMAXED else "Sigmoid" if name == "binary_crossentropy" else ""
-    if not wanted:
-        return None
-    known = getattr(given, "_keras_logits", None)
-    if known is not None:
-        return known
-    if hasattr(given, "graph") and given.op.type == wanted:
-        return given.op.inputs[0]
-    return None

@@ -39,7 +39,15 @@ MOST_TENSORS = 32
 def array_of(tensor: Any) -> Array:
     """The values of an eager tensor; those in host memory are not copied, and not to be written to."""
     found: Array = tensor._numpy() if hasattr(tensor, "_numpy") else tensor.numpy()
+    if found.ndim == 0:
+        return np.asarray(found)  # else it is a number, not an array
     return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+
+
+def number_of(tensor: Any) -> float:
+    """Of an eager tensor with one value; the mean of several."""
+    array = array_of(tensor)
+    return float(array) if array.ndim == 0 else float(array.mean(dtype=np.float64))
 
 
 def item_of(array: Array) -> Item | None:

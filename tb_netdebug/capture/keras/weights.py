@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.values import Array, array_of, item_of
 from tb_netdebug.stats import kernel
 
+# A weight with its values at some moment, which nothing changes any more.
+Held = list[tuple[Watched, Any]]
 
-def values_of(watched: Watched) -> Array:
-    """Not copied where they lie in host memory; let go of it soon, or TensorFlow has to copy them."""
-    return array_of(native(watched.variable).read_value())
+
+def held(watched: Iterable[Watched]) -> Held:
+    """Not copied where they lie in host memory: TensorFlow copies what it is to change while we look."""
+    return [(each, value_of(native(each.variable))) for each in watched]
+
+
+def value_of(variable: Any) -> Any:
+    if type(variable) is ResourceVariable:  # a fifth of the time of what `read_value` does
+        return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+    return variable.read_value()
 
 
 class Weights:
-    """Samples weights and, from a copy made before the step, updates.
+    """Samples weights and, from a copy made before the step, updates; works on the desk.
 
     The kernel reads weights and copy in one pass and leaves the copy equal to the weights: with every step
     sampled nothing needs copying. Copies beyond `most_bytes` are not made.
@@ -44,16 +56,10 @@ class Weights:
         self._bytes = 0
         self._fresh_at = -1
 
-    def forget(self) -> None:
-        """Somebody may have changed the weights since the last look."""
-        self._fresh_at = -1
-
-    def keep(self, watched: Sequence[Watched]) -> None:
+    def keep(self, step: int, weights: Held) -> None:
         """Before a step that is sampled: copies of what the steps since the last look have changed."""
-        if not self._updates or self._fresh_at == self._collector.step:
-            return
-        for each in watched:
-            array = values_of(each)
+        for each, tensor in weights:
+            array = array_of(tensor)
             if item_of(array) is None:
                 continue
             copy = self._copies.get(id(each))
@@ -61,18 +67,18 @@ class Weights:
                 copy = self._new_copy(each, array)
             if copy is not None:
                 np.copyto(copy, array)
-        self._fresh_at = self._collector.step
+        self._fresh_at = step
 
     def before(self, watched: Watched) -> Array | None:
         """What it was before the step that is sampled."""
         return self._copies.get(id(watched)) if self._fresh_at == self._collector.step else None
 
-    def look(self, watched: Sequence[Watched]) -> None:
+    def look(self, weights: Held) -> None:
         """After the step."""
-        arrays = [values_of(each) for each in watched]
+        arrays = [array_of(tensor) for _, tensor in weights]
         pairs, alone = [], []
         is_fresh = self._fresh_at == self._collector.step
-        for each, array in zip(watched, arrays, strict=True):
+        for (each, _), array in zip(weights, arrays, strict=True):
             item, copy = item_of(array), self._copies.get(id(each))
             if item is None:
                 self._refuse(each.name, f"values of type {array.dtype} cannot be read")

@@ -1,0 +1,152 @@
+"""What is made of a step that has shown itself: samples, facts and scalars; works on the desk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.keras.batches import BatchProbe
+from tb_netdebug.capture.keras.desk import Finished
+from tb_netdebug.capture.keras.health import NEGATIVE
+from tb_netdebug.capture.keras.layers import Watched
+from tb_netdebug.capture.keras.losses import LossProbe
+from tb_netdebug.capture.keras.operations import Followed
+from tb_netdebug.capture.keras.origin import Origin, Outputs
+from tb_netdebug.capture.keras.reader import TensorReader, counts_in, squares_in
+from tb_netdebug.capture.keras.tap import Tap
+from tb_netdebug.capture.keras.traced import Shown
+from tb_netdebug.capture.keras.values import array_of, number_of
+from tb_netdebug.capture.keras.weights import Held, Weights
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.records.step import Series
+
+
+@dataclass(slots=True, eq=False)
+class Look:
+    """A step that is over, with the tensors that are to be read."""
+
+    step: int
+    sampling: bool
+    scalars: dict[str, float] = field(default_factory=dict)
+    """What was known at once."""
+    late: dict[str, Any] = field(default_factory=dict)
+    """Tensors with one number each, which were not waited for."""
+    runs: list[tuple[Tap, Shown]] = field(default_factory=list)
+    weights: Held = field(default_factory=list)
+    resting: list[tuple[Series, Any]] = field(default_factory=list)
+    is_bad: bool = False
+    followed: Followed | None = None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.late or self.runs or self.weights or self.resting)
+
+    def size(self) -> int:
+        """About how many bytes are kept for it."""
+        shown = [each for _, parts in self.runs for tensors in parts.values() for each in tensors]
+        tensors = [*shown, *(tensor for _, tensor in self.weights)]
+        return sum(each.shape.num_elements() * each.dtype.size for each in tensors if is_ordinary(each))
+
+
+class Looks:
+    """Takes one step after the other."""
+
+    def __init__(self, settings: Settings, refuse: Callable[[str, str], None], threads: int) -> None:
+        self._settings = settings
+        self._collector = collector = Collector()
+        self._reader = TensorReader(collector, refuse, threads)
+        self._losses = LossProbe(collector)
+        self._batches = BatchProbe(collector, self._reader)
+        self._origin = Origin(collector)
+        self._weights: Weights | None = None
+
+    def use(self, make_weights: Callable[[Collector], Weights]) -> None:
+        self._weights = make_weights(self._collector)
+
+    def keep(self, step: int, weights: Held) -> None:
+        """What the weights are before a step that will be sampled."""
+        if self._weights is not None:
+            self._weights.keep(step, weights)
+
+    def take(self, look: Look) -> Finished:
+        collector = self._collector
+        collector.step, collector.sampling = look.step, look.sampling
+        with np.errstate(all="ignore"):
+            for name, tensor in look.late.items():
+                collector.scalars[name] = number_of(tensor)
+            for tap, shown in look.runs:
+                self._take_run(look, tap, shown)
+            if self._weights is not None and look.weights:
+                self._weights.look(look.weights)
+            self._reader.sample(look.resting)
+        record = collector.finish(0.0)
+        return Finished(look.step, record.scalars, record.samples, record.facts)
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _take_run(self, look: Look, tap: Tap, shown: Shown) -> None:
+        if self._collector.probing:
+            self._take_losses(tap, shown)
+        if self._settings.batches:
+            self._batches.look(shown.get("inputs", []), shown.get("targets", []))
+        outputs = self._take_activations(look, tap, shown)
+        gradients = self._take_gradients(look, tap, shown.get("gradients", []))
+        known = {**look.scalars, **self._collector.scalars}
+        self._origin.look(tap, shown, outputs, gradients, known, self._before, look.followed)
+
+    def _take_losses(self, tap: Tap, shown: Shown) -> None:
+        parts = [shown.get(name, []) for name in ("given", "targets", "values")]
+        for number, (seen, given, target, value) in enumerate(zip(tap.losses, *parts, strict=False)):
+            self._losses.look(number, seen, given, target, value)
+
+    def _take_activations(self, look: Look, tap: Tap, shown: Shown) -> Outputs:
+        """Of each output how many values are no numbers."""
+        calls = tap.activations()
+        tensors = shown.get("activations", [])
+        if not (look.sampling or look.is_bad):
+            return []
+        if not tensors:
+            for flags in shown.get("flags", []):
+                rows = array_of(flags)[:, NEGATIVE:].astype(int).tolist()
+                return [(call, tuple(row)) for (call, _, _), row in zip(calls, rows, strict=True)]
+            return []
+        named = [
+            (call.layer.series_of(place), tensor, call.layer.layer)
+            for (call, place, _), tensor in zip(calls, tensors, strict=True)
+        ]
+        summaries = self._reader.activations(named, keep=look.sampling)
+        return [
+            (call, (0, 0, 0) if summary is None else counts_in(summary))
+            for (call, _, _), summary in zip(calls, summaries, strict=True)
+        ]
+
+    def _take_gradients(self, look: Look, tap: Tap, tensors: list[Any]) -> list[tuple[Watched, int]]:
+        """Of each gradient how many values are no numbers."""
+        known = tap.gradients() if tensors and (look.sampling or look.is_bad) else []
+        if not known:
+            return []
+        named = [(watched.gradient, tensor) for (watched, _, _), tensor in zip(known, tensors, strict=True)]
+        if any(scale is not None for _, _, scale in known):
+            factor = look.scalars.get("probe/loss_scale", 1.0)
+            named = [(series, tf.cast(tensor, tf.float32) / factor) for series, tensor in named]
+        summaries = self._reader.sample(named, keep=look.sampling)
+        found = [
+            (watched, squares_in(summary))
+            for (watched, _, _), summary in zip(known, summaries, strict=True)
+            if summary is not None
+        ]
+        self._collector.scalars["gradient_norm"] = sum(total for _, (total, _) in found) ** 0.5
+        self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, (_, others) in found))
+        return [(watched, others) for watched, (_, others) in found]
+
+    def _before(self, watched: Watched) -> Any:
+        return None if self._weights is None else self._weights.before(watched)
+
+
+def is_ordinary(tensor: Any) -> bool:
+    return isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.string, tf.variant, tf.resource)
