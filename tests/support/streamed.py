@@ -102,6 +102,10 @@ class StreamedTrainer(SpokenTo):
         """So many more steps, which are on the disk then."""
         self.do("put", steps)
 
+    def bulk(self, megabytes: float) -> None:
+        """The same with so many random bytes."""
+        self.do("bulk", megabytes)
+
     def close(self, error: str = "") -> None:
         """As a training ends that comes to its end; waits until nothing more is expected of the agent."""
         self.do("close", error)
@@ -146,6 +150,12 @@ class _Program:
             self.next_step += 1
         self.writer.flush()
 
+    def bulk(self, megabytes: float) -> None:
+        """Records that cannot be made smaller."""
+        for _ in range(round(10 * megabytes)):
+            self.writer.payload("noise", os.urandom(100_000))
+        self.writer.flush()
+
     def flow(self) -> None:
         """Steps without end, some thousands a second, until the process is killed or told to `close`."""
         threading.Thread(target=self._flow, daemon=True).start()
@@ -157,6 +167,7 @@ class _Program:
             for _ in range(5):
                 self.writer.put(record(self.next_step, samples=2))
                 self.next_step += 1
+            self.writer.payload("noise", os.urandom(2000))
 
     def close(self, error: str) -> int:
         self.flowing.set()
@@ -188,6 +199,9 @@ class _Program:
             time.sleep(600)
             os._exit(0)
         return os.read(reads, 1000).decode().split()
+
+    def sleep(self, secs: float) -> None:
+        time.sleep(secs)
 
     def leave(self, code: int) -> None:
         self.writer.close()

@@ -1,0 +1,55 @@
+"""`make soak`: kills trainers, agents and collectors at random, for as long as it is told, and compares all.
+
+make soak SOAK_ARGS="--seconds 600 --seed 7"
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def main() -> int:
+    from tests.support.storm import Storm
+    from tests.support.streamed import Home
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=300.0, metavar="N", help="how long (default: 300)")
+    parser.add_argument("--kills", type=int, default=1_000_000, metavar="N", help="end after so many")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), metavar="N")
+    arguments = parser.parse_args()
+    say(f"seed {arguments.seed}")
+    until, number, kills, steps, size, runs = time.monotonic() + arguments.seconds, 0, 0, 0, 0, 0
+    while (left := until - time.monotonic()) > 0 and kills < arguments.kills:
+        seed = arguments.seed + number
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Home() as home,
+            Storm(home, Path(folder), seed) as storm,
+        ):
+            storm.blow(min(left, 60.0), arguments.kills - kills)
+            storm.settle()
+        number += 1
+        kills, steps = kills + storm.kills.total(), steps + storm.steps
+        size, runs = size + storm.bytes, runs + storm.runs
+        say(
+            f"{kills} kills so far (now {dict(storm.kills)}): {runs} runs with {steps} steps and "
+            f"{size / 1e6:.1f} MB arrived whole, none lost, none twice"
+        )
+    return 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    # At the end of the path, so that an installed package goes before the checkout's.
+    sys.path[:1] = []
+    sys.path.append(str(Path(__file__).resolve().parent.parent))
+    sys.exit(main())

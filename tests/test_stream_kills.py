@@ -1,0 +1,25 @@
+"""Trainers, agents and collectors are killed at random instants; `make soak` does so for longer."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+from tests.support.storm import Storm
+from tests.support.streamed import Home
+
+SECS = 8.0
+
+
+def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
+    """Whoever was killed: in the end the collector has each byte of each run once, and each step."""
+    seed = int(os.environ.get("NETDEBUG_SEED") or random.randrange(1 << 30))
+    with Home() as home, Storm(home, tmp_path, seed) as storm:
+        try:
+            storm.blow(SECS)
+            storm.settle()
+        except AssertionError as error:
+            raise AssertionError(f"{error} (NETDEBUG_SEED={seed}; {dict(storm.kills)})") from error
+        assert storm.kills.total() >= 3
+        assert storm.runs >= 1
