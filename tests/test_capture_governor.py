@@ -296,3 +296,42 @@ def test_a_loss_of_zero_is_nothing_to_compare_with() -> None:
     for _ in range(WARM_UP_STEPS + 5):
         trouble.seen({"loss": 0.0})
     assert trouble.seen({"loss": 1e-9}) is None
+
+
+# ---- with other processes
+
+
+def test_what_all_have_agreed_on_is_done() -> None:
+    """Neither more nor less, but for trouble of its own; with a period there is nothing to agree on."""
+    governor = Governor(period=None, overhead=0.02)
+    sampled = [
+        governor.next(sampled=False, user_secs=0.01, spent_secs=0.0, agreed=step == 50)
+        for step in range(1, 100)
+    ]
+    assert [*range(1, FIRST_STEPS), 50] == [step for step, is_so in enumerate(sampled, 1) if is_so]
+    assert governor.alert()
+    assert governor.next(sampled=False, user_secs=0.01, spent_secs=0.0, agreed=False)
+    every = Governor(period=4, overhead=0.02)
+    told = [every.next(sampled=False, user_secs=0.01, spent_secs=0.0, agreed=False) for _ in range(8)]
+    assert [False, False, False, True] * 2 == told
+
+
+@pytest.mark.parametrize("sample_secs", [0.0002, 0.01, 0.2])
+def test_a_proposal_comes_true(sample_secs: float) -> None:
+    """What a process proposes to others is when it would have looked alone, within a few steps."""
+    simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs)
+    simulation.run(3000)
+    wanted, is_sure = simulation.governor.wanted()
+    simulation.run(9000)
+    following = simulation.sampled.index(True, 3001)
+    assert not is_sure
+    assert abs(following - wanted) <= max(0.05 * (following - 3000), 2)
+
+
+def test_what_is_sampled_anyway_is_proposed() -> None:
+    """The first steps and multiples of a period, in the numbers of a training that was resumed."""
+    assert (0, True) == Governor(period=None, overhead=0.02).wanted()
+    governor = Governor(period=10, overhead=0.02)
+    for _ in range(3):
+        governor.next(sampled=False, user_secs=0.01, spent_secs=0.0)
+    assert (110, True) == governor.wanted(100)

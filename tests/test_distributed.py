@@ -122,15 +122,31 @@ def test_each_rank_recorded_its_own_steps(finished: Finished) -> None:
             assert list(range(STEPS)) == list(found.samples(kind, "0.weight"))
 
 
-def test_shards_are_read(finished: Finished) -> None:
-    """Of a sharded weight each rank reads its part, of a replicated one the whole."""
+def test_parts_become_a_whole(finished: Finished) -> None:
+    """Rank 0 has the whole of a sharded weight, the other its part; of a replicated one both the whole."""
     kind, logdir, ranks = finished
-    total = 0
-    for rank in ranks:
-        last = Recorded(logdir / rank["run"], rank["rank"]).samples(Kind.WEIGHT, "0.weight")[STEPS - 1]
-        assert (rank["weights"], rank["sum"]) == (last.count, pytest.approx(last.sum, rel=1e-12))
-        total += last.count
-    assert {"ddp": 2 * 48, "fsdp": 48}[kind] == total
+    whole, part = (
+        Recorded(logdir / rank["run"], rank["rank"]).samples(Kind.WEIGHT, "0.weight")[STEPS - 1]
+        for rank in ranks
+    )
+    assert (48, ranks[1]["weights"]) == (whole.count, part.count)
+    assert ranks[1]["sum"] == pytest.approx(part.sum, rel=1e-12)
+    total = sum(rank["sum"] for rank in ranks) / {"ddp": 2, "fsdp": 1}[kind]
+    assert total == pytest.approx(whole.sum, rel=1e-9)
+
+
+def test_the_norm_of_all_parts_is_recorded(finished: Finished) -> None:
+    """In the steps that were merged, and here these are all."""
+    kind, logdir, ranks = finished
+    if kind == "ddp":
+        assert "ranks/merged" not in Recorded(logdir / ranks[0]["run"]).scalars
+        return
+    found = [Recorded(logdir / rank["run"], rank["rank"]) for rank in ranks]
+    parts = [each.series("gradient_norm") for each in found]
+    assert [2.0] * STEPS == found[0].series("ranks/merged")
+    assert [(a * a + b * b) ** 0.5 for a, b in zip(*parts, strict=True)] == pytest.approx(
+        found[0].series("ranks/gradient_norm"), rel=1e-6
+    )
 
 
 def test_gradients_of_replicas_are_equal(finished: Finished) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tb_netdebug.capture.agreement import Agreement
 from tb_netdebug.capture.clock import StepClock, now
 from tb_netdebug.records.step import Fact, Sample, Series, StepRecord, Units
 from tb_netdebug.stats import kernel
@@ -38,6 +39,7 @@ class Collector:
     later: dict[str, Any] = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
     awaited: set[str] = field(default_factory=set)  # scalars of this step that a device will send
+    agreement: Agreement | None = None  # with the other processes of the same training
     run_dir: Path | None = None
     probes_from: int = 0
     # Set by who can write the step that is going on into a file: why, and what else to put in as JSON.

@@ -76,16 +76,38 @@ class Governor:
         """Whether step 0 is sampled."""
         return True
 
-    def next(self, *, sampled: bool, user_secs: float, spent_secs: float) -> bool:
-        """Whether the step after this one is sampled; `user_secs` is this step's time without ours."""
+    def next(self, *, sampled: bool, user_secs: float, spent_secs: float, agreed: bool | None = None) -> bool:
+        """Whether the step after this one is sampled; `user_secs` is this step's time without ours.
+
+        `agreed` is what all processes of the training have agreed on for that step, None without others.
+        """
         self._steps += 1
         self._observe(sampled=sampled, user_secs=user_secs, spent_secs=spent_secs)
         if self._period is not None:
             return self._steps % self._period == 0
-        if self._is_due() or self._savings_secs >= max(self._sample_secs.value - self._plain_secs.value, 0.0):
+        if agreed is not None:
+            is_wanted = agreed or self._steps < self._dense_until
+        else:
+            is_wanted = self._is_due() or self._savings_secs >= self._price
+        if is_wanted:
             self._last_sampled = self._steps
-            return True
-        return False
+        return is_wanted
+
+    def wanted(self, first: int = 0) -> tuple[int, bool]:
+        """The next step that would be sampled, as far as can be told now, and whether it will be in any case:
+        what this process proposes to others. The first step of all has this number. From any thread."""
+        steps = self._steps
+        if self._period is not None:
+            return first + -(-steps // self._period) * self._period, True
+        if steps < self._dense_until:
+            return first + steps, True
+        owed = self._price - self._savings_secs
+        earned = self._overhead * self._user_secs.value
+        saved = max(earned - self._plain_secs.value, SHARE_OF_SAMPLES * earned)
+        ahead = math.ceil(owed / saved) if owed > 0 and saved > 0 else 1
+        if self._is_cheap:
+            ahead = min(ahead, math.ceil(self._last_sampled * (1.0 + GROWTH_BETWEEN_SAMPLES)) - steps)
+        return first + steps + max(ahead, 1), False
 
     def norm_is_due(self) -> bool:
         """Whether the step after this one gets its gradient norm, sampled or not."""
@@ -112,12 +134,21 @@ class Governor:
         """What we have cost so far, as a share of the training's own time."""
         return self.spent_secs / self.training_secs if self.training_secs > 0 else 0.0
 
+    @property
+    def _price(self) -> float:
+        """What a sample costs more than an ordinary step."""
+        return max(self._sample_secs.value - self._plain_secs.value, 0.0)
+
+    @property
+    def _is_cheap(self) -> bool:
+        """Nobody would notice a sample more."""
+        return self._sample_secs.value <= max(self._user_secs.value, UNNOTICED_SECS)
+
     def _is_due(self) -> bool:
         """Whether or not the savings cover it."""
         if self._steps < self._dense_until:
             return True
-        is_long_ago = self._steps > self._last_sampled * (1.0 + GROWTH_BETWEEN_SAMPLES)
-        return is_long_ago and self._sample_secs.value <= max(self._user_secs.value, UNNOTICED_SECS)
+        return self._is_cheap and self._steps > self._last_sampled * (1.0 + GROWTH_BETWEEN_SAMPLES)
 
     def _observe(self, *, sampled: bool, user_secs: float, spent_secs: float) -> None:
         self.spent_secs += spent_secs

@@ -16,9 +16,14 @@ from tb_netdebug.checks.words import paragraph
 from tb_netdebug.records.findings import encode_findings
 from tb_netdebug.records.graph import decode_graph
 from tb_netdebug.records.step import StepRecord
+from tb_netdebug.writer.spool import shown
 
 # What has only gone on since is written this often; what is new, at once.
 SECS_BETWEEN = 10.0
+
+
+# What other processes have sent waits for the next steps of this one.
+MOST_HEARD = 4096
 
 
 class FindingError(RuntimeError):
@@ -43,6 +48,7 @@ class Judge:
         self._on_finding = on_finding
         self._run_dir = run_dir
         self._graph: bytes | None = None
+        self._heard: deque[tuple[int, Sequence[StepRecord]]] = deque(maxlen=MOST_HEARD)
         self._waiting: deque[Finding] = deque()
         self._written_secs = 0.0
         self._written_steps = 0
@@ -56,20 +62,37 @@ class Judge:
         if info is not None:
             self._engine.describe(info=info)
 
+    def hear(self, rank: int, records: Sequence[StepRecord]) -> None:
+        """Steps of another process; from any thread."""
+        self._heard.append((rank, records))
+
     def judge(self, records: Sequence[StepRecord]) -> bytes | None:
         """The findings as they are to be stored, when there is something new to say."""
         if self._graph is not None:
             graph, self._graph = self._graph, None
             self._engine.describe(graph=decode_graph(graph))
         news = self._engine.feed(records)
+        self._listen(self._engine.history.step)
         is_due = time.monotonic() - self._written_secs >= SECS_BETWEEN
         return self._tell(news) if news or (is_due and self.findings) else None
 
     def finish(self) -> bytes | None:
+        self._listen(None)
         news = self._engine.finish()
         if news or self._written_steps != self._engine.history.steps or self._written_secs == 0.0:
             return self._tell(news)
         return None
+
+    def _listen(self, last: int | None) -> None:
+        """What others have sent, up to a step of this process: the same steps are compared."""
+        waiting = []
+        while self._heard:
+            rank, records = self._heard.popleft()
+            known = [each for each in records if last is None or each.step <= last]
+            self._engine.feed(known, rank=rank)
+            if len(known) < len(records):
+                waiting.append((rank, records[len(known) :]))
+        self._heard.extendleft(reversed(waiting))
 
     def act(self) -> None:
         """Does what the user wants done about findings. Raises FindingError if that is wanted."""
@@ -100,7 +123,7 @@ class Judge:
         self._told.update((each.rule, each) for each in news)
         if not self._has_told_where:
             self._has_told_where = True
-            lines.append(f"  More: tensorboard --logdir {self._run_dir.parent}   (the NetDebug tab)")
+            lines.append(f"  More: tensorboard --logdir {shown(self._run_dir.parent)}   (the NetDebug tab)")
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
             sys.stderr.write("\n".join([*lines, ""]))
             sys.stderr.flush()

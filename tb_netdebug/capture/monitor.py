@@ -74,6 +74,7 @@ class Monitor:
         self._pid = os.getpid()
         self.run_dir = run_dir
         self._adapter = make_adapter(self._collector, self._guard, settings)
+        self._join_others(rank)
         self._link = self._link_of(rank)
         self._start()
 
@@ -215,6 +216,14 @@ class Monitor:
             self._guard.fault("finding the way to the collector", error)
             return None
 
+    def _join_others(self, rank: int) -> None:
+        """The other processes of the same training: what all agree on counts, and the first one judges."""
+        agreement, first = self._collector.agreement, self._collector.step
+        if agreement is not None:
+            governor = self._governor
+            agreement.wanted = lambda: governor.wanted(first)
+            agreement.heard = self._judge.hear if rank == 0 else None
+
     def _is_open(self) -> bool:
         return not self._is_closed and self._pid == os.getpid()
 
@@ -272,8 +281,9 @@ class Monitor:
         for step, scalars, samples in self._adapter.late(wait=wait):
             newest = max(newest, step)
             record = by_step.get(step)
-            if record is None:  # it was not waited for
-                self._writer.put(StepRecord(step, time.time(), scalars, samples))
+            if record is None:
+                if scalars or samples:  # it was not waited for
+                    self._writer.put(StepRecord(step, time.time(), scalars, samples))
             else:
                 record.scalars.update(scalars)
                 record.samples.extend(samples)
@@ -283,7 +293,9 @@ class Monitor:
             self._put(self._in_flight.popleft())
 
     def _put(self, record: StepRecord) -> None:
-        """A complete step: to the log, to the console, and to whoever looks for trouble."""
+        """A complete step: to the log, to the console, to others, and to whoever looks for trouble."""
+        if self._collector.agreement is not None:
+            self._collector.agreement.note(record)
         if self._trouble.seen(record.scalars) is not None and self._governor.alert():
             for earlier in self._flight.release(record.step, then=STEPS_AROUND_TROUBLE):
                 self._writer.put(earlier)
@@ -299,6 +311,10 @@ class Monitor:
         collector = self._collector
         sampled = collector.sampling
         background = self._writer.cost_secs + (self._memory.cost_secs if self._memory is not None else 0.0)
+        agreement, agreed = collector.agreement, None
+        if agreement is not None:
+            background += agreement.cost_secs
+            agreed = agreement.step == collector.step if agreement.is_made else None
         spent = collector.spent_secs + moment - started
         user = max(moment - self._step_began - spent, 0.0)
         spent += background - self._background_secs
@@ -307,7 +323,7 @@ class Monitor:
         if collector.norm_secs:
             governor.norm_cost(collector.norm_secs)
             collector.norm_secs = 0.0
-        collector.sampling = governor.next(sampled=sampled, user_secs=user, spent_secs=spent)
+        collector.sampling = governor.next(sampled=sampled, user_secs=user, spent_secs=spent, agreed=agreed)
         collector.wants_norm = self._norm_always or governor.norm_is_due()
         collector.spent_secs = 0.0
         self._step_began = moment

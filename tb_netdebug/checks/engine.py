@@ -55,14 +55,13 @@ class Engine:
 
     def feed(self, records: Iterable[StepRecord], *, rank: int = 0) -> list[Finding]:
         """Findings that are new, or worse than before."""
-        if rank:
-            for record in records:
-                self.history.take_rank(rank, record)
-            return []
         with np.errstate(all="ignore"):  # what is no number is told by findings, not by warnings of NumPy
             for record in records:
-                self._take(record)
-        return self._told()
+                if rank:
+                    self._take_rank(rank, record)
+                else:
+                    self._take(record)
+        return [] if rank else self._told()
 
     def finish(self) -> list[Finding]:
         """There are no more records for now: everything is looked at once more."""
@@ -121,6 +120,12 @@ class Engine:
             self._looks -= 1.0
             return True
         return is_alarming(record) or any(map(is_nonfinite, record.samples))
+
+    def _take_rank(self, rank: int, record: StepRecord) -> None:
+        """Of another process; many may come at once, and each look of it is compared."""
+        self.history.take_rank(rank, record)
+        if record.samples:
+            self._ask(rule for rule in self._by_time[When.SAMPLES] if "ranks" in rule.needs)
 
     def _ask(self, rules: Iterable[Rule]) -> None:
         for rule in rules:

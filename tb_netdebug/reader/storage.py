@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-_URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+from tb_netdebug.writer.spool import is_url as is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +110,6 @@ class _Descriptor:
 
 def _state(status: os.stat_result) -> FileState:
     return FileState(status.st_size, status.st_mtime, (status.st_dev, status.st_ino))
-
-
-def is_url(root: str) -> bool:
-    return bool(_URL.match(root)) and not root.lower().startswith("file://")
 
 
 def is_event_file(name: str) -> bool:

@@ -25,6 +25,7 @@ from tb_netdebug.capture.pytorch.parameters import WRAPPERS, Parameters, Watched
 from tb_netdebug.capture.pytorch.phases import PhaseHooks
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 from tb_netdebug.capture.pytorch.probes import Probes
+from tb_netdebug.capture.pytorch.ranks.merging import Merging
 from tb_netdebug.capture.pytorch.reader import (
     NO_OPTIMIZER,
     SKIPPED,
@@ -86,6 +87,7 @@ class TorchAdapter:
         self._probes = Probes(
             ProbeContext(models, self._parameters, self._optimizers, collector, self._reader, guard, settings)
         )
+        self._merging = Merging(collector, self._refusals, self._parameters.current().values())
         self._generation = -1
         self._follow_growth()
         self._explain_compiled()
@@ -109,10 +111,10 @@ class TorchAdapter:
         self._probes.end_step()
         if self._parameters.is_stale or self._generation != self._parameters.changes:
             self._follow_growth()
-        return self._arrivals.end_step(self._collector.step)
+        return self._merging.end_step(is_late=self._arrivals.end_step(self._collector.step))
 
     def late(self, *, wait: bool) -> Late:
-        return self._arrivals.take(wait=wait)
+        return self._merging.through(self._arrivals.take(wait=wait), wait=wait)
 
     def prepare(self, *, sampling: bool) -> None:
         self._activations.arm(sampling)
@@ -155,6 +157,8 @@ class TorchAdapter:
             "parameters": len(self._parameters),
             "layers": len(self._activations),
             "threads": torch.get_num_threads(),
+            "processes": self._merging.processes,
+            "in_parts": self._merging.parts,
             "not_watched": self._refusals.sentences(),
         }
 
@@ -253,9 +257,10 @@ class TorchAdapter:
 
     def _follow_growth(self) -> None:
         """Hooks on layers that were added since the last step."""
-        self._parameters.current()
+        watched = self._parameters.current().values()
         if self._generation != self._parameters.changes:
             self._generation = self._parameters.changes
+            self._merging.follow(watched)
             if self._settings.activations:
                 self._activations.find()
 

@@ -10,6 +10,7 @@ from tb_netdebug.capture.pytorch.losses.probe import LossProbe
 from tb_netdebug.capture.pytorch.modes.probe import ModeProbe
 from tb_netdebug.capture.pytorch.numerics.probe import NumericsProbe
 from tb_netdebug.capture.pytorch.probe import ProbeContext
+from tb_netdebug.capture.pytorch.ranks.probe import RanksProbe
 
 
 class Probe(Protocol):
@@ -27,7 +28,7 @@ class Probe(Protocol):
         """Takes everything away that was put on."""
 
 
-PROBES: tuple[type[Probe], ...] = (LossProbe, BatchProbe, ModeProbe, CoverageProbe, NumericsProbe)
+PROBES: tuple[type[Probe], ...] = (LossProbe, BatchProbe, ModeProbe, CoverageProbe, NumericsProbe, RanksProbe)
 
 
 class Probes:

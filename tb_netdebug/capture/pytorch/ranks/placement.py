@@ -1,0 +1,26 @@
+"""Which tensors lie in parts on several processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def is_part(tensor: torch.Tensor) -> bool:
+    """Whether other processes hold other parts of it, as FSDP2 and tensor parallelism make them."""
+    placements = getattr(tensor, "placements", None)
+    if placements is None or any(each.is_partial() for each in placements):
+        return False  # partial: sums that are still to be made, of which no statistics could be merged
+    return any(not each.is_replicate() for each in placements)
+
+
+def speaks(tensor: torch.Tensor) -> bool:
+    """Of processes that hold the same part, the first alone gives it away: each value counts once."""
+    tensor_of: Any = tensor
+    place = tensor_of.device_mesh.get_coordinate()
+    if place is None:
+        return False
+    return all(
+        where == 0 or not each.is_replicate() for each, where in zip(tensor_of.placements, place, strict=True)
+    )

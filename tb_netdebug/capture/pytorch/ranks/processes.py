@@ -1,0 +1,40 @@
+"""The processes that train together, as torch.distributed knows them; what they agree on without waiting."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import torch.distributed as distributed
+
+_questions = count()
+
+
+def this_one() -> tuple[int, int] | None:
+    """Its rank and how many there are; None before they have met, and of a process alone."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    size = distributed.get_world_size()
+    return (distributed.get_rank(), size) if size > 1 else None
+
+
+def same_for_all(mine: str) -> str:
+    """What the first process that asked has proposed. Nobody waits: there may be processes that never ask.
+
+    The n-th question of a process is the n-th of all others.
+    """
+    where = store()
+    if where is None:
+        return mine
+    answer: bytes = where.compare_set(f"netdebug/same/{next(_questions)}", "", mine)
+    return answer.decode() or mine
+
+
+def store() -> Any:
+    """Where processes leave notes for each other, by a connection of our own where torch can make one:
+    whoever waits for an answer keeps all others on the same connection waiting. None when there is none."""
+    find = getattr(distributed.distributed_c10d, "_get_default_store", None)
+    if find is None or this_one() is None:
+        return None
+    found = find()
+    return found.clone() if hasattr(found, "clone") else found
