@@ -10,8 +10,9 @@ import pytest
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.rules.ranks import DuplicateBatches
 from tb_netdebug.checks.rules.system import RULES
-from tb_netdebug.records.step import StepRecord
+from tb_netdebug.records.step import Fact, StepRecord
 from tests.support.stories import judged, record
 
 MB = 1 << 20
@@ -165,6 +166,44 @@ def test_one_process_that_all_wait_for() -> None:
     finding = ranks({0: lambda step: 0.03, 1: lambda step: 0.03, 2: lambda step: 0.07, 3: lambda step: 0.03})
     assert finding is not None
     assert ("straggler-rank", Severity.WARNING, ["rank 2"]) == (finding.rule, finding.severity, finding.where)
+
+
+def sharing(
+    batches: dict[int, Callable[[int], float]], *, processes: int = 4, own: int | None = None, steps: int = 32
+) -> Finding | None:
+    """Fingerprints of the batches of each process; of `processes` so many as `own` should have their own."""
+    engine = Engine(rules=[DuplicateBatches])
+    told = [Fact("data-parallel", {"processes": processes, "batches": processes if own is None else own})]
+    for step in range(steps):
+        for rank, batch in batches.items():
+            one = record(step, {"probe/batch_id": batch(step)})
+            one.facts = told if step == 0 else []
+            engine.feed([one], rank=rank)
+    engine.finish()
+    assert engine.broken == {}
+    return next(iter(engine.findings), None)
+
+
+def test_processes_that_get_the_same_batches() -> None:
+    """All of them, or those with the same number on another host; short epochs end alike now and then."""
+    same, other = float, lambda step: step + 0.5
+    finding = sharing({0: same, 1: same, 2: same, 3: same})
+    assert finding is not None
+    assert (Severity.WARNING, ["rank 1", "rank 2", "rank 3"]) == (finding.severity, finding.where)
+    assert "Processes 1, 2, 3 train on the same batches as process 0: 15 of 15" in finding.message
+    finding = sharing({0: same, 1: other, 2: same, 3: other})
+    assert finding is not None
+    assert ["rank 2", "rank 3"] == finding.where
+
+
+def test_processes_that_share_the_work() -> None:
+    """Each its part; the same by design in tensor parallelism; one batch for all steps; too few to tell."""
+    same, other = float, lambda step: step + 0.5
+    assert sharing({0: same, 1: other}) is None
+    assert sharing({0: same, 1: same}, own=2) is None
+    assert sharing({0: lambda step: 1.0, 1: lambda step: 1.0}) is None
+    assert sharing({0: same, 1: same}, steps=7) is None
+    assert sharing({0: same, 1: lambda step: step + (step % 4 == 0)}) is None
 
 
 def test_processes_that_keep_pace() -> None:

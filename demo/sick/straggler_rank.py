@@ -26,6 +26,7 @@ def train(rank, rendezvous, seed):
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     model = DistributedDataParallel(nn.Linear(16, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1000 * seed + rank)  # batches of its own
     with nd.watch(model, optimizer, run="two-processes") as monitor:
         for _ in range(80):
             inputs = torch.randn(32, 16)

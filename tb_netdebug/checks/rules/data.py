@@ -8,11 +8,13 @@ from .inputs import InputConstant, InputScale
 from .labels import LabelsSingleClass
 from .labels_imbalanced import LabelsImbalanced
 from .labels_sorted import LabelsSorted
+from .ranks import DuplicateBatches
 
 RULES: tuple[type[Rule], ...] = (
     InputConstant,
     InputScale,
     InputRepeatedBatch,
+    DuplicateBatches,
     LabelsSingleClass,
     LabelsImbalanced,
     LabelsSorted,

@@ -1,4 +1,4 @@
-"""Rule over processes that train together: one that all others wait for."""
+"""Rules over processes that train together: one that all others wait for, and some that do the same work."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 from ..curve import Curve
 from ..finding import Evidence, Severity, Sign
 from ..history import History
-from ..phrases import percent, span
+from ..phrases import agree, percent, span
 from ..rule import Rule, When
+
+Batches = dict[int, float]  # fingerprints by step
+MOST_NAMED = 8
 
 STEPS_COMPARED = 64
 # What a process does by itself; in the backward pass it also waits for the others.
@@ -97,3 +100,79 @@ def middle_step(getters: dict[int, Callable[[str], Curve | None]]) -> float:
         curve.tail(STEPS_COMPARED) for get in getters.values() if (curve := get("time/step")) is not None
     ]
     return float(np.median(np.concatenate(steps))) if steps else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateLimits:
+    steps: float = 8  # in which the batches of two processes are known
+    share: float = 0.9  # of them equal; short last batches and a repeated sample now and then are less
+
+
+class DuplicateBatches(Rule):
+    """Several processes train on the same batches, though each should have a part of the data."""
+
+    slug = "duplicate-batches-across-ranks"
+    when = When.STEPS
+    needs = ("ranks", "inputs")
+    limits = DuplicateLimits()
+
+    def update(self, history: History) -> Sign | None:
+        shared = history.fact("data-parallel")
+        if not history.ranks or shared is None or not shared["batches"] >= shared["processes"]:
+            return None
+        curves = {0: history.curve("probe/batch_id")}
+        curves.update({rank: known.curves.get("probe/batch_id") for rank, known in history.ranks.items()})
+        seen = {
+            rank: dict(zip(curve.steps, curve.values, strict=True))
+            for rank, curve in sorted(curves.items())
+            if curve is not None
+        }
+        found = [pair for pair in candidates(seen) if self._are_same(seen[pair[0]], seen[pair[1]])]
+        return self._sign(found, seen) if found else None
+
+    def _are_same(self, one: Batches, other: Batches) -> bool:
+        both = [step for step in one if step in other]
+        same = [step for step in both if one[step] == other[step]]
+        is_one_batch = len({one[step] for step in same}) < 2  # repeated on purpose: another check's matter
+        return (
+            len(both) >= self.limits.steps and len(same) >= self.limits.share * len(both) and not is_one_batch
+        )
+
+    def _sign(self, found: list[tuple[int, int]], seen: dict[int, Batches]) -> Sign:
+        first = found[0][0]
+        others = [rank for one, rank in found if one == first]
+        both = [step for step in seen[first] if step in seen[others[0]]]
+        same = sum(seen[first][step] == seen[others[0]][step] for step in both)
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        word, do = (agree(len(others), *words) for words in (("Process", "Processes"), ("trains", "train")))
+        return Sign(
+            Severity.WARNING,
+            f"{word} {', '.join(map(str, others[:MOST_NAMED]))}{more} {do} on the same batches as process "
+            f"{first}: {same} of {len(both)} that were compared are equal ({percent(self.limits.share)} of "
+            "them are too many). The same work is done several times, and an epoch takes as long as on one.",
+            "Give each process a part of the data: DataLoader(data, sampler=DistributedSampler(data)), and "
+            "sampler.set_epoch(epoch) at the beginning of each epoch. Data that are drawn at random need "
+            "another seed on each process: torch.manual_seed(seed + rank).",
+            {
+                "equal batches": Evidence(float(same)),
+                "share of those compared": Evidence(same / len(both), self.limits.share),
+            },
+            where=tuple(f"rank {rank}" for _, rank in found),
+            since=min(both),
+            sureness=0.9,
+        )
+
+
+def candidates(seen: dict[int, Batches]) -> list[tuple[int, int]]:
+    """Each process with the first one that had the same batch at the last step that all have told of."""
+    steps = [max(batches) for batches in seen.values() if batches]
+    last = min(steps, default=0)
+    firsts: dict[tuple[int, float], int] = {}
+    found = []
+    for rank, batches in seen.items():
+        for step in sorted(step for step in batches if step <= last)[-2:]:
+            first = firsts.setdefault((step, batches[step]), rank)
+            if first != rank:
+                found.append((first, rank))
+                break
+    return found
