@@ -132,9 +132,11 @@ setup(
         "zstandard>=0.21",
     ],
     extras_require={
+        "gcs": ["gcsfs>=2023.1"],
         "keras": ["keras>=3.3", "tensorflow>=2.16.1"],
         "lightning": ["lightning>=2.1"],  # pytorch-lightning, its other name, does as well
         "optuna": ["optuna>=3"],
+        "s3": ["s3fs>=2023.1"],
         "transformers": ["accelerate>=0.26", "transformers>=4.46"],
     },
     entry_points={

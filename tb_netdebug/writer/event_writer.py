@@ -16,6 +16,9 @@ from tb_netdebug.writer.blame import UserLine
 from tb_netdebug.writer.mirror import MirrorOptions
 from tb_netdebug.writer.packing import Packer
 from tb_netdebug.writer.run_log import RunLog
+from tb_netdebug.writer.shipping import Shipper
+from tb_netdebug.writer.spool import spool_of
+from tb_netdebug.writer.store_trouble import left_over
 from tb_netdebug.writer.worker import Judge, Worker
 
 _DEFAULT_MIRROR = MirrorOptions()
@@ -50,7 +53,8 @@ class EventWriter:
     method does nothing.
 
     The thread starts with the first record, and the file is made by it. Ranks other than 0 write into the
-    run's side folder, without the mirror for TensorBoard's own dashboards.
+    run's side folder, without the mirror for TensorBoard's own dashboards. In a folder that `spool` has made
+    for an object store there are many files, and another thread sends them there.
     """
 
     def __init__(
@@ -66,7 +70,9 @@ class EventWriter:
     ) -> None:
         self._backlog = Backlog(queue_bytes)
         self._packer = Packer(rank=rank, mirror=mirror if rank == 0 else None)
-        self._log = RunLog(Path(run_dir).absolute(), rank=rank)  # whatever folder the program changes to
+        folder = Path(run_dir).absolute()  # whatever folder the program changes to
+        self._spool = spool_of(folder)
+        self._log = RunLog(folder, rank=rank, in_parts=self._spool is not None)
         self._worker = Worker(
             self._backlog,
             self._packer,
@@ -75,6 +81,9 @@ class EventWriter:
             report=self._on_failure,
             judge=judge,
         )
+        self._shipper: Shipper | None = None
+        if self._spool is not None:
+            self._shipper = Shipper(self._spool, self._log, nudge=self._worker.nudge, say=self._warn)
         self._strict = strict
         self._user_line = UserLine.current()
         self._pid = os.getpid()
@@ -120,6 +129,7 @@ class EventWriter:
         self._is_closed = True
         endings.forget(self)
         if self._worker.ask(is_last=True, timeout_secs=timeout_secs):
+            self._ship_rest(timeout_secs)
             return
         self._raise_failure()
         self._warn(
@@ -134,8 +144,8 @@ class EventWriter:
 
     @property
     def cost_secs(self) -> float:
-        """CPU time that the writer's thread has used so far."""
-        return self._worker.cost_secs
+        """CPU time that the writer's threads have used so far."""
+        return self._worker.cost_secs + (self._shipper.cost_secs if self._shipper is not None else 0.0)
 
     @property
     def counters(self) -> Counters:
@@ -161,6 +171,15 @@ class EventWriter:
     def _wake(self) -> None:
         if self._worker.wake():
             endings.watch(self)
+            if self._shipper is not None:
+                self._shipper.start()
+
+    def _ship_rest(self, timeout_secs: float) -> None:
+        if self._shipper is not None and self._spool is not None:
+            left = self._shipper.finish(timeout_secs=timeout_secs)
+            if left:
+                self._has_warned = False
+                self._warn(left_over(len(left), self._spool))
 
     def _on_failure(self, error: Exception) -> None:
         """Called on the writer's thread."""

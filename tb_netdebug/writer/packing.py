@@ -64,7 +64,11 @@ class Packer:
             # The step itself is among the dropped ones, so none is there twice.
             record = StepRecord(last.last_step, last.last_wall_time)
             packed += self._steps([self._with_counts(self._with_sane_time(record), dropped)], 0)
-        return packed + self._guarded(self._details, self._levels.finish)
+        return packed + self.end_part()
+
+    def end_part(self) -> list[Value]:
+        """Levels of detail that reach from one file into the next could not be read with either alone."""
+        return self._guarded(self._details, self._levels.finish)
 
     def take_errors(self) -> list[Exception]:
         """What went wrong since the last call."""

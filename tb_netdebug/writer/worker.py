@@ -95,6 +95,10 @@ class Worker:
             self._mail.put(_Call.CUT)
         return False
 
+    def nudge(self) -> None:
+        """The log is due for a new part although nothing new was put."""
+        self._mail.put(_Call.WORK)
+
     def ask(self, *, is_last: bool, timeout_secs: float) -> bool:
         """Have everything written now; with `is_last` the thread ends. Whether all is on the disk."""
         if self._thread is None:
@@ -160,6 +164,8 @@ class Worker:
         try:
             while self._packed is not None or self._backlog.waiting:
                 self._write_block()
+                self._end_part()
+            self._end_part()
             self.error = None
             self._retry_secs = 0.0
         except OSError as error:
@@ -181,6 +187,13 @@ class Worker:
         self.written_samples += self._packed.samples
         self._backlog.release(self._batch.size)
         self._packed, self._batch = None, Batch([], 0)
+
+    def _end_part(self) -> None:
+        if self._log.is_due:
+            self._packed = Packed(self._packer.end_part(), 0, 0)  # kept, as a block is, until it is written
+            self._log.write(self._packed.values)
+            self._packed = None
+            self._log.close()
 
     def _judged(self, batch: Batch | None) -> list[StepRecord | Extra]:
         """The findings after this batch, or after the last one, when there is something new to say."""
