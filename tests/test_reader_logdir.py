@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,26 +154,30 @@ def test_ours_win_over_copies(logdir: Path) -> None:
 
 
 def test_a_run_whose_writer_is_gone_has_ended(logdir: Path) -> None:
-    """The file's name says which process of which machine wrote it."""
-    host = socket.gethostname()
+    """The file's name says which process of which machine wrote it, and that has it open until the end."""
+    host, now = socket.gethostname(), time.time()
+    paths = {}
     for name, file in (
         ("gone", f"{host}.4194303"),
         ("here", f"{host}.{os.getpid()}"),
+        ("closed", f"{host}.{os.getpid()}"),
         ("elsewhere", "other.1"),
     ):
-        path = logdir / name / f"events.out.tfevents.1700000000.{file}.0000.netdebug"
+        paths[name] = path = logdir / name / f"events.out.tfevents.{now:.0f}.{file}.{name}.netdebug"
         path.parent.mkdir()
         path.write_bytes(blocks(plain(range(2))))
-        os.utime(path, (1_700_000_000, 1_700_000_000))
+        os.utime(path, (now - 60, now - 60))
     fresh = write_blocks(logdir / "fresh", plain(range(2)))
     os.utime(fresh)
     known = looked(("", logdir))
     states = {}
-    for name in known.runs:
-        run = known.open(name)
-        run.refresh()
-        states[name] = run.details()["state"]
-    assert {"gone": "ended", "here": "idle", "elsewhere": "idle", "fresh": "live"} == states
+    with paths["here"].open("ab"):
+        for name in known.runs:
+            run = known.open(name)
+            run.refresh()
+            states[name] = run.details()["state"]
+    expected = {"gone": "ended", "here": "idle", "closed": "ended", "elsewhere": "idle", "fresh": "live"}
+    assert expected == states
 
 
 def test_when_a_run_began() -> None:

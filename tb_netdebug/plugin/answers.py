@@ -22,6 +22,7 @@ FAILED = "NetDebug failed to answer this. The terminal in which TensorBoard runs
 # What one request may bring; a page shows a few megabytes.
 MOST_BYTES = 64 << 20
 SCALAR_PARTS = ("step", "last", "time", "samples", "mean", "min", "max", "bad", "end", "count")
+PROCESS_COLUMNS = ("time", "tree_bytes", "most_bytes", "cpu_share", "processes")
 HISTOGRAM_NUMBERS = (
     "first", "last", "merged", "statistics", "nan", "pos_inf", "neg_inf", "zeros", "units_active", "units",
 )  # fmt: skip
@@ -103,6 +104,11 @@ def _table(run: FollowedRun, arguments: dict[str, Any]) -> Answer:
     return Answer({"names": view.names}, {"steps": view.steps, **_statistics(view.statistics)})
 
 
+def _processes(run: FollowedRun, arguments: dict[str, Any]) -> Answer:
+    course = run.processes(**arguments)
+    return Answer({}, {name: getattr(course, name) for name in PROCESS_COLUMNS})
+
+
 def _series(arguments: dict[str, Any]) -> Series:
     return Series(arguments.pop("kind"), arguments.pop("name"))
 
@@ -122,4 +128,5 @@ _ANSWERS: dict[str, Callable[[FollowedRun, dict[str, Any]], Answer]] = {
     "histogram": _histogram,
     "histograms": _histograms,
     "table": _table,
+    "processes": _processes,
 }

@@ -1,4 +1,4 @@
-"""Queries of the `columns` route: JSON from anybody in, checked values out."""
+"""What requests ask for, most of them by the `columns` route: JSON from anybody in, checked values out."""
 
 from __future__ import annotations
 
@@ -50,6 +50,17 @@ def parse_queries(text: str) -> list[Query | QueryError]:
     if len(found) > MOST_QUERIES:
         raise QueryError(f"There are {len(found)} queries, and one request takes {MOST_QUERIES}.")
     return [_query_or_error(one) for one in found]
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The body of a request that changes something; the gate has bounded its length."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise QueryError("The body is not readable as JSON.") from None
+    if not isinstance(found, dict):
+        raise QueryError("The body has to be a JSON object.")
+    return found
 
 
 def parse_query(asked: object) -> Query:
@@ -143,7 +154,8 @@ FIELDS: dict[str, Checks] = {
     "bands": {**_SERIES, **_COLUMNS, **_RANGE},
     "histogram": {**_SERIES, **_RANGE},
     "histograms": {**_SERIES, **_COLUMNS, **_RANGE},
-    "table": {"kind": _kind, "step": _number(_STEPS), "rank": _number(range(MOST_RANKS))},
+    "table": {"kind": _kind, "step": _number(_STEPS), "rank": _RANGE["rank"]},
+    "processes": {"rank": _RANGE["rank"]},
 }
 REQUIRED: dict[str, tuple[str, ...]] = {
     "scalars": ("names",),
@@ -152,4 +164,5 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "histogram": ("kind", "name", "first", "last"),
     "histograms": ("kind", "name"),
     "table": ("kind",),
+    "processes": (),
 }

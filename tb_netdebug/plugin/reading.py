@@ -14,9 +14,10 @@ import time
 from typing import TYPE_CHECKING
 
 from tb_netdebug.plugin.live import Hub, Row
-from tb_netdebug.plugin.rows import LIVE_SECS, failed_row, read_row, unread_row
+from tb_netdebug.plugin.rows import failed_row, may_change, read_row, unread_row
 from tb_netdebug.plugin.turns import short_turns
 from tb_netdebug.reader.follower import Follower
+from tb_netdebug.reader.pulse import LIVE_SECS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -205,8 +206,7 @@ class Reading:
         before = self._hub.row(name) or {}
         row: Row | None = None
         try:
-            # A live one becomes idle without any change.
-            if run.refresh() or before.get("version") is None or before.get("state") == "live":
+            if run.refresh() or may_change(before):
                 row = read_row(run.details())
         except Exception as error:
             row = failed_row(before, str(error) or type(error).__name__)
@@ -223,7 +223,7 @@ class Reading:
             # Of two looks at the same time the one that saw less may end last.
             if row is not None and _version(row) >= _version(self._hub.row(name)):
                 self._hub.set_row(name, row)
-                if row.get("state") == "live":
+                if may_change(row):
                     self._due.setdefault(name, now + LIVE_SECS + PAUSE_SECS)
             self._news.notify_all()
 

@@ -6,15 +6,16 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug.reader.pulse import LIVE_SECS
+
 if TYPE_CHECKING:
     from tb_netdebug.reader.places import RunPlace
 
-# Written to this recently, a run is live.
-LIVE_SECS = 10.0
 _OF_FILES = ("name", "kind", "started", "changed", "size_bytes")
 # What only reading the run can tell; null until then.
 _OF_CONTENT = (
     "version", "first_step", "last_step", "steps", "loss", "ranks", "gaps", "complaint", "verdict",
+    "ending", "late",
 )  # fmt: skip
 
 
@@ -29,6 +30,11 @@ def read_row(details: Mapping[str, Any]) -> dict[str, object]:
     """What reading it has told."""
     row = {name: details[name] for name in (*_OF_FILES, *_OF_CONTENT, "state")}
     return {**row, "ranks": len(details["ranks"])}
+
+
+def may_change(row: Mapping[str, object]) -> bool:
+    """Whether time alone makes another row of it: a live run becomes idle, a silent one ends."""
+    return row.get("version") is None or row.get("state") == "live" or row.get("late") is not None
 
 
 def failed_row(before: Mapping[str, object], complaint: str) -> dict[str, object]:

@@ -23,6 +23,7 @@ _HOPE_BYTES = 32 << 20
 _PATIENCE_BYTES = 256 << 20
 MOST_GAPS = 1000
 MOST_NAMES = 1000
+WITNESS = b"witness"
 
 _REASONS = (
     "no record begins here, though one should",
@@ -36,11 +37,15 @@ _serials = count()
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a piece of a file holds: blocks of ours, or in files of others points with `tags` to read them."""
+    """What a piece of a file holds: blocks of ours, or in files of others points with `tags` to read them.
+
+    `samples` are the payloads that an agent wrote about the processes of a training.
+    """
 
     blocks: NDArray[np.void]
     points: NDArray[np.void]
     tags: list[bytes]
+    samples: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +135,9 @@ class FileIndex:
                 self.at = at + whole
             for start, after, why in np.frombuffer(gaps, scanner.GAP).tolist():
                 self._note(start, after, why)
-            blocks = self._blocks(np.frombuffer(entries, scanner.ENTRY), tags)
-            yield News(blocks, np.frombuffer(points, scanner.POINT), tags)
+            found = np.frombuffer(entries, scanner.ENTRY)
+            samples = _samples(found, tags, data, at)
+            yield News(self._blocks(found, tags), np.frombuffer(points, scanner.POINT), tags, samples)
             at = at + stop if patience >= 0 else end
             if len(data) < wanted or (stop == 0 and not need):
                 break  # it is being cut at this moment, or a header has just begun
@@ -163,3 +169,12 @@ class FileIndex:
         self._gap_count += 1
         if len(self._gaps) < MOST_GAPS:
             self._gaps.append(FileGap(start, end - start, _REASONS[reason]))
+
+
+def _samples(entries: NDArray[np.void], tags: list[bytes], data: bytes, base: int) -> list[bytes]:
+    """Payloads of which every one counts, not only the newest: they are small, and at hand here."""
+    if WITNESS not in tags:
+        return []
+    chosen = entries[(entries["kind"] == OTHER) & (entries["first"] == tags.index(WITNESS))]
+    places = zip((chosen["offset"] - base).tolist(), chosen["length"].tolist(), strict=True)
+    return [data[start : start + size] for start, size in places]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,21 +9,21 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-import psutil
-
 from tb_netdebug.reader.block_reader import BlockReader
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.places import RunFiles, clean
+from tb_netdebug.reader.pulse import pulse
 from tb_netdebug.reader.recorded_views import RecordedViews
 from tb_netdebug.reader.recording import Recording
 from tb_netdebug.reader.summaries import Summaries
 from tb_netdebug.reader.summary_views import SummaryViews
 from tb_netdebug.reader.views import BandView, HeatView, HistogramView, RidgeView, ScalarView, TableView
+from tb_netdebug.reader.witnesses import Account, Course, Witnesses
 from tb_netdebug.records.graph import Graph
 from tb_netdebug.records.step import Kind, Series
 
 _MOST_GAPS = 100
-_LIVE_SECS = 10.0
+_OF_PROCESSES = ("rank", "time", "tree_bytes", "processes", "threads", "cpu_share", "state")
 
 
 class FollowedRun:
@@ -94,7 +92,8 @@ class FollowedRun:
         if self._details is None or self._details[0] != version:
             with self._readable():
                 self._details = version, self._views.described()
-        return {**self._details[1], **self._of_files(), "version": version}
+        described = self._details[1]
+        return {**described, **self._of_files(), **self._of_trainers(described), "version": version}
 
     def _of_files(self) -> dict[str, Any]:
         place = self._files.place(self.name)
@@ -106,7 +105,6 @@ class FollowedRun:
             "started": place.started,
             "changed": place.changed,
             "size_bytes": place.size_bytes,
-            "state": self._state(place.changed),
             "complaint": self._content.complaint,
             "gaps": sum(file.gap_count for file in files),
             "gap_list": [
@@ -114,6 +112,24 @@ class FollowedRun:
             ],
             **self._judged(),
         }
+
+    def _of_trainers(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Whether they go on, how they ended, and what their agents saw last of them."""
+        accounts = self._accounts()
+        first, last, steps = (described[name] or 0 for name in ("first_time", "last_time", "steps"))
+        found = pulse(
+            self._files.read(),
+            accounts,
+            now=time.time(),
+            step_secs=(last - first) / max(1, steps - 1),
+            is_remote=self._files.storage.is_remote,
+        )
+        seen = [each.newest for each in accounts.values() if each.newest is not None]
+        processes = [{name: getattr(each, name) for name in _OF_PROCESSES} for each in seen]
+        return {**found.as_dict(), "processes": processes}
+
+    def _accounts(self) -> dict[int, Account]:
+        return self._content.witnesses.newest() if isinstance(self._content, Recording) else {}
 
     def _judged(self) -> dict[str, Any]:
         """A verdict of None: nobody has judged the run."""
@@ -124,11 +140,6 @@ class FollowedRun:
 
     def _relative(self, path: str) -> str:
         return clean(path[len(self._files.path) :].lstrip("/"))
-
-    def _state(self, changed: float) -> str:
-        if time.time() - changed < _LIVE_SECS:
-            return "live"
-        return "ended" if has_ended(list(self._files.read())) else "idle"
 
     # ---- views
 
@@ -175,6 +186,12 @@ class FollowedRun:
         with self._readable():
             return self._views.table(kind, step, rank)
 
+    def processes(self, *, rank: int = 0) -> Course:
+        """The memory of a training with all of its processes, over time, as its agent saw it."""
+        if isinstance(self._content, Recording):
+            return self._content.witnesses.course(rank)
+        return Witnesses().course(rank)
+
     @contextmanager
     def _readable(self) -> Iterator[None]:
         try:
@@ -186,12 +203,3 @@ class FollowedRun:
 def bounded(wanted: int) -> int:
     """A picture has no more points than this."""
     return max(1, min(wanted, 10_000))
-
-
-def has_ended(paths: Sequence[str]) -> bool:
-    """Whether the process that wrote last was one of this machine, and is gone."""
-    parts = paths[-1].rpartition("/")[2].split(".") if paths else []
-    if len(parts) < 4 or parts[-1] != "netdebug" or not parts[-3].isdecimal():
-        return False
-    host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64]
-    return parts[-4] == host and not psutil.pid_exists(int(parts[-3]))

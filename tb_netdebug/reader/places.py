@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tb_netdebug.reader.storage import FileState, Storage, is_ours
+from tb_netdebug.reader.witnesses import is_agents
 
 SIDE_FOLDER = "/plugins/netdebug"
 _STARTED = re.compile(r"(?:tfevents|rank\d+)\.(\d{9,11})(?:\.|$)")
@@ -19,7 +20,7 @@ MOST_FOLDERS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """A run as a look at its folder tells of it."""
+    """A run as a look at its folder tells of it; `changed` is when the training itself wrote last."""
 
     name: str
     path: str
@@ -67,7 +68,8 @@ class RunFiles:
     def place(self, name: str) -> RunPlace:
         states = self.read()
         started = [found for path in states if (found := started_at(path)) is not None]
-        changed = [state.changed for state in states.values()]
+        own = [state for path, state in states.items() if not is_agents(path)]
+        changed = [state.changed for state in own or states.values()]
         return RunPlace(
             name=name,
             path=self.path,

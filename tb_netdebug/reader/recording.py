@@ -16,6 +16,7 @@ from tb_netdebug.reader.file_index import FileIndex
 from tb_netdebug.reader.following import FollowedFiles
 from tb_netdebug.reader.storage import FileState, Storage
 from tb_netdebug.reader.timeline import Flags, Integers, Piece, Track, newest
+from tb_netdebug.reader.witnesses import Witnesses
 from tb_netdebug.records.block import VERSION
 from tb_netdebug.records.detail_block import DETAIL_VERSION
 from tb_netdebug.records.errors import DamagedBlock, UnsupportedVersion
@@ -41,12 +42,15 @@ class Recording(FollowedFiles):
         self._tracks: dict[int, dict[str, Track]] = {}
         self._payloads: dict[str, tuple[object, Any]] = {}
         self._pieces: dict[int, list[Piece]] = {}
+        self.witnesses = Witnesses()
 
     # ---- following
 
     def _take(self, file: FileIndex, state: FileState) -> None:
         start = len(file.entries)
         for news in file.grow(state):
+            if news.samples and (complaint := self.witnesses.take(file.path, news.samples)):
+                self.complaints[file.path] = complaint
             known = np.flatnonzero(self._known(file.path, news.blocks))
             entries = news.blocks[known]
             places = known + (len(file.entries) - len(news.blocks))
@@ -58,6 +62,7 @@ class Recording(FollowedFiles):
         self._note_names(file, start)
 
     def _drop(self, file: FileIndex) -> None:
+        self.witnesses.drop(file.path)
         for rank in [*self._tracks]:
             self._tracks[rank].pop(file.path, None)
             if not self._tracks[rank]:
