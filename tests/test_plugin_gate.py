@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_netdebug.plugin.gate import METHODS, host_name, refusal
+from tb_netdebug.plugin.gate import READING, Gate, host_name, wrong_method
 from tb_netdebug.plugin.roots import described, parse_spec
 
 HOME = {
@@ -20,8 +20,9 @@ NETWORK = {"SERVER_NAME": "0.0.0.0"}
 WIDE = {"SERVER_NAME": "::"}
 
 
-def status(names: frozenset[str] = frozenset(), **changed: str) -> int:
-    refused = refusal({**HOME, **changed}, names=names)
+def status(gate: Gate = Gate(), **changed: str) -> int:  # noqa: B008
+    environ = {**HOME, **changed}
+    refused = wrong_method(environ, READING) or gate.refusal(environ)
     return refused.status if refused else 200
 
 
@@ -31,7 +32,7 @@ def status(names: frozenset[str] = frozenset(), **changed: str) -> int:
 def test_only_get_and_head_pass(method: str) -> None:
     """Preflights and everything that writes end here, and so does anything invented."""
     assert 405 == status(REQUEST_METHOD=method)
-    assert [200, 200] == [status(REQUEST_METHOD=method) for method in METHODS]
+    assert [200, 200] == [status(REQUEST_METHOD=method) for method in READING]
 
 
 @pytest.mark.parametrize(
@@ -68,15 +69,25 @@ def test_other_names_are_refused_on_loopback(host: str) -> None:
 
 def test_the_refusal_says_what_to_do() -> None:
     """The sentence names the host that was asked for and an address that works."""
-    refused = refusal({**HOME, **REBOUND})
+    refused = Gate().refusal({**HOME, **REBOUND})
     assert refused is not None
     assert "'rebind.example:6006'" in refused.sentence
     assert "http://localhost:6006/" in refused.sentence
 
 
 def test_a_name_given_to_tensorboard_passes() -> None:
-    """What stands behind `--host` is meant."""
-    assert 200 == status(frozenset(["box.lab"]), HTTP_HOST="Box.lab:6006")
+    """What stands behind `--host` and `--netdebug_allowed_hosts` is meant."""
+    assert 200 == status(Gate(frozenset(["box.lab"])), HTTP_HOST="Box.lab:6006")
+
+
+@pytest.mark.parametrize("where", [{}, NETWORK])
+def test_names_that_are_listed_are_all_there_are(where: dict[str, str]) -> None:
+    """Also on the network, once somebody has said by which names TensorBoard goes there."""
+    gate = Gate(frozenset(["box.lab"]), listed=True)
+    assert 403 == status(gate, **REBOUND, **where)
+    assert 200 == status(gate, HTTP_HOST="box.lab", **where)
+    assert 200 == status(gate, HTTP_HOST="10.0.0.5:6006", **where)
+    assert 200 == status(gate, **REBOUND, HTTP_SEC_FETCH_SITE="same-origin", **where)
 
 
 @pytest.mark.parametrize("where", [NETWORK, WIDE, {"SERVER_NAME": "10.0.0.5"}])
@@ -117,7 +128,7 @@ def test_our_own_page_passes() -> None:
     """With marks, with its own Origin, and from a program that sends neither, not even a Host."""
     assert 200 == status(HTTP_SEC_FETCH_SITE="same-origin", HTTP_SEC_FETCH_MODE="cors")
     assert 200 == status(HTTP_ORIGIN="http://localhost:6006")
-    assert None is refusal({name: value for name, value in HOME.items() if name != "HTTP_HOST"})
+    assert None is Gate().refusal({name: value for name, value in HOME.items() if name != "HTTP_HOST"})
 
 
 @given(st.text(max_size=30) | st.binary(max_size=30).map(lambda raw: raw.decode("latin-1")))

@@ -190,7 +190,7 @@ def test_a_foreign_name_gets_no_data_but_a_word(browser: Browser) -> None:
             BASE + route, headers=headers, environ_overrides={"SERVER_NAME": "127.0.0.1"}
         )
         assert 403 == response.status_code
-        assert "--bind_all" in response.get_json()["error"]
+        assert "--netdebug_allowed_hosts" in response.get_json()["error"]
     for route, status in (("index.html", 403), ("index.js", 200)):
         response = browser.client.open(
             BASE + route, headers=headers, environ_overrides={"SERVER_NAME": "127.0.0.1"}

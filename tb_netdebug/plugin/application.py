@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from werkzeug.wrappers import Request, Response
 
-from tb_netdebug.plugin import routes
+from tb_netdebug.plugin import control, routes
 from tb_netdebug.plugin.answers import FAILED
-from tb_netdebug.plugin.gate import Refusal, host_name, refusal
+from tb_netdebug.plugin.flags import Flags, flags_of
+from tb_netdebug.plugin.gate import READING, Gate, Refusal, wrong_method
 from tb_netdebug.plugin.queries import QueryError
 from tb_netdebug.plugin.replies import error_reply, notice_page
 from tb_netdebug.plugin.roots import Root, roots_of
@@ -30,10 +31,13 @@ Handler = Callable[[Service, Request], Response]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`guarded` ones tell something about the runs; the others are the same files for everybody."""
+    """`guarded` ones tell something about the runs; the others are the same files for everybody. Methods
+    other than those of reading pass `control` in any case, with a body of at most `most_bytes`."""
 
     answer: Handler
     guarded: bool = True
+    methods: tuple[str, ...] = READING
+    most_bytes: int = control.MOST_BYTES
 
 
 ROUTES: dict[str, Route] = {
@@ -46,21 +50,21 @@ ROUTES: dict[str, Route] = {
     "columns": Route(routes.columns),
     "live": Route(routes.live),
 }
+_NO_ROUTE = Route(routes.nowhere)
 _FOLDER = "/plugin/netdebug/"
 
 
 class Application:
     """Starts working with the first request; safe from any thread."""
 
-    def __init__(self, roots: list[Root], names: frozenset[str] = frozenset()) -> None:
-        self._names = names
-        self.service = Service(roots)
+    def __init__(self, roots: list[Root], flags: Flags | None = None) -> None:
+        said = flags or Flags()
+        self.service = Service(roots, said)
+        self._gate = Gate(said.names, listed=bool(said.hosts))
 
     @classmethod
     def of(cls, context: TBContext) -> Application:
-        host = getattr(getattr(context, "flags", None), "host", None)
-        name = host_name(host) if isinstance(host, str) else None
-        return cls(roots_of(context), frozenset([name]) if name else frozenset())
+        return cls(roots_of(context), flags_of(context))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         request = Request(environ)
@@ -73,12 +77,10 @@ class Application:
 
     def _answer(self, request: Request) -> Response:
         place = request.path.partition(_FOLDER)[2]
-        route = ROUTES.get("assets/*" if place.startswith("assets/") else place)
-        refused = refusal(request.environ, names=self._names)
-        if refused and (route is None or route.guarded or refused.status == 405):
+        route = ROUTES.get("assets/*" if place.startswith("assets/") else place, _NO_ROUTE)
+        refused = self._refusal(request.environ, route)
+        if refused:
             return _refused(refused, place)
-        if route is None:
-            return error_reply(f"NetDebug has no route {place[:100]!r}.", status=404)
         try:
             with short_turns():
                 return route.answer(self.service, request)
@@ -87,9 +89,18 @@ class Application:
         except ReaderError as error:
             return error_reply(str(error), status=422)
 
+    def _refusal(self, environ: WSGIEnvironment, route: Route) -> Refusal | None:
+        wrong = wrong_method(environ, route.methods)
+        if wrong is not None:
+            return wrong
+        if environ["REQUEST_METHOD"] not in READING:
+            return self.service.control.refusal(environ, most_bytes=route.most_bytes)
+        return self._gate.refusal(environ) if route.guarded else None
+
 
 def _refused(refused: Refusal, place: str) -> Response:
     """In words where a person looks, as JSON where the page does."""
     if place == "index.html" and refused.status == 403:
         return notice_page("NetDebug does not answer here", [refused.sentence], status=403)
-    return error_reply(refused.sentence, status=refused.status)
+    headers = {"Allow": ", ".join(refused.methods)} if refused.methods else {}
+    return error_reply(refused.sentence, status=refused.status, headers=headers)

@@ -1,15 +1,17 @@
 """Who gets an answer. TensorBoard itself checks nothing: any web page can send requests to it, and by DNS
-rebinding read the replies.
+rebinding read the replies. These are the rules for reading; `control` has those for changing something.
 
-- Methods: GET and HEAD. Preflights and everything else end here, before any code of a route.
+- Methods: those that the route takes, GET and HEAD unless its entry in the table says otherwise. Preflights
+  and everything else end here, before any code of a route.
 - Pages of other sites: refused. The browser says `Sec-Fetch-Site: cross-site`; an older one says it by an
   Origin that is not the Host. A link that somebody follows to the page itself is fine.
 - Names: while TensorBoard listens on loopback only, the Host is localhost, an IP address (rebinding needs a
-  name), or what TensorBoard was told by `--host`. Another name is accepted when the browser marks the request
-  as same-origin: it does so only over https or on localhost, and no script can set that header. TensorBoard
-  speaks no https, so there is a proxy in front of it (Jupyter, a cloud notebook, nginx), and a rebound name,
-  which is always plain http, is not among them. When TensorBoard listens to the network (`--bind_all`), it
-  goes by names that nobody knows here, and all are accepted.
+  name), or what TensorBoard was told by `--host` or `--netdebug_allowed_hosts`. Another name is accepted when
+  the browser marks the request as same-origin: it does so only over https or on localhost, and no script can
+  set that header. TensorBoard speaks no https, so there is a proxy in front of it (Jupyter, a cloud notebook,
+  nginx), and a rebound name, which is always plain http, is not among them. When TensorBoard listens to the
+  network (`--bind_all`), it goes by names that nobody knows here, and all are accepted, unless
+  `--netdebug_allowed_hosts` lists them.
 """
 
 from __future__ import annotations
@@ -21,25 +23,58 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from _typeshed.wsgi import WSGIEnvironment
 
-METHODS = ("GET", "HEAD")
+READING = ("GET", "HEAD")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+)(?::[0-9]{1,5})?")
 _SAME_ORIGIN = ("same-origin", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """`methods` are those that would do, when it is about the method."""
+
     status: int
     sentence: str
+    methods: tuple[str, ...] = ()
 
 
-def refusal(environ: WSGIEnvironment, *, names: frozenset[str] = frozenset()) -> Refusal | None:
-    """Why this request gets no data, or None when it gets some; `names` are hosts that are ours, too."""
+def wrong_method(environ: WSGIEnvironment, methods: Sequence[str]) -> Refusal | None:
     method = environ.get("REQUEST_METHOD", "")
-    if method not in METHODS:
-        return Refusal(405, f"NetDebug answers GET and HEAD here, not {method[:20]}.")
-    return _foreign_page(environ) or _foreign_name(environ, names)
+    if method in methods:
+        return None
+    sentence = f"NetDebug answers {' and '.join(methods)} here, not {method[:20]}."
+    return Refusal(405, sentence, tuple(methods))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`names` are hosts that are ours, too; `listed` when somebody has said which names there are at all."""
+
+    names: frozenset[str] = frozenset()
+    listed: bool = False
+
+    def refusal(self, environ: WSGIEnvironment) -> Refusal | None:
+        """Why this request gets nothing to read, or None when it does."""
+        return _foreign_page(environ) or self._foreign_name(environ)
+
+    def _foreign_name(self, environ: WSGIEnvironment) -> Refusal | None:
+        host = environ.get("HTTP_HOST")
+        if host is None or not (self.listed or on_loopback(environ)):
+            return None  # every browser sends a Host
+        if is_ours(host, self.names) or environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
+            return None
+        port = environ.get("SERVER_PORT", "6006")
+        where = "on this machine alone" if on_loopback(environ) else "for the names that it was told"
+        return Refusal(
+            403,
+            f"NetDebug does not answer to the name {host[:100]!r}: TensorBoard listens {where}, "
+            "and a name that leads here may be a web page's trick to read your runs. Open "
+            f"http://localhost:{port}/ instead, reach TensorBoard through a proxy with https, or start "
+            "TensorBoard with that name in --netdebug_allowed_hosts.",
+        )
 
 
 def _foreign_page(environ: WSGIEnvironment) -> Refusal | None:
@@ -47,29 +82,16 @@ def _foreign_page(environ: WSGIEnvironment) -> Refusal | None:
     if site is not None:
         foreign = site == "cross-site" and environ.get("HTTP_SEC_FETCH_MODE") != "navigate"
     else:
-        foreign = origin is not None and _netloc(origin) != environ.get("HTTP_HOST", "").lower()
+        foreign = origin is not None and netloc(origin) != environ.get("HTTP_HOST", "").lower()
     if not foreign:
         return None
     return Refusal(403, "NetDebug answers its own page only, and this request came from another web site.")
 
 
-def _foreign_name(environ: WSGIEnvironment, names: frozenset[str]) -> Refusal | None:
-    host = environ.get("HTTP_HOST")
-    if host is None or not _on_loopback(environ.get("SERVER_NAME", "")):
-        return None  # every browser sends a Host
+def is_ours(host: str, names: frozenset[str]) -> bool:
+    """Whether a Host header names this machine: localhost, an address, or one of the names."""
     name = host_name(host)
-    if name is not None and (name == "localhost" or name in names or _address(name)):
-        return None
-    if environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
-        return None
-    port = environ.get("SERVER_PORT", "6006")
-    return Refusal(
-        403,
-        f"NetDebug does not answer to the name {host[:100]!r}: TensorBoard listens on this machine alone, "
-        "and a name that leads here may be a web page's trick to read your runs. Open "
-        f"http://localhost:{port}/ instead, or reach TensorBoard through a proxy with https, or start "
-        "TensorBoard with --bind_all if everyone who can reach this machine may see the runs.",
-    )
+    return name is not None and (name == "localhost" or name in names or _address(name) is not None)
 
 
 def host_name(host: str) -> str | None:
@@ -78,11 +100,19 @@ def host_name(host: str) -> str | None:
     return found[1].strip("[]").removesuffix(".").lower() if found else None
 
 
-def _netloc(origin: str) -> str:
+def netloc(origin: str) -> str:
+    """Host and port of an Origin, in the form of a Host header; empty when it has none."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
+
+
+def on_loopback(environ: WSGIEnvironment) -> bool:
+    """Whether TensorBoard's socket is bound to an address that only this machine reaches."""
+    server = environ.get("SERVER_NAME", "")
+    address = _address(server)
+    return address.is_loopback if address else server == "localhost"
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -90,9 +120,3 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
-
-
-def _on_loopback(server: str) -> bool:
-    """Of the address that TensorBoard's socket is bound to."""
-    address = _address(server)
-    return address.is_loopback if address else server == "localhost"

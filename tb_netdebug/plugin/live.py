@@ -64,6 +64,11 @@ class Hub:
             self._rows = dict(rows)
             self._mark(LIST)
 
+    def tell_list(self) -> None:
+        """Something else is new that comes with the list."""
+        with self._news:
+            self._mark(LIST)
+
     def set_row(self, name: str, row: Row) -> None:
         """The new state of a run; nothing when it is as before, or the run has gone."""
         with self._news:

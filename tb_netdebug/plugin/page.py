@@ -47,13 +47,23 @@ def load(folder: Path = FOLDER) -> dict[str, StaticFile]:
     return files
 
 
-def serve(file: StaticFile, request: Request) -> Response:
+def serve(file: StaticFile, request: Request, *, token: str | None = None) -> Response:
+    """With a token the page holds it, where only its own scripts can read it."""
     headers = {"Cache-Control": FOR_EVER if file.lasting else "no-cache", "Vary": "Accept-Encoding"}
     if file.kind == HTML:
         headers["Content-Security-Policy"] = PAGE_POLICY
+    if token is not None:
+        return reply(
+            _with_token(file.plain, token), file.kind, headers={**headers, "Cache-Control": "no-store"}
+        )
     if file.packed is None or not accepts_gzip(request):
         return reply(file.plain, file.kind, headers=headers)
     return reply(file.packed, file.kind, headers={**headers, "Content-Encoding": "gzip"})
+
+
+def _with_token(page: bytes, token: str) -> bytes:
+    """The token is of letters, digits, - and _."""
+    return page.replace(b"</head>", b'<meta name="netdebug-token" content="%b" /></head>' % token.encode(), 1)
 
 
 def missing_page() -> Response:

@@ -10,7 +10,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from werkzeug.wrappers import Request, Response
 
 from tb_netdebug.plugin import wire
-from tb_netdebug.plugin.gate import METHODS
+from tb_netdebug.plugin.gate import READING
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
@@ -46,7 +46,7 @@ def binary_reply(body: wire.Body) -> Response:
 
 def error_reply(sentence: str, *, status: int, headers: Mapping[str, str] | None = None) -> Response:
     body = b"".join(wire.json_chunks({"error": sentence}))
-    more = {"Allow": ", ".join(METHODS)} if status == 405 else {}
+    more = {"Allow": ", ".join(READING)} if status == 405 else {}
     return reply(body, JSON, status=status, headers={"Cache-Control": "no-store", **more, **(headers or {})})
 
 

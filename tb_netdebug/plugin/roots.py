@@ -23,6 +23,10 @@ def roots_of(context: TBContext) -> list[Root]:
     return parse_spec(getattr(flags, "logdir_spec", None) or "")
 
 
+def is_url(path: str) -> bool:
+    return _URL.match(path) is not None
+
+
 def described(roots: list[Root]) -> str:
     """As a person would write it."""
     return ", ".join(f"{name}:{path}" if name else path for name, path in roots)

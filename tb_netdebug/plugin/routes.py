@@ -13,6 +13,10 @@ from tb_netdebug.plugin.replies import binary_reply, error_reply, json_reply
 from tb_netdebug.plugin.service import Service
 
 
+def nowhere(service: Service, request: Request) -> Response:
+    return error_reply(f"NetDebug has no route {_place(request)[1:101]!r}.", status=404)
+
+
 def static(service: Service, request: Request) -> Response:
     file = service.files.get(_place(request))
     if file is None:
@@ -22,7 +26,9 @@ def static(service: Service, request: Request) -> Response:
 
 def page(service: Service, request: Request) -> Response:
     file = service.files.get("/index.html")
-    return pages.serve(file, request) if file else pages.missing_page()
+    if file is None:
+        return pages.missing_page()
+    return pages.serve(file, request, token=service.control.token_for_page(request.environ))
 
 
 def runs(service: Service, request: Request) -> Response:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 from typing import TYPE_CHECKING
 
+from tb_netdebug.plugin.collecting import Collecting
+from tb_netdebug.plugin.control import Control
 from tb_netdebug.plugin.event_stream import MOST_STREAMS
 from tb_netdebug.plugin.live import Hub, Seats
 from tb_netdebug.plugin.page import StaticFile, load
@@ -17,6 +19,7 @@ from tb_netdebug.reader.logdir import LogDir
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tb_netdebug.plugin.flags import Flags
     from tb_netdebug.reader.followed_run import FollowedRun
 
 NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to look at."
@@ -27,12 +30,14 @@ GOODBYE_SECS = 1.0
 
 
 class Service:
-    def __init__(self, roots: Sequence[Root]) -> None:
+    def __init__(self, roots: Sequence[Root], flags: Flags) -> None:
         self.logdir_text = described(list(roots))
         self.files: dict[str, StaticFile] = load()
         self.hub = Hub()
         self.seats = Seats(MOST_STREAMS)
         self.workers = Workers(MOST_AT_WORK)
+        self.collecting = Collecting(roots, flags, self.hub.tell_list)
+        self.control = Control.of(flags)
         self._verdicts = Verdicts(self.workers)
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
@@ -42,6 +47,7 @@ class Service:
 
     def attend(self) -> None:
         self._reading.attend()
+        self.collecting.start()
 
     def runs(self) -> dict[str, object]:
         """The list of runs as the page gets it; waits for the first look at the logdir, but not for ever."""
@@ -53,7 +59,8 @@ class Service:
             "version": version,
             "logdir": self.logdir_text,
             "complete": complete,
-            "complaints": [*self._complaints, *self._logdir.complaints],
+            "complaints": [*self._complaints, *self._logdir.complaints, *self.collecting.complaints],
+            "collector": self.collecting.as_dict(),
             "runs": rows,
         }
 
@@ -79,3 +86,4 @@ class Service:
         self.workers.close()
         self._reading.close()
         self._logdir.close()
+        self.collecting.close()

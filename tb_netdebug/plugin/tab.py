@@ -27,7 +27,7 @@ METADATA = base_plugin.FrontendMetadata(es_module_path=ENTRY_MODULE, tab_name="N
 
 
 class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
-    """Opens no file and starts no thread before the first request."""
+    """Opens no file and starts no thread before the first request, unless it was told where to listen."""
 
     plugin_name = NAME
 
@@ -36,6 +36,8 @@ class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard
         self._lock = threading.Lock()
         self._application: Application | None = None
         self._logged = ""
+        if getattr(context.flags, "netdebug_listen", None):
+            threading.Thread(target=self._listen, name="netdebug-start", daemon=True).start()
 
     def get_plugin_apps(self) -> dict[str, WSGIApplication]:
         # TensorBoard wants to find the entry module by its path; our own table has the rest.
@@ -57,6 +59,13 @@ class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard
         except Exception as error:
             return self._excuse(error).serve(environ, start_response)
         return application(environ, start_response)
+
+    def _listen(self) -> None:
+        """Trainings on other machines do not wait for somebody who opens the page."""
+        try:
+            self._started().service.collecting.start()
+        except Exception as error:
+            self._excuse(error)
 
     def _excuse(self, error: Exception) -> StandIn:
         from tb_netdebug.plugin.stand_in import StandIn

@@ -1,0 +1,169 @@
+"""The collector in TensorBoard: there when it is needed, a sentence when it cannot be, no secret anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tb_netdebug.stream.credentials import new_token
+from tests.support.tensorboard_process import TensorBoard
+
+PATIENCE = 400
+# TensorBoard itself needs gRPC, but it may be one that does not fit.
+WITHOUT_SERVER = "import sys; sys.modules['tb_netdebug.stream.server'] = None\n"
+
+
+def until(find: Callable[[], Any]) -> Any:
+    for _ in range(PATIENCE):
+        found = find()
+        if found:
+            return found
+        Event().wait(0.05)
+    raise AssertionError("it did not come to that")
+
+
+def collector(board: TensorBoard) -> dict[str, Any]:
+    """Where it listens or why it does not, once it knows."""
+
+    def known() -> Any:
+        told = board.json("runs")["collector"]
+        return told if told["address"] or told["trouble"] else None
+
+    found = until(known)
+    assert isinstance(found, dict)
+    return found
+
+
+def published(board: TensorBoard) -> list[Path]:
+    return sorted(board.runtime.rglob("collector-*.json"))
+
+
+def assert_listens(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30):
+        pass
+
+
+def test_the_first_look_at_the_page_starts_it(logdir: Path) -> None:
+    """On a free port of this machine alone; its user's trainers find it by a file that only they can read."""
+    with TensorBoard("--logdir", str(logdir)) as board:
+        assert 200 == board.get("/data/plugins_listing").status
+        assert [] == published(board)
+        told = collector(board)
+        assert (None, 0) == (told["trouble"], told["trainers"])
+        assert_listens(told["address"])
+        (file,) = published(board)
+        status = file.stat()
+        assert (0o600, os.getuid()) == (stat.S_IMODE(status.st_mode), status.st_uid)
+        found = json.loads(file.read_text())
+        assert (told["address"], board.process.pid) == (f"127.0.0.1:{found['port']}", found["pid"])
+        board.process.terminate()
+        board.process.wait(timeout=30)
+        assert [] == published(board)
+    assert [] == [*logdir.iterdir()]
+
+
+def test_two_tensorboards_have_a_collector_each(logdir: Path) -> None:
+    """On ports of their own, for the same logdir."""
+    with TensorBoard("--logdir", str(logdir)) as one, TensorBoard("--logdir", str(logdir)) as other:
+        assert collector(one)["address"] != collector(other)["address"]
+
+
+def test_a_place_to_listen_needs_no_look_at_the_page(logdir: Path) -> None:
+    """Trainings do not wait for somebody who opens it."""
+    with TensorBoard("--logdir", str(logdir), "--netdebug_listen", ":0") as board:
+        assert until(lambda: published(board))
+        found = board.wait_for_log(r"NetDebug takes the records of trainings at (\S+)")
+        assert found[1] == collector(board)["address"]
+        assert [] == board.json("runs")["complaints"]
+
+
+def test_a_secret_is_in_no_flag_no_process_list_and_no_log(logdir: Path, tmp_path: Path) -> None:
+    """A flag names the file, and TensorBoard shows flags to everybody."""
+    token = new_token()
+    file = tmp_path / "token"
+    file.write_text(token)
+    file.chmod(0o600)
+    with TensorBoard("--logdir", str(logdir), "--netdebug_token_file", str(file)) as board:
+        collector(board)
+        page_token = re.findall(r'netdebug-token" content="([\w-]+)"', board.get("index.html").body.decode())
+        told = board.get("/data/environment").body.decode()
+        assert str(file) in told
+        shown = [told, board.log, board.get("runs").body.decode()]
+        shown += [Path(f"/proc/{board.process.pid}/{name}").read_text() for name in ("cmdline", "environ")]
+        notes = Path(tempfile.gettempdir(), ".tensorboard-info").glob(f"pid-{board.process.pid}.info")
+        shown += [note.read_text() for note in notes]
+        for secret in [token, *page_token]:
+            assert [] == [text for text in shown if secret in text]
+        assert json.loads(published(board)[0].read_text())["token"] == token
+
+
+@pytest.fixture
+def taken() -> Any:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_port_that_is_taken_is_said(logdir: Path, taken: int) -> None:
+    """TensorBoard goes on, and the page tells."""
+    with TensorBoard("--logdir", str(logdir), "--netdebug_listen", f"127.0.0.1:{taken}") as board:
+        assert f"Port {taken} is taken" in collector(board)["trouble"]
+        (complaint,) = board.json("runs")["complaints"]
+        assert collector(board)["trouble"] == complaint
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--netdebug_listen", "nonsense"), "'nonsense' is no address"),
+        (("--netdebug_listen", "0.0.0.0:0"), "netdebug token --tls"),
+        (("--netdebug_listen", ":0", "--netdebug_tls_cert", "/nowhere.pem"), "need each other"),
+        (("--netdebug_token_file", "/nowhere"), "/nowhere cannot be read"),
+    ],
+)
+def test_a_wrong_flag_is_said(logdir: Path, flags: tuple[str, ...], words: str) -> None:
+    """On the page and in the terminal, and everything else works."""
+    with TensorBoard("--logdir", str(logdir), *flags) as board:
+        assert words in collector(board)["trouble"]
+        (complaint,) = board.json("runs")["complaints"]
+        assert words in complaint
+        board.wait_for_log(re.escape(words))
+        assert 200 == board.get("/data/runs").status
+
+
+def test_names_that_are_none_are_said(logdir: Path) -> None:
+    """The others of the list are allowed."""
+    with TensorBoard("--logdir", str(logdir), "--netdebug_allowed_hosts", "box.lab,a/b") as board:
+        (complaint,) = board.json("runs")["complaints"]
+        assert "'a/b'" in complaint
+        assert [200, 403] == [
+            board.get("runs", headers={"Host": host}).status for host in ("box.lab:6006", "b:6006")
+        ]
+
+
+@pytest.mark.parametrize("flags", [(), ("--netdebug_listen", ":0")], ids=["not asked for", "asked for"])
+def test_without_a_grpc_that_fits_the_page_works(logdir: Path, flags: tuple[str, ...]) -> None:
+    """Who asked for a collector is told why there is none; nobody else is bothered."""
+    with TensorBoard("--logdir", str(logdir), *flags, preamble=WITHOUT_SERVER) as board:
+        assert "a package is missing" in collector(board)["trouble"]
+        assert len(flags) // 2 == len(board.json("runs")["complaints"])
+        assert 200 == board.get("/data/runs").status
+
+
+def test_a_logdir_that_nothing_can_be_put_into_is_said(tmp_path: Path) -> None:
+    """A file in the way, for example; runs are shown all the same."""
+    (tmp_path / "file").write_text("")
+    logdir = tmp_path / "file/logs"
+    with TensorBoard("--logdir", str(logdir), "--netdebug_listen", ":0") as board:
+        assert f"{tmp_path / 'file'} cannot be written to" in collector(board)["trouble"]
+        assert 200 == board.get("runs").status
