@@ -38,6 +38,11 @@ def answers() -> list[Answer]:
         "nan": 2, "pos_inf": 1, "neg_inf": 0, "zeros": 5, "units_active": 3, "units": None,
     }  # fmt: skip
     statistics = {"statistics\0norm": np.array([1.0, NAN, 3.0]), "statistics\0zeros": np.zeros(3)}
+    processes = {
+        "time": steps + 1.7e9, "tree_bytes": np.array([2.0**30, 2.0**31, 2.0**32]),
+        "most_bytes": np.array([2.0**31, 2.0**32, 2.0**33]), "cpu_share": np.array([0.5, 1.0, 7.5]),
+        "processes": np.array([1.0, 5.0, 5.0]),
+    }  # fmt: skip
     return [
         Answer(
             {**head, "what": "scalars", "level": 2},
@@ -63,6 +68,7 @@ def answers() -> list[Answer]:
             },
         ),
         Answer({**head, "what": "table", "names": ["a", "b", "c"]}, {"steps": steps, **statistics}),
+        Answer({**head, "what": "processes"}, processes),
     ]
 
 

@@ -1,6 +1,7 @@
 /** Answers to the queries of the `columns` route, in the binary form that the server gives them. */
 
 import { MODULES, normalOf, seriesNames, elementsOf, statisticOf } from "./network";
+import { processColumns } from "./pulse";
 import { scalarAt, scalarNames, stepsOf, type MadeRun } from "./runs";
 
 type Column = Float64Array | Float32Array | Int32Array;
@@ -43,7 +44,7 @@ function answer(query: Json, runs: readonly MadeRun[], live: boolean): Answer {
   const newest = stepsOf(run, live) - 1;
   const first = Math.max(0, Number(query["first"] ?? 0));
   const last = Math.min(newest, Number(query["last"] ?? newest));
-  const made = { scalars, heat, bands, histogram, histograms, table }[String(query["what"])];
+  const made = { scalars, heat, bands, histogram, histograms, table, processes }[String(query["what"])];
   if (!made) return { head: { error: `There is no such query: ${String(query["what"])}.` }, columns: {} };
   const { head, columns } = made(run, query, first, last);
   return { head: { what: query["what"], run: run.name, version: newest + 1, ...head }, columns };
@@ -222,6 +223,10 @@ function table(run: MadeRun, query: Json, _first: number, newest: number): Answe
     );
   }
   return { head: { names }, columns };
+}
+
+function processes(run: MadeRun, _query: Json, _first: number, newest: number): Answer {
+  return { head: {}, columns: processColumns(run, run.started + newest * run.seconds) };
 }
 
 /** Header and arrays in one body: see `columns` in the server's http_api.md. */

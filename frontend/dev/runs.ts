@@ -2,6 +2,7 @@
 
 import { verdictOf } from "./findings";
 import { hash, noise } from "./noise";
+import { endingOf } from "./pulse";
 
 export interface MadeRun {
   readonly name: string;
@@ -121,6 +122,8 @@ export function rowOf(run: MadeRun, live: boolean): Record<string, unknown> {
     gaps: 0,
     complaint: null,
     verdict: verdictOf(run),
+    ending: endingOf(run),
+    late: null,
   };
 }
 

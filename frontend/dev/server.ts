@@ -9,6 +9,7 @@ import type { Plugin } from "vite";
 import { answerAll } from "./answers";
 import { findingsOf } from "./findings";
 import { graphOf, KINDS, seriesNames } from "./network";
+import { endingOf, processesOf } from "./pulse";
 import { EPOCH, makeRuns, rowOf, scalarNames, stepsOf, type MadeRun } from "./runs";
 
 const ROUTES = new Set(["runs", "run", "graph", "columns", "live"]);
@@ -77,6 +78,8 @@ function details(run: MadeRun, live: boolean): Record<string, unknown> {
     first_time: run.started,
     last_time: row["changed"],
     findings: findingsOf(run),
+    endings: endingOf(run) ? [endingOf(run)] : [],
+    processes: processesOf(run, Number(row["changed"])),
     info: { torch: "2.13.0", device: "NVIDIA RTX 4090", host: "lab-3", every: "auto" },
   };
 }

@@ -1,14 +1,11 @@
-import { computed, signal } from "@preact/signals";
+import { computed } from "@preact/signals";
 import type { JSX } from "preact";
 import { formatAge } from "../lib/elapsed";
-import { connection, hidden } from "../wire/live";
+import { endedWords, lateWords } from "../lib/pulse";
+import { connection } from "../wire/live";
+import { now } from "./clock";
 import { Icon } from "./icons";
-import { chosenRuns, clockLead, focusedRun, listError, paused } from "./state";
-
-const clock = signal(Date.now() / 1000);
-setInterval(() => {
-  if (!hidden.peek()) clock.value = Date.now() / 1000;
-}, 1000);
+import { chosenRuns, focusedRun, listError, paused } from "./state";
 
 export interface LiveState {
   readonly tone: "live" | "paused" | "lost" | "calm";
@@ -19,7 +16,7 @@ export interface LiveState {
 const liveState = computed((): LiveState => {
   const drawn = focusedRun.value ? [focusedRun.value, ...chosenRuns.value] : chosenRuns.value;
   const newest = Math.max(...drawn.map((run) => run.changed));
-  const age = clock.value - clockLead.value - newest;
+  const age = now.value - newest;
   const training = drawn.some((run) => run.state === "live");
   if (paused.value) {
     return {
@@ -34,13 +31,18 @@ const liveState = computed((): LiveState => {
   if (connection.value !== "open") return { tone: "calm", text: "Connecting", explanation: "Waiting for TensorBoard." };
   if (listError.value) return { tone: "lost", text: "No answer", explanation: listError.value };
   if (drawn.length === 0) return { tone: "calm", text: "Waiting", explanation: "New runs appear by themselves." };
+  const run = focusedRun.value;
+  if (run?.late) {
+    const text = `No data for ${formatAge(now.value - run.late.since)}`;
+    return { tone: "lost", text, explanation: lateWords(run.late, now.value, run.ranks ?? 1, []) };
+  }
   if (training && age < 12) return { tone: "live", text: "Live", explanation: "New steps are drawn as they come." };
-  if (focusedRun.value?.state === "ended") {
-    const ago = formatAge(clock.value - clockLead.value - focusedRun.value.changed);
+  if (run?.state === "ended") {
+    const how = run.ending ? `${endedWords(run.ending, run.ranks ?? 1)}.` : "This run was closed.";
     return {
-      tone: "calm",
-      text: `Ended ${ago} ago`,
-      explanation: "This run was closed. New runs appear by themselves.",
+      tone: run.ending?.well === false ? "lost" : "calm",
+      text: `Ended ${formatAge(now.value - (run.ending?.time ?? run.changed))} ago`,
+      explanation: `${how} New runs appear by themselves.`,
     };
   }
   return {

@@ -3,7 +3,9 @@ import { useRef, useState } from "preact/hooks";
 import { categorical, PALETTE_NAMES } from "../lib/colour";
 import { formatAge } from "../lib/elapsed";
 import { formatCount, formatNumber } from "../lib/format";
+import { endedWords, endingInShort, lateWords } from "../lib/pulse";
 import type { RunRow } from "../wire/types";
+import { now } from "./clock";
 import { Icon } from "./icons";
 import { RunName } from "./run-name";
 import {
@@ -26,6 +28,17 @@ const STATE_WORDS: Readonly<Record<RunRow["state"], string>> = {
   unknown: "not known yet whether it still trains",
 };
 
+/** For the pointer: what the dot and the few words of a row mean. */
+function stateWords(run: RunRow): string {
+  if (run.late) return lateWords(run.late, now.peek(), run.ranks ?? 1, []);
+  return run.ending ? endedWords(run.ending, run.ranks ?? 1) : STATE_WORDS[run.state];
+}
+
+function dotClass({ state, late, ending }: RunRow): string {
+  if (late) return "state-late";
+  return state === "ended" && ending && !ending.well ? "state-failed" : `state-${state}`;
+}
+
 export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
   const drawn = chosen.value.includes(run.name);
   const focused = focus.value === run.name;
@@ -42,7 +55,7 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
         type="button"
         class="run-main"
         aria-current={focused ? "true" : undefined}
-        title={`${run.name.slice(0, 500)}\n${STATE_WORDS[run.state]}`}
+        title={`${run.name.slice(0, 500)}\n${stateWords(run)}`}
         onClick={() => {
           focusRun(run.name);
           drawerOpen.value = false;
@@ -53,7 +66,7 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
           <Verdict verdict={run.verdict} />
         </span>
         <span class="run-facts">
-          <span class={`state-dot state-${run.state}`} />
+          <span class={`state-dot ${dotClass(run)}`} />
           <RunFacts run={run} />
         </span>
       </button>
@@ -81,17 +94,25 @@ function Verdict({ verdict }: { readonly verdict: RunRow["verdict"] }): JSX.Elem
 
 function RunFacts({ run }: { readonly run: RunRow }): JSX.Element {
   if (run.complaint) return <span class="bad">{run.complaint}</span>;
-  const when = run.state === "live" ? "live" : `${formatAge(Date.now() / 1000 - clockLead.value - run.changed)} ago`;
-  if (run.version === null) return <span>{when}</span>;
+  const when = <When run={run} />;
+  if (run.version === null) return when;
   return (
     <>
-      <span>{when}</span>
+      {when}
       {run.last_step !== null && <span>step {formatCount(run.last_step)}</span>}
       {run.loss !== null && (
         <span class={Number.isFinite(run.loss) ? "" : "bad"}>loss {formatNumber(run.loss, 3)}</span>
       )}
     </>
   );
+}
+
+/** When something came last, or what one has to know more urgently. */
+function When({ run }: { readonly run: RunRow }): JSX.Element {
+  if (run.late) return <span class="warning">no data for {formatAge(now.value - run.late.since)}</span>;
+  if (run.ending && !run.ending.well) return <span class="bad">{endingInShort(run.ending)}</span>;
+  if (run.state === "live") return <span>live</span>;
+  return <span>{formatAge(Date.now() / 1000 - clockLead.value - run.changed)} ago</span>;
 }
 
 function ColourChoice({ name }: { readonly name: string }): JSX.Element {

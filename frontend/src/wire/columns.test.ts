@@ -18,7 +18,7 @@ function answer<What extends Answer["what"]>(what: What, index: number): Extract
 describe("the body of the columns route", () => {
   it("has one answer for each query, also for what failed", () => {
     const kinds = decodeColumns(sample()).map((each) => each.what);
-    expect(kinds).toEqual(["scalars", "heat", "failed", "bands", "histogram", "histogram", "histograms", "table"]);
+    expect(kinds).toEqual(["scalars", "heat", "failed", "bands", "histogram", "histogram", "histograms", "table", "processes"]);
     expect(answer("failed", 2).error).toBe("There is no run x.");
   });
 
@@ -83,6 +83,15 @@ describe("the body of the columns route", () => {
     expect([table.names, [...table.steps]]).toEqual([
       ["a", "b", "c"],
       [0, 4, 8],
+    ]);
+  });
+
+  it("gives the memory of processes over time", () => {
+    const { time, most_bytes: most, processes } = answer("processes", 8);
+    expect([[...time], [...most], [...processes]]).toEqual([
+      [1.7e9, 1.7e9 + 4, 1.7e9 + 8],
+      [2 ** 31, 2 ** 32, 2 ** 33],
+      [1, 5, 5],
     ]);
   });
 

@@ -71,6 +71,16 @@ function decodeAnswer(answer: Json, body: ArrayBuffer, start: number): Answer {
         steps: f64(columns, "steps"),
         statistics: statistics(columns),
       };
+    case "processes":
+      return {
+        ...head,
+        what: "processes",
+        time: f64(columns, "time"),
+        tree_bytes: f64(columns, "tree_bytes"),
+        most_bytes: f64(columns, "most_bytes"),
+        cpu_share: f64(columns, "cpu_share"),
+        processes: f64(columns, "processes"),
+      };
     default:
       throw new WireError("The server answers in a way this page does not know: reload it.");
   }

@@ -1,4 +1,4 @@
-/** GET with errors that a person can read. URLs are relative: TensorBoard may live under any prefix. */
+/** Requests with errors that a person can read. URLs are relative: TensorBoard may live under any prefix. */
 
 export class RequestError extends Error {
   constructor(
@@ -9,12 +9,16 @@ export class RequestError extends Error {
   }
 }
 
-export async function get(path: string, signal?: AbortSignal): Promise<Response> {
+export function get(path: string, signal?: AbortSignal): Promise<Response> {
+  return send(path, signal ? { signal } : {});
+}
+
+export async function send(path: string, request: RequestInit): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, signal ? { signal } : {});
+    response = await fetch(path, request);
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (request.signal?.aborted) throw error;
     throw new RequestError("TensorBoard does not answer. Is it still running?", 0);
   }
   if (!response.ok) throw new RequestError(await reason(response), response.status);

@@ -20,7 +20,9 @@ function optional(value: unknown): number | null {
 
 export function parseRunRow(json: Json): RunRow {
   // Everything but the loss is finite by the server's word.
-  return { ...(json as unknown as RunRow), loss: optional(json["loss"]) };
+  const row = json as unknown as RunRow;
+  // An older server, which a page may meet after an update, knows nothing of the last two.
+  return { ...row, loss: optional(json["loss"]), ending: row.ending ?? null, late: row.late ?? null };
 }
 
 export function parseRunList(json: Json): RunList {
@@ -45,6 +47,8 @@ export function parseRunDetails(json: Json): RunDetails {
     rank_list: ranks,
     overhead: optional(json["overhead"]),
     sampled_every: optional(json["sampled_every"]),
+    endings: Array.isArray(json["endings"]) ? (json["endings"] as RunDetails["endings"]) : [],
+    processes: Array.isArray(json["processes"]) ? (json["processes"] as RunDetails["processes"]) : [],
   };
 }
 

@@ -4,6 +4,26 @@ export type RunState = "live" | "idle" | "ended" | "unknown";
 export type Kind = "weight" | "gradient" | "update" | "activation" | "tensor";
 export type Severity = "error" | "warning" | "info";
 
+/** How the training of a rank ended, as the agent beside it saw it. */
+export interface Ending {
+  readonly rank: number;
+  readonly time: number;
+  /** The training itself has said so. */
+  readonly well: boolean;
+  readonly exit_code: number | null;
+  readonly signal: number | null;
+  readonly out_of_memory: boolean;
+  readonly sentence: string;
+}
+
+/** Nothing has come of these ranks since then. */
+export interface Late {
+  readonly since: number;
+  /** Whether the training goes on all the same; if not, nothing is known of it: its machine does not answer. */
+  readonly is_alive: boolean;
+  readonly ranks: readonly number[];
+}
+
 export interface RunRow {
   readonly name: string;
   readonly kind: "netdebug" | "summary";
@@ -21,6 +41,9 @@ export interface RunRow {
   readonly gaps: number | null;
   readonly complaint: string | null;
   readonly verdict: "sick" | "suspect" | "healthy" | null;
+  /** null: it goes on, or nobody has seen the end. Of several ranks what went wrong first. */
+  readonly ending: Ending | null;
+  readonly late: Late | null;
 }
 
 export interface RunList {
@@ -65,6 +88,18 @@ export interface Finding {
   readonly consequences: readonly string[];
 }
 
+/** What the agent saw last of a training with all of its processes. */
+export interface Processes {
+  readonly rank: number;
+  readonly time: number;
+  readonly tree_bytes: number;
+  readonly processes: number;
+  readonly threads: number;
+  readonly cpu_share: number;
+  /** The letter of its main thread in /proc. */
+  readonly state: string;
+}
+
 export interface RunDetails extends RunRow {
   readonly info: Readonly<Record<string, unknown>>;
   readonly rank_list: readonly number[];
@@ -78,6 +113,9 @@ export interface RunDetails extends RunRow {
   readonly first_time: number | null;
   readonly last_time: number | null;
   readonly findings: readonly Finding[];
+  readonly endings: readonly Ending[];
+  /** One for each rank that has an agent. */
+  readonly processes: readonly Processes[];
 }
 
 export interface TensorShape {
@@ -157,7 +195,13 @@ export interface TableQuery {
   readonly step?: number;
   readonly rank?: number;
 }
-export type Query = ScalarsQuery | HeatQuery | BandsQuery | HistogramQuery | HistogramsQuery | TableQuery;
+export interface ProcessesQuery {
+  readonly what: "processes";
+  readonly run: string;
+  readonly rank?: number;
+}
+export type Query =
+  ScalarsQuery | HeatQuery | BandsQuery | HistogramQuery | HistogramsQuery | TableQuery | ProcessesQuery;
 
 /** All of one length; a row is a bucket of steps (one step at level 0). */
 export interface ScalarColumns {
@@ -240,9 +284,26 @@ export interface TableAnswer extends Answered {
   readonly steps: Float64Array;
   readonly statistics: ReadonlyMap<string, Float64Array>;
 }
+/** Over time, all of one length. */
+export interface ProcessesAnswer extends Answered {
+  readonly what: "processes";
+  readonly time: Float64Array;
+  /** Memory of all processes of the training: the mean of each row, and the most. */
+  readonly tree_bytes: Float64Array;
+  readonly most_bytes: Float64Array;
+  readonly cpu_share: Float64Array;
+  readonly processes: Float64Array;
+}
 export interface FailedAnswer {
   readonly what: "failed";
   readonly error: string;
 }
 export type Answer =
-  ScalarsAnswer | HeatAnswer | BandsAnswer | HistogramAnswer | HistogramsAnswer | TableAnswer | FailedAnswer;
+  | ScalarsAnswer
+  | HeatAnswer
+  | BandsAnswer
+  | HistogramAnswer
+  | HistogramsAnswer
+  | TableAnswer
+  | ProcessesAnswer
+  | FailedAnswer;

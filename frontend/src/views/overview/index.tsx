@@ -10,6 +10,7 @@ import { searchFor } from "../../lib/search";
 import { useRun } from "../../wire/client";
 import type { RunDetails, RunRow } from "../../wire/types";
 import { Findings, LOSS_CHART } from "./findings";
+import { Pulse } from "./pulse";
 import { Gaps, RunSummary } from "./run-summary";
 import { ScalarChart } from "./scalar-chart";
 import { VITAL_NAMES, Vitals } from "./vitals";
@@ -31,6 +32,7 @@ function Overview({ runs, run }: { readonly runs: readonly RunRow[]; readonly ru
   return (
     <div class="overview">
       {details && <RunSummary run={run} details={details} />}
+      {details && <Pulse run={run} details={details} />}
       {details && <Findings details={details} />}
       {details && <Gaps details={details} />}
       <Vitals run={run} details={details} whole={whole.get(run.name)} />

@@ -17,6 +17,7 @@ export function RunSummary({ run, details }: { readonly run: RunRow; readonly de
     ranks.length > 1 ? `${ranks.length} ranks` : null,
     `${formatBytes(details.size_bytes)} on disk`,
     details.kind === "summary" ? "written by SummaryWriter" : null,
+    run.ending?.well ? "ended well" : null,
   ];
   return <ul class="run-summary">{facts.map((fact) => fact && <li key={fact}>{fact}</li>)}</ul>;
 }

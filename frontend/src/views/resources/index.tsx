@@ -11,6 +11,7 @@ import { DistributionSection } from "./distribution";
 import { MachineSection } from "./machine";
 import { MemorySection } from "./memory";
 import { MonitoringSection, MONITOR_SCALARS } from "./monitoring";
+import { ProcessesSection } from "./processes";
 import { RanksSection } from "./ranks";
 import { type RunScalars, useRunScalars } from "./run-scalars";
 import { StepTimeSection } from "./step-time";
@@ -57,7 +58,7 @@ function Resources({ run, details }: ResourcesProps): JSX.Element {
     [details.scalars.join("\n")],
   );
   const data = useRunScalars(run, names, POINTS);
-  if (names.length === 0) return <p class="hint">No time and no memory was recorded in this run so far.</p>;
+  if (names.length === 0) return <Unmeasured run={run} details={details} />;
   if (!data.isThere) return <p class="hint">{data.error ?? "Loading …"}</p>;
   return (
     <div class="page-sections">
@@ -66,9 +67,19 @@ function Resources({ run, details }: ResourcesProps): JSX.Element {
       <StepTimeSection data={data} />
       <DistributionSection run={run} whole={data.scalars.get("time/step")} />
       <MemorySection run={run} details={details} data={data} />
+      <ProcessesSection run={run} details={details} />
       <RanksSection run={run} details={details} />
       <MonitoringSection run={run} details={details} data={data} />
       <MachineSection details={details} />
+    </div>
+  );
+}
+
+function Unmeasured({ run, details }: ResourcesProps): JSX.Element {
+  return (
+    <div class="page-sections">
+      <p class="hint">No time and no memory was recorded in this run so far.</p>
+      <ProcessesSection run={run} details={details} />
     </div>
   );
 }

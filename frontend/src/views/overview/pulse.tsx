@@ -1,0 +1,46 @@
+import type { JSX } from "preact";
+import { now } from "../../app/clock";
+import { Icon } from "../../app/icons";
+import { formatAge } from "../../lib/elapsed";
+import { endedWords, lateWords } from "../../lib/pulse";
+import type { Ending, RunDetails, RunRow } from "../../wire/types";
+
+const MOST_ENDINGS = 4;
+
+/** What one has to know before all charts: the training was killed, or nothing comes any more. */
+export function Pulse({ run, details }: { readonly run: RunRow; readonly details: RunDetails }): JSX.Element | null {
+  const bad = details.endings.filter((ending) => !ending.well);
+  if (!run.late && bad.length === 0) return null;
+  return (
+    <section class="pulse" aria-label="State of the training">
+      {run.late && <LateNote run={run} details={details} />}
+      {bad.slice(0, MOST_ENDINGS).map((ending) => (
+        <EndingNote key={ending.rank} ending={ending} ranks={run.ranks ?? 1} />
+      ))}
+      {bad.length > MOST_ENDINGS && <p class="muted">and {bad.length - MOST_ENDINGS} more ranks</p>}
+    </section>
+  );
+}
+
+function LateNote({ run, details }: { readonly run: RunRow; readonly details: RunDetails }): JSX.Element | null {
+  if (!run.late) return null;
+  return (
+    <div class={`card pulse-note pulse-${run.late.is_alive ? "warning" : "bad"}`} role="status">
+      <Icon name={run.late.is_alive ? "warning" : "error"} />
+      <p>{lateWords(run.late, now.value, run.ranks ?? 1, details.processes)}</p>
+    </div>
+  );
+}
+
+function EndingNote({ ending, ranks }: { readonly ending: Ending; readonly ranks: number }): JSX.Element {
+  return (
+    <div class="card pulse-note pulse-bad">
+      <Icon name="error" />
+      <p>
+        <strong>{endedWords(ending, ranks)}</strong>
+        <span class="muted"> {formatAge(now.value - ending.time)} ago. </span>
+        <bdi>{ending.sentence}</bdi>
+      </p>
+    </div>
+  );
+}
