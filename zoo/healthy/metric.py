@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo.data import batches, blobs, digits, regression
-from zoo.fit import fit, perceptron
+from zoo.fit import descend, fit, perceptron
 from zoo.program import Zoo, healthy
 
 
@@ -43,18 +43,16 @@ def supervised_contrast(zoo: Zoo) -> None:
     inputs, labels = digits()
     model = perceptron(64, 64, 16)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs.flatten(1), labels, size=64, steps=200):
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
         z = functional.normalize(model(x), dim=1)
         scores = z @ z.T / 0.2
         others = ~torch.eye(len(x), dtype=torch.bool)
         alike = (y[:, None] == y[None]) & others
         logs = scores - scores.exp().mul(others).sum(1, keepdim=True).log()
-        loss = -((logs * alike).sum(1) / alike.sum(1).clamp(min=1)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        return -((logs * alike).sum(1) / alike.sum(1).clamp(min=1)).mean()
+
+    descend(zoo, model, optimizer, batches(inputs.flatten(1), labels, size=64, steps=200), loss_of)
 
 
 @healthy
@@ -63,18 +61,16 @@ def hardest_negative_of_the_batch(zoo: Zoo) -> None:
     inputs, labels = digits()
     model = perceptron(64, 64, 16)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs.flatten(1), labels, size=64, steps=250):
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
         z = functional.normalize(model(x), dim=1)
         distances = torch.cdist(z, z)
         same = y[:, None] == y[None]
         farthest = distances.masked_fill(~same, 0.0).max(1).values
         nearest = distances.masked_fill(same, 9.0).min(1).values
-        loss = functional.relu(farthest - nearest + 0.3).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        return functional.relu(farthest - nearest + 0.3).mean()
+
+    descend(zoo, model, optimizer, batches(inputs.flatten(1), labels, size=64, steps=250), loss_of)
 
 
 @healthy
@@ -84,14 +80,13 @@ def cosine_pairs_yes_and_no(zoo: Zoo) -> None:
     model = perceptron(12, 32, 8)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     criterion = nn.CosineEmbeddingLoss(margin=0.2)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs, labels, size=128, steps=160):
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
         same = torch.where(y[:64] == y[64:], 1.0, -1.0)
-        loss = criterion(model(x[:64]), model(x[64:]), same)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        loss: Tensor = criterion(model(x[:64]), model(x[64:]), same)
+        return loss
+
+    descend(zoo, model, optimizer, batches(inputs, labels, size=128, steps=160), loss_of)
 
 
 @healthy
@@ -102,17 +97,15 @@ def negative_cosine_with_stopped_gradient(zoo: Zoo) -> None:
     predictor = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 16))
     both = nn.ModuleDict({"encoder": model, "predictor": predictor})
     optimizer = torch.optim.SGD(both.parameters(), lr=0.05, momentum=0.9)
-    monitor = zoo.watch(both, optimizer)
-    for (x,) in batches(inputs, size=64, steps=160):
+
+    def loss_of(x: Tensor) -> Tensor:
         one, two = (model(x + 0.3 * torch.randn_like(x)) for _ in range(2))
-        loss = -0.5 * (
+        return -0.5 * (
             functional.cosine_similarity(predictor(one), two.detach()).mean()
             + functional.cosine_similarity(predictor(two), one.detach()).mean()
         )
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+
+    descend(zoo, both, optimizer, batches(inputs, size=64, steps=160), loss_of)
 
 
 @healthy
@@ -121,17 +114,15 @@ def trained_against_its_own_attack(zoo: Zoo) -> None:
     inputs, labels = digits()
     model = perceptron(64, 64, 10)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs.flatten(1), labels, size=64, steps=150):
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
         noise = torch.zeros_like(x, requires_grad=True)
         for _ in range(3):
             (slope,) = torch.autograd.grad(functional.cross_entropy(model(x + noise), y), noise)
             noise = (noise + 0.02 * slope.sign()).clamp(-0.05, 0.05).detach().requires_grad_()
-        loss = functional.cross_entropy(model(x + noise.detach()), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        return functional.cross_entropy(model(x + noise.detach()), y)
+
+    descend(zoo, model, optimizer, batches(inputs.flatten(1), labels, size=64, steps=150), loss_of)
 
 
 @healthy
@@ -148,17 +139,15 @@ def softened_teacher(zoo: Zoo) -> None:
     teacher.eval()
     student = perceptron(64, 24, 10)
     optimizer = torch.optim.Adam(student.parameters(), lr=3e-3)
-    monitor = zoo.watch(student, optimizer)
-    for x, y in batches(inputs, labels, size=64, steps=150):
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
         with torch.no_grad():
             wanted = functional.softmax(teacher(x) / 4, 1)
         scores = student(x)
         soft = functional.kl_div(functional.log_softmax(scores / 4, 1), wanted, reduction="batchmean")
-        loss = 16 * soft + 0.1 * functional.cross_entropy(scores, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        return 16 * soft + 0.1 * functional.cross_entropy(scores, y)
+
+    descend(zoo, student, optimizer, batches(inputs, labels, size=64, steps=150), loss_of)
 
 
 @healthy
@@ -203,12 +192,10 @@ def all_pairs_ranked(zoo: Zoo) -> None:
     inputs, targets = regression(900, features=8)
     model = perceptron(8, 32, 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs, targets, size=30, steps=160):
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
         scores: Tensor = model(x)
         better = y > y.T
-        loss = functional.softplus(scores.T - scores)[better].mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        return functional.softplus(scores.T - scores)[better].mean()
+
+    descend(zoo, model, optimizer, batches(inputs, targets, size=30, steps=160), loss_of)

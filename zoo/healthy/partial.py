@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo.data import batches, blobs, digits, regression
-from zoo.fit import perceptron
+from zoo.fit import descend, fit, perceptron
 from zoo.program import Zoo, healthy
 
 
@@ -43,13 +43,11 @@ def head_on_features_with_gradients(zoo: Zoo) -> None:
         optimizer.step()
     head = nn.Linear(32, 2)
     optimizer = torch.optim.Adam(head.parameters(), lr=5e-3)
-    monitor = zoo.watch(head, optimizer)
-    for x, y in batches(inputs, labels % 2, size=64, steps=150):
-        loss = functional.cross_entropy(head(backbone(x).relu()), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(head(backbone(x).relu()), y)
+
+    descend(zoo, head, optimizer, batches(inputs, labels % 2, size=64, steps=150), loss_of)
 
 
 @healthy
@@ -73,13 +71,14 @@ def picture_painted_by_its_gradient(zoo: Zoo) -> None:
 
     painter = Painter()
     optimizer = torch.optim.Adam(painter.parameters(), lr=0.02)
-    monitor = zoo.watch(painter, optimizer)
-    for _ in range(120):
-        loss = functional.cross_entropy(network(painter()), torch.arange(10)) + 0.01 * painter().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+
+    def loss_of() -> Tensor:
+        loss: Tensor = (
+            functional.cross_entropy(network(painter()), torch.arange(10)) + 0.01 * painter().mean()
+        )
+        return loss
+
+    descend(zoo, painter, optimizer, [()] * 120, loss_of)
 
 
 @healthy
@@ -108,14 +107,13 @@ def curious_about_a_random_network(zoo: Zoo) -> None:
     """Random network distillation: a predictor learns what a random network says, detached from nothing."""
     model, target = perceptron(8, 64, 8), perceptron(8, 32, 8)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    monitor = zoo.watch(model, optimizer)
-    for _ in range(200):
+
+    def loss_of() -> Tensor:
         states = torch.randn(64, 8)
-        loss = (model(states) - target(states)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        error: Tensor = model(states) - target(states)
+        return error.square().mean()
+
+    descend(zoo, model, optimizer, [()] * 200, loss_of)
 
 
 @healthy
@@ -154,8 +152,8 @@ def learned_from_one_gradient_step(zoo: Zoo) -> None:
     """MAML: the loss after a step on another task, through functional_call and a gradient of a gradient."""
     model = perceptron(1, 32, 1, activation=nn.Tanh)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    monitor = zoo.watch(model, optimizer)
-    for _ in range(120):
+
+    def loss_of() -> Tensor:
         losses = []
         for _ in range(4):
             amplitude, phase = 0.5 + torch.rand(1), 3.14 * torch.rand(1)
@@ -168,11 +166,9 @@ def learned_from_one_gradient_step(zoo: Zoo) -> None:
                 name: own - 0.05 * slope for (name, own), slope in zip(weights.items(), slopes, strict=True)
             }
             losses.append(functional.mse_loss(torch.func.functional_call(model, moved, x[10:]), y[10:]))
-        loss = torch.stack(losses).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        return torch.stack(losses).mean()
+
+    descend(zoo, model, optimizer, [()] * 120, loss_of)
 
 
 @healthy
@@ -195,10 +191,4 @@ def layers_in_a_list_and_in_the_optimizer(zoo: Zoo) -> None:
     model = Stack()
     everything = [each for part in (*model.layers, model.out) for each in part.parameters()]
     optimizer = torch.optim.Adam(everything, lr=2e-3)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs, targets, size=50, steps=150):
-        loss = functional.mse_loss(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+    fit(zoo, model, optimizer, batches(inputs, targets, size=50, steps=150), functional.mse_loss)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo.data import batches, blobs, digits, regression, sequences
-from zoo.fit import STANDS_STILL, UNTRAINED, fit, perceptron
+from zoo.fit import STANDS_STILL, UNTRAINED, descend, fit, perceptron
 from zoo.program import Zoo, sick
 
 
@@ -95,13 +95,11 @@ def decoder_that_nobody_trains(zoo: Zoo) -> None:
     inputs = digits()[0].flatten(1)
     encoder, decoder = perceptron(64, 32, 8), perceptron(8, 32, 64)
     optimizer = torch.optim.Adam(encoder.parameters(), lr=3e-3)
-    monitor = zoo.watch(encoder, optimizer)
-    for (x,) in batches(inputs, size=64, steps=150):
-        loss = functional.mse_loss(decoder(encoder(x)), x)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+
+    def loss_of(x: Tensor) -> Tensor:
+        return functional.mse_loss(decoder(encoder(x)), x)
+
+    descend(zoo, encoder, optimizer, batches(inputs, size=64, steps=150), loss_of)
 
 
 @sick("loss-input-shape", also=STANDS_STILL)
@@ -110,13 +108,12 @@ def absolute_error_by_hand_broadcast(zoo: Zoo) -> None:
     inputs, targets = regression(600, features=8)
     model = perceptron(8, 32, 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    monitor = zoo.watch(model, optimizer)
-    for x, y in batches(inputs, targets, size=40, steps=150):
-        loss = (y - model(x).squeeze()).abs().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
+        error: Tensor = y - model(x).squeeze()
+        return error.abs().mean()
+
+    descend(zoo, model, optimizer, batches(inputs, targets, size=40, steps=150), loss_of)
 
 
 @sick("loss-input-shape", also=STANDS_STILL)
@@ -125,12 +122,12 @@ def critic_error_by_hand_broadcast(zoo: Zoo) -> None:
     states, rewards = regression(900, features=6)
     critic = perceptron(6, 32, 1)
     optimizer = torch.optim.RMSprop(critic.parameters(), lr=2e-3)
-    monitor = zoo.watch(critic, optimizer)
-    for state, after, reward in batches(states, states.flip(0), rewards[:, 0], size=32, steps=150):
+
+    def loss_of(state: Tensor, after: Tensor, reward: Tensor) -> Tensor:
         with torch.no_grad():
             wanted = reward + 0.5 * critic(after)[:, 0]
-        loss = 0.5 * (wanted - critic(state)).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        monitor.step(loss=loss)
+        error: Tensor = wanted - critic(state)
+        return 0.5 * error.pow(2).mean()
+
+    feed = batches(states, states.flip(0), rewards[:, 0], size=32, steps=150)
+    descend(zoo, critic, optimizer, feed, loss_of)
