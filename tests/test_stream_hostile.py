@@ -239,10 +239,15 @@ def test_a_connection_that_is_half_open(tmp_path: Path) -> None:
         assert 3 == other.offer().size
 
 
-def test_a_peer_that_does_not_listen(both: tuple[CollectorProcess, Peer]) -> None:
-    """Refusals that nobody takes pile up nowhere: the stream waits, and the others go on."""
-    collector, peer = both
-    with socket.create_connection(("127.0.0.1", collector.port)) as raw:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9) * 1000)
-        serve_honest_agent(collector, peer)
+def test_a_peer_that_does_not_listen(tmp_path: Path) -> None:
+    """Answers that nobody takes pile up nowhere: its stream waits, others go on, and a stop does not wait."""
+    nonsense = Up(offer=Offer(trainer=1, file=1, name="x"))
+    with CollectorProcess(tmp_path / "root") as collector, Peer() as peer:
+        before = memory(collector)
+        deaf = peer.stream(collector.address, is_deaf=True)
+        deaf.send(HELLO, BEGUN)
+        deaf.repeat(nonsense, 1_000_000)
+        for _ in range(5):
+            serve_honest_agent(collector, peer)
+        assert memory(collector) - before < 20 << 20
+        collector.stop()

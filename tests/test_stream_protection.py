@@ -60,13 +60,13 @@ def test_without_the_right_token(
 def test_across_a_network(tmp_path: Path, keys: Path, own_address: str, peer: Peer) -> None:
     """TLS, by a name that the certificate has or by its fingerprint; never without the token."""
     with CollectorProcess(tmp_path / "root", at=f"{own_address}:0", certificate=keys) as collector:
-        where, ca = collector.address, keys / "cert.pem"
+        where, ca = collector.address, str(keys / "cert.pem")
         assert 1 == Agent(peer.stream(where, how="tls", ca=ca, name="netdebug")).greet().version
         assert "UNAUTHENTICATED" == peer.stream(where, how="tls", ca=ca, name="netdebug", token=None).end()[0]
         assert "UNAVAILABLE" == peer.stream(where, how="tls", ca=ca, name="evil.example").end()[0]
         assert "UNAVAILABLE" == peer.stream(where, how="tls").end()[0]  # the authorities of this machine
         assert "UNAVAILABLE" == peer.stream(where, how="plain").end()[0]
-        fingerprint = fingerprint_of(ca.read_bytes())
+        fingerprint = fingerprint_of((keys / "cert.pem").read_bytes())
         secret = {"NETDEBUG_TOKEN": TOKEN}
         assert "welcome" == dial(where, {**secret, "NETDEBUG_TLS_FINGERPRINT": fingerprint})
         assert "UNAUTHENTICATED" == dial(
@@ -79,11 +79,9 @@ def test_across_a_network(tmp_path: Path, keys: Path, own_address: str, peer: Pe
             "contradicts" in dial(where, {"NETDEBUG_INSECURE": "1", "NETDEBUG_TLS_FINGERPRINT": fingerprint})
             or own_address == "127.0.0.1"
         )
-        assert "UNAVAILABLE" == dial(
-            where, {**secret, "NETDEBUG_TLS_CA": str(ca)}
-        )  # it is made for no address
+        assert "UNAVAILABLE" == dial(where, {**secret, "NETDEBUG_TLS_CA": ca})  # it is made for no address
         name = socket.gethostname()
-        assert dial(f"{name}:{collector.port}", {**secret, "NETDEBUG_TLS_CA": str(ca)}) in (
+        assert dial(f"{name}:{collector.port}", {**secret, "NETDEBUG_TLS_CA": ca}) in (
             "welcome",
             "UNAVAILABLE",
         )

@@ -20,6 +20,7 @@ from tb_netdebug.stream.credentials import Certificate
 from tb_netdebug.stream.disk import Disk
 from tb_netdebug.stream.landing import Landing
 from tb_netdebug.stream.limits import USUAL, Limits
+from tb_netdebug.stream.notices import Notices
 from tb_netdebug.stream.ports import CollectorError, try_port
 from tb_netdebug.stream.server import Send, Server
 from tb_netdebug.stream.session import Session
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 EVERYWHERE = ("0.0.0.0", "::")
 # How long streams may take to sync what they have when the collector ends, or when their agent came back.
 FAREWELL_SECS = 5.0
+# A disk may hang for ever, and the program that we are part of wants to end.
+STUCK_SECS = 20.0
 
 
 class Collector:
@@ -49,8 +52,7 @@ class Collector:
         self._token = token
         self._is_open = insecure and not listen.is_loopback and certificate is None
         self._limits = limits
-        self._notice = notice or logger.warning
-        self._last_notice = ""
+        self._notices = Notices(notice or logger.warning)
         self._id = secrets.token_hex(16)
         self._on_control: Callable[[str, bytes], None] | None = None
         self._lock = threading.Lock()
@@ -89,7 +91,7 @@ class Collector:
         if self._loop is not None and self._stopping is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopping.set)
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STUCK_SECS)
 
     def __enter__(self) -> Collector:
         self.start()
@@ -179,7 +181,7 @@ class Collector:
         def make_session(send: Send) -> Session:
             return Session(
                 landing, disk, self._limits, collector=self._id, send=send,
-                on_control=self._controlled, on_refused=self._refused,
+                on_control=self._controlled, on_refused=self._notices.add,
             )  # fmt: skip
 
         server = Server(
@@ -238,12 +240,6 @@ class Collector:
             self._on_control(key, data)
         except Exception:  # the debugger's, and no reason to let go of the recordings
             logger.exception("NetDebug's debugger failed to take a message")
-
-    def _refused(self, sentence: str) -> None:
-        """Each only once in a row: a full disk would be told of by every trainer, every second."""
-        if sentence != self._last_notice:
-            self._last_notice = sentence
-            self._notice(sentence)
 
 
 async def _all_ended(sessions: list[Session]) -> bool:

@@ -102,6 +102,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
         ("grpc.max_concurrent_streams", 4),  # of a connection
+        ("grpc.max_allowed_incoming_connections", 2 * limits.streams),  # from gRPC 1.70 or so on
         ("grpc.max_metadata_size", 8 << 10),
         # So much of each stream is taken before it is asked for. gRPC would guess more, for everybody.
         ("grpc.http2.lookahead_bytes", 64 << 10),

@@ -28,6 +28,7 @@ METHOD = "/netdebug.Stream/Connect"
 LIMIT_SECS = 60.0
 MAIN_NAME = "events.out.tfevents.1700000000.host.1.0000.netdebug"
 AGENT = "0123456789abcdef" * 2
+PLAIN_OPTIONS = {"how": "local", "ca": "", "name": "", "gzip": False, "is_deaf": False, "metadata": []}
 
 _numbers = itertools.count()
 
@@ -36,14 +37,11 @@ class Peer(SpokenTo):
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         super().__init__(__file__, env=env)
 
-    def stream(
-        self, address: str, *, token: str | None = TOKEN, how: str = "local", ca: Path | None = None,
-        name: str = "", gzip: bool = False, metadata: list[tuple[str, str]] | None = None,
-    ) -> Stream:  # fmt: skip
-        """`how` is local, tls or plain; `name` is what a certificate has to be made out for."""
+    def stream(self, address: str, *, token: str | None = TOKEN, **options: Any) -> Stream:
+        """What can be told: `how` (local, tls or plain), `ca` and `name` for tls, `metadata`, whether it
+        packs its messages (`gzip`), and whether it never takes what is said to it (`is_deaf`)."""
         number = next(_numbers)
-        options = {"token": token, "how": how, "ca": str(ca or ""), "name": name, "gzip": gzip}
-        self.do("open", number, address, {**options, "metadata": metadata or []})
+        self.do("open", number, address, {**PLAIN_OPTIONS, **options, "token": token})
         return Stream(self, number)
 
 
@@ -58,6 +56,10 @@ class Stream:
         """Returns at once; it may never arrive."""
         datas = [each if isinstance(each, bytes) else each.SerializeToString() for each in messages]
         self._peer.do("send", self._number, [base64.b64encode(data).decode() for data in datas])
+
+    def repeat(self, message: Up, count: int) -> None:
+        """The same again and again, as fast as it is taken."""
+        self._peer.do("repeat", self._number, base64.b64encode(message.SerializeToString()).decode(), count)
 
     def flood(self, count: int, size: int) -> None:
         """So many whole chunks of file 1, as fast as they are taken."""
@@ -87,6 +89,8 @@ class Agent:
     def __init__(self, stream: Stream, name: str = AGENT) -> None:
         self.stream = stream
         self.name = name
+        self.sizes: dict[int, int] = {}
+        """Of each file, how much was acknowledged."""
 
     def greet(self) -> Any:
         """The Welcome."""
@@ -102,6 +106,7 @@ class Agent:
         restart: bool = False,
     ) -> Any:  # fmt: skip
         """The Have or the Refusal."""
+        self.sizes.pop(file, None)
         offer = Offer(trainer=trainer, file=file, name=name, in_side_folder=aside, restart=restart)
         self.stream.send(Up(offer=offer))
         return self.until("have", "refusal")
@@ -111,10 +116,8 @@ class Agent:
 
     def acknowledged(self, size: int, *, file: int = 1) -> None:
         """Waits until so much of the file is on the disk."""
-        while True:
-            ack = self.until("ack")
-            if ack.file == file and ack.size >= size:
-                return
+        while self.sizes.get(file, 0) < size:
+            self.until("ack")
 
     def leave(self, number: int = 1) -> None:
         self.stream.send(Up(leave=Leave(trainer=number)))
@@ -127,7 +130,9 @@ class Agent:
         while True:
             down = self.stream.receive()
             assert down is not None, f"no {kinds} came"
-            if (kind := down.WhichOneof("what")) in kinds:
+            if (kind := down.WhichOneof("what")) == "ack":
+                self.sizes[down.ack.file] = max(down.ack.size, self.sizes.get(down.ack.file, 0))
+            if kind in kinds:
                 return getattr(down, str(kind))
 
 
@@ -157,7 +162,8 @@ class _Call:
             metadata=[tuple(pair) for pair in options["metadata"]],
             compression=packed,
         )  # fmt: skip
-        threading.Thread(target=self._receive, daemon=True).start()
+        if not options["is_deaf"]:
+            threading.Thread(target=self._receive, daemon=True).start()
 
     def _receive(self) -> None:
         import grpc
@@ -211,6 +217,9 @@ class _Program:
 
     def send(self, number: int, datas: list[str]) -> None:
         self.calls[number].outgoing.put([base64.b64decode(data) for data in datas])
+
+    def repeat(self, number: int, data: str, count: int) -> None:
+        self.calls[number].outgoing.put(itertools.repeat(base64.b64decode(data), count))
 
     def flood(self, number: int, count: int, size: int) -> None:
         data = bytes(size)
