@@ -118,6 +118,7 @@ setup(
     install_requires=[
         "fsspec>=2023.1",
         "google-crc32c>=1.5",
+        "grpcio>=1.49.1",
         "grpcio>=1.62",
         "numpy>=1.24",
         "nvidia-ml-py>=12",
