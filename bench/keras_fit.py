@@ -18,7 +18,7 @@ from bench.progress import Session
 from bench.recorded import columns_of, sampled_steps
 from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import paired, paired_middle, turn
-from bench.step_time import Ratios, percent
+from bench.step_time import COLUMNS, Ratios, percent, row_values
 
 TITLE = "Step time of Keras"
 METHOD = (
@@ -188,30 +188,19 @@ def promises_of(kind: Kind, running: Sequence[Runner], ratios: dict[str, Ratios]
 
 
 def table_of(kind: Kind, running: Sequence[Runner], ratios: dict[str, Ratios]) -> Table:
-    columns = [
-        Column("whole stretch, % slower", 1, "less"),
-        Column("median step, % slower", 1, "less"),
-        Column("median step, ms", 3, "less"),
-        Column("fastest step, ms", 3, "less"),
-        Column("steps timed"),
-        Column("steps sampled, %", 1, "more"),
-        Column("late traces"),
-    ]
     rows = [row_of(runner, ratios[runner.contender.name]) for runner in running]
     millions = running[0].parameters / 1e6
-    return Table(f"Keras {kind.title}, {millions:.2f} M parameters, batch {kind.batch}", columns, rows)
+    return Table(
+        f"Keras {kind.title}, {millions:.2f} M parameters, batch {kind.batch}",
+        [*COLUMNS, Column("late traces")],
+        rows,
+    )
 
 
 def row_of(runner: Runner, ratios: Ratios) -> Row:
-    is_bare = runner.contender is BARE
-    compared = [None, None] if is_bare else [percent(ratios.whole), percent(ratios.step)]
-    secs = runner.steps
-    values = [*compared, median(secs) * 1e3, min(secs) * 1e3, float(len(secs))]
-    return Row(
-        runner.contender.title,
-        [*values, sampled_share(runner), float(runner.late_traces)],
-        runner.contender.is_ours,
-    )
+    compared = ratios if runner.contender is not BARE else None
+    values = row_values(compared, runner.steps, sampled_share(runner))
+    return Row(runner.contender.title, [*values, float(runner.late_traces)], runner.contender.is_ours)
 
 
 def sampled_share(runner: Runner) -> float | None:

@@ -33,6 +33,14 @@ METHOD = (
 AUTO_PERCENT = 2.0
 EVERYTHING_PERCENT = {"mlp": 15.0, "cnn": 10.0, "transformer": 8.0}
 TIMES_LESS = 20.0
+COLUMNS = [
+    Column("whole stretch, % slower", 1, "less"),
+    Column("median step, % slower", 1, "less"),
+    Column("median step, ms", 3, "less"),
+    Column("fastest step, ms", 3, "less"),
+    Column("steps timed"),
+    Column("steps sampled, %", 1, "more"),
+]
 
 SETTLING_STEPS = 3
 WARM_UP_STEPS = 30
@@ -190,22 +198,19 @@ def percent(ratio: float) -> float:
 def table_of(kind: Kind, running: Sequence[Runner]) -> Table:
     ratios = ratios_of(running)
     parameters = running[0].training.parameters / 1e6
-    columns = [
-        Column("whole stretch, % slower", 1, "less"),
-        Column("median step, % slower", 1, "less"),
-        Column("median step, ms", 3, "less"),
-        Column("fastest step, ms", 3, "less"),
-        Column("steps timed"),
-        Column("steps sampled, %", 1, "more"),
-    ]
     rows = [row_of(runner, ratios[runner.contender.name]) for runner in running]
     batch = " × ".join(map(str, kind.batch))
-    return Table(f"{kind.title}, {parameters:.2f} M parameters, batch {batch}", columns, rows)
+    return Table(f"{kind.title}, {parameters:.2f} M parameters, batch {batch}", COLUMNS, rows)
 
 
 def row_of(runner: Runner, ratios: Ratios) -> Row:
-    is_bare = runner.contender is BARE
-    compared = [None, None] if is_bare else [percent(ratios.whole), percent(ratios.step)]
-    secs = runner.steps
-    values = [*compared, median(secs) * 1e3, min(secs) * 1e3, float(len(secs)), runner.sampled]
-    return Row(runner.contender.title, values, runner.contender.is_ours)
+    compared = ratios if runner.contender is not BARE else None
+    return Row(
+        runner.contender.title, row_values(compared, runner.steps, runner.sampled), runner.contender.is_ours
+    )
+
+
+def row_values(compared: Ratios | None, secs: Sequence[float], sampled: float | None) -> list[float | None]:
+    """For `COLUMNS`, of single steps and of the comparison with those without monitoring."""
+    slower = [percent(compared.whole), percent(compared.step)] if compared is not None else [None, None]
+    return [*slower, median(secs) * 1e3, min(secs) * 1e3, float(len(secs)), sampled]
