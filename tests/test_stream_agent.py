@@ -231,3 +231,18 @@ def test_a_copy_that_is_none_is_made_anew(
             trainer.close()
             wait_for(lambda: not home.notes())
     assert contents(here) == contents(collector.root / "run")
+
+
+def test_a_run_in_the_collectors_own_folder_is_left_alone(home: Home, tmp_path: Path) -> None:
+    """TensorBoard reads it as it is written; a copy would be a second run, or be written into the first."""
+    with (
+        CollectorProcess(tmp_path / "runs", env=home.env) as collector,
+        StreamedTrainer(home, collector.address, tmp_path / "runs/one", run=("one-there",)) as trainer,
+    ):
+        trainer.wait_until_joined()
+        trainer.put(100)
+        trainer.close()
+        wait_for(lambda: not home.notes())
+        assert [] == trainer.notices()
+    assert ["one"] == [path.name for path in (tmp_path / "runs").iterdir()]
+    assert list(range(100)) == steps(tmp_path / "runs/one")

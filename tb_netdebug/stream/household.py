@@ -81,7 +81,7 @@ class Household:
             self._bulletin.tell(self._roster.all(), now)
 
     def _answer(self, trainee: Trainee, now: float) -> None:
-        if trainee.is_delivered:
+        if trainee.is_delivered or self._roster.is_at_home(trainee):
             trainee.answer(delivered=True)
         elif not self._bulletin.is_hopeful:
             self._bulletin.tell_one(trainee, now, at_once=True)

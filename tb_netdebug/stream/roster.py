@@ -11,10 +11,12 @@ from tb_netdebug.stream.trainee import Trainee
 
 
 class Roster:
-    """`news` is set when there is something to send or to decide."""
+    """`news` is set when there is something to send or to decide; `logdir_there` is the collector's own
+    folder, when that is on this machine."""
 
     def __init__(self) -> None:
         self.news = asyncio.Event()
+        self.logdir_there: Path | None = None
         self._trainees: dict[int, Trainee] = {}
         self._taken: dict[Path, int] = {}
 
@@ -43,6 +45,11 @@ class Roster:
     def add(self, trainee: Trainee) -> None:
         self._trainees[trainee.number] = trainee
         self.news.set()
+
+    def is_at_home(self, trainee: Trainee) -> bool:
+        """Whether it writes into the collector's own folder: then everything is there already."""
+        there = self.logdir_there
+        return there is not None and trainee.run_dir.resolve().is_relative_to(there)
 
     def look(self, now: float) -> None:
         """A glance at all files and processes."""

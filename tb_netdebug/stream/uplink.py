@@ -10,10 +10,12 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
 
+from tb_netdebug.stream import discovery
 from tb_netdebug.stream import stream_pb2 as pb
 from tb_netdebug.stream.addresses import Address
 from tb_netdebug.stream.bulletin import Bulletin
@@ -71,6 +73,7 @@ class Uplink:
             try:
                 upstream = Upstream(call, self._roster, self._bulletin)
                 await upstream.greet(self._hello)
+                self._roster.logdir_there = self._logdir_there()
                 self._bulletin.connected()
                 self._retry_secs = FIRST_RETRY_SECS
                 await upstream.run()
@@ -79,6 +82,10 @@ class Uplink:
         finally:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(channel.close(), 5.0)
+
+    def _logdir_there(self) -> Path | None:
+        found = discovery.find(self._address.port) if self._address.is_loopback else None
+        return Path(found.logdir).resolve() if found is not None else None
 
     def _failed(self, error: grpc.aio.AioRpcError) -> float:
         """Tells of it; how long to wait at least."""

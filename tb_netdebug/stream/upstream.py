@@ -94,8 +94,10 @@ class Upstream:
             if not trainee.is_begun:
                 await self._begin(trainee)
             await self._send_controls(trainee)
-            has_sent |= await self._send_files(trainee, now)
-            if trainee.is_done and not trainee.controls:
+            is_at_home = self._roster.is_at_home(trainee)
+            if not is_at_home:
+                has_sent |= await self._send_files(trainee, now)
+            if (trainee.is_done or (is_at_home and trainee.is_settled)) and not trainee.controls:
                 await self._write(pb.Up(leave=pb.Leave(trainer=trainee.number)))
                 self._roster.finish(trainee)
         return has_sent
