@@ -162,6 +162,11 @@ def test_two_calls_in_one_line_are_two() -> None:
     assert {} == found(one)
 
 
+def test_a_loss_with_a_single_class() -> None:
+    """Cross entropy over one output: there is no other class to compare with."""
+    assert {} == severities(labelled([[0] * 64 for _ in range(40)], classes=1))
+
+
 def imbalanced(answer: Callable[[int, float], float], steps: int = 120) -> Severity | None:
     records = labelled(drawn(steps, 32, [0.95, 0.05]), classes=2)
     for each in records:

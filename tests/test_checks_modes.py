@@ -99,6 +99,20 @@ def test_other_calls_without_gradients() -> None:
     assert evaluated(10, 4.0, loss="scalar/accuracy") is None
 
 
+@pytest.mark.parametrize(("loss", "is_told"), [("scalar/val_loss", True), ("scalar/accuracy", False)])
+def test_a_line_that_drops_units_in_eval_mode(loss: str, is_told: bool) -> None:
+    """In the step of the evaluation, when it is one: without a loss it may be a sample."""
+    scalars = {"probe/evaluations": 1.0, "probe/train_mode_evaluations": 0.0, loss: 1.0}
+    fact = modes(functional_dropout=["model.py:31"])
+    finding = found(
+        record(step, scalars if step == 20 else {}, facts=[fact] if step == 20 else ()) for step in range(21)
+    ).get("train-mode-evaluating")
+    assert is_told == (finding is not None)
+    if finding is not None:
+        assert (Severity.WARNING, 20, 20) == (finding.severity, finding.first_step, finding.last_step)
+        assert "model.py:31" in finding.message
+
+
 def test_dropout_alone_is_switched_on_on_purpose() -> None:
     """Many samples of one answer tell how sure it is."""
     scalars = {"probe/evaluations": 8.0, "probe/train_mode_evaluations": 8.0, "scalar/val_loss": 1.0}

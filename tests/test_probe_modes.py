@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import tb_netdebug as nd
 from tb_netdebug.capture.pytorch.modes.switches import switches_of
@@ -233,7 +234,7 @@ def test_a_generator_asked_for_examples(logdir: Path) -> None:
             examples = generator(torch.randn(8, 4))
         for optimizer in optimizers:
             optimizer.zero_grad()
-        loss = judge(examples).mean() - judge(generator(torch.randn(8, 4))).mean()
+        loss: torch.Tensor = judge(examples).mean() - judge(generator(torch.randn(8, 4))).mean()
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -243,6 +244,48 @@ def test_a_generator_asked_for_examples(logdir: Path) -> None:
     assert 1 == found.last("modes")["evaluation_calls_in_a_row"]
     assert [1.0] * 6 == list(found.scalar(IN_TRAIN).values())
     assert {2.0} == set(found.scalar(TOTAL).values())
+
+
+class Dropping(nn.Module):
+    """Two of its calls know the mode, and one has forgotten it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.sample = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.dropout(x, 0.1, training=self.training)
+        x = functional.dropout(x, 0.1, True)
+        x = functional.dropout(
+            self.sample(x),
+            p=0.1,
+        )
+        scores: torch.Tensor = functional.dropout(self.layer(x), 0.0)
+        return scores
+
+
+def test_dropout_that_does_not_know_the_mode(logdir: Path) -> None:
+    """Only the call that says nothing of `training`, only in evaluations; then all is as it was."""
+    code = functional.dropout.__code__
+    model = Dropping()
+
+    def train(monitor: nd.Monitor, optimizer: torch.optim.Optimizer) -> None:
+        for _ in range(3):
+            model.train()
+            monitor.step(learn(model, optimizer, *vectors()))
+            model.eval()
+            with torch.no_grad():
+                model(vectors()[0])
+            assert code is not functional.dropout.__code__
+        monitor.step(learn(model, optimizer, *vectors()))
+        assert code is functional.dropout.__code__
+
+    found = watched(logdir, model, train)
+    lines = Path(__file__).read_text().splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if text.endswith("functional.dropout(")]
+    (place,) = found.last("modes")["functional_dropout"]
+    assert place in (f"{Path(__file__).name}:{line}", f"{Path(__file__).name}:{line + 1}")
 
 
 # ---- modules ---------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class LabelsSingleClass(Rule):
 
     def update(self, history: History) -> Iterator[Sign]:
         for look in self._looks.fresh(history):
-            if is_of_classes(look.call):
+            if is_of_classes(look.call) and classes_of(look.call) > 1:
                 self._only.setdefault(look.number, Only(look.call, look.step)).add(look)
         seen_classes = {(classes_of(each.call), each.top) for each in self._only.values()}
         for only in self._only.values():

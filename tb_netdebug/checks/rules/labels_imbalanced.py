@@ -129,5 +129,5 @@ class Counted:
     @property
     def ratio(self) -> float:
         """The most frequent class to the mean of the others."""
-        others = (self.labels - self.top_labels) / (self.classes - 1)
+        others = (self.labels - self.top_labels) / max(self.classes - 1, 1)  # a loss may have one class
         return self.top_labels / max(others, 0.5)

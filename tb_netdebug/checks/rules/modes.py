@@ -93,6 +93,7 @@ class TrainModeEvaluating(Rule):
         self._step = -1
         self._steps = self._with_calls = 0
         self._since: int | None = None
+        self._evaluated = -1  # a step with calls without gradients and the loss of an evaluation
         self._calls = 0.0
 
     def update(self, history: History) -> Sign | None:
@@ -101,6 +102,9 @@ class TrainModeEvaluating(Rule):
             if record.step > since:
                 self._take(record.step, record.scalars)
         fact = history.fact("modes") or {}
+        places = names_in(fact, "functional_dropout")
+        if places and self._evaluated >= 0:
+            return self._dropping(places)
         if self._since is None or fact.get("evaluating_root_train") is False:
             return None  # dropout alone is switched on: many samples of one answer
         is_loop = self._calls >= self.limits.calls
@@ -113,9 +117,25 @@ class TrainModeEvaluating(Rule):
         if not calls:
             return
         self._with_calls += 1
+        if not has_evaluation_loss(scalars):
+            return
+        self._evaluated = step if self._evaluated < 0 else self._evaluated
         in_train = scalars.get("probe/train_mode_evaluations", 0.0)
-        if in_train == calls > self._calls and has_evaluation_loss(scalars):
+        if in_train == calls > self._calls:
             self._since, self._calls = step if self._since is None else self._since, calls
+
+    def _dropping(self, places: list[str]) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"The model was evaluated in eval mode, and yet {counted(len(places), 'line')} of it went on "
+            f"dropping units at random (0 are right): {listed(places)}. There, dropout is called without "
+            "`training=`, which is True unless it is said. The loss of the evaluation is wrong.",
+            "Write `F.dropout(x, p, training=self.training)`, or use an `nn.Dropout` layer, which knows its "
+            "mode. Where it is meant, as for many samples of one answer, write `training=True`.",
+            {"lines that drop units in eval mode": Evidence(float(len(places)), 0.0)},
+            since=self._evaluated,
+            sureness=0.85,
+        )
 
     def _sign(self, names: list[str]) -> Sign:
         return Sign(

@@ -14,6 +14,7 @@ from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.pytorch.batches.contents import is_on_host
 from tb_netdebug.capture.pytorch.batches.entries import entry_of
 from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
+from tb_netdebug.capture.pytorch.modes.functional_dropout import FunctionalDropout
 from tb_netdebug.capture.pytorch.modes.switches import Switch, switches_of
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 
@@ -83,6 +84,7 @@ class ModeProbe:
         self._in_a_row = self._most_in_a_row = 0
         self._in_train: dict[str, None] = {}  # names, in the last evaluation that had any
         self._root_trains = False  # in that evaluation, the model itself
+        self._dropout = FunctionalDropout()
         self._told: Mapping[str, Any] | None = None
         self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
         self._hooks = [
@@ -93,6 +95,7 @@ class ModeProbe:
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
+        self._dropout.close()
 
     def end_step(self) -> None:
         stepped = self._context.optimizers.steps != self._steps_of_optimizers
@@ -102,7 +105,8 @@ class ModeProbe:
             self._put_training([root for root in seen if self._is_trained(root, stepped)])
         if self._evaluations:
             self._put_evaluations()
-        if seen or self._evaluations_in_train:
+            self._dropout.close()
+        if seen or self._evaluations_in_train or self._dropout.places:
             self._tell()
         self._evaluations = self._evaluations_in_train = 0
         for root in self._roots:
@@ -157,6 +161,8 @@ class ModeProbe:
         self._collector.charge(started)
 
     def _look_at_evaluation(self, root: Root) -> None:
+        if not root.model.training:
+            self._dropout.listen(root.model)
         for switch in root.switches:
             if switch.module.training and not switch.is_recalibrating:
                 break
@@ -217,6 +223,7 @@ class ModeProbe:
             "evaluating_in_train": list(self._in_train)[:MOST_NAMES],
             "evaluating_root_train": self._root_trains,
             "evaluation_calls_in_a_row": self._most_in_a_row,
+            "functional_dropout": list(self._dropout.places),
         }
         if fact != self._told:
             self._told = fact
