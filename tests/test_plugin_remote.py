@@ -1,0 +1,80 @@
+"""A training elsewhere, through the collector in TensorBoard: seen while it goes on, and how it ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.browser import Chromium
+from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
+from tests.support.tensorboard_process import EventStream, TensorBoard
+
+NAME = "far/one"
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with Home() as made:
+        yield made
+
+
+@pytest.fixture
+def board(home: Home, logdir: Path) -> Iterator[TensorBoard]:
+    """Listens on loopback, for trainers of its user."""
+    with TensorBoard("--logdir", str(logdir), "--netdebug_listen", ":0", env=home.env) as started:
+        yield started
+
+
+def address(board: TensorBoard) -> str:
+    return board.wait_for_log(r"takes the records of trainings at (\S+)")[1]
+
+
+def row(stream: EventStream, **wanted: object) -> dict[str, Any]:
+    """The state of the run, once it is as wanted."""
+    while True:
+        told: dict[str, Any] = stream.until("run").data
+        if told["run"] == NAME and all(told[name] == value for name, value in wanted.items()):
+            return told
+
+
+def test_a_training_elsewhere_is_seen_until_its_end(
+    home: Home, board: TensorBoard, logdir: Path, tmp_path: Path
+) -> None:
+    """Every step as it is recorded; then that it was killed; and its files are those of the trainer."""
+    with StreamedTrainer(home, address(board), tmp_path / "mine", run=NAME.split("/")) as trainer:
+        with board.stream() as stream:
+            trainer.put(5)
+            trainer.wait_until_joined()
+            assert "live" == row(stream, last_step=4)["state"]
+            trainer.put(3)
+            assert row(stream, last_step=7)["ending"] is None
+            assert {"address": address(board), "trouble": None, "trainers": 1} == board.json("runs")[
+                "collector"
+            ]
+            trainer.process.send_signal(signal.SIGKILL)
+            ended = row(stream, state="ended")["ending"]
+        assert (False, signal.SIGKILL, 0) == (ended["well"], ended["signal"], ended["rank"])
+        assert [1] == [each["processes"] for each in board.json("run", run=NAME)["processes"]]
+        wait_for(lambda: contents(tmp_path / "mine") == contents(logdir / "far/one"))
+        wait_for(lambda: 0 == board.json("runs")["collector"]["trainers"])
+
+
+def test_the_page_draws_what_comes_from_elsewhere(
+    chromium: Chromium, home: Home, board: TensorBoard, tmp_path: Path
+) -> None:
+    """And says in words how it ended, without being loaded again."""
+    with StreamedTrainer(home, address(board), tmp_path / "mine", run=NAME.split("/")) as trainer:
+        trainer.put(5)
+        trainer.wait_until_joined()
+        with chromium.look(board, alone=True) as page:
+            page.wait_drawn(NAME, last=4)
+            trainer.put(5)
+            page.wait_drawn(NAME, last=9)
+            trainer.process.send_signal(signal.SIGKILL)
+            state = page.tab.get_by_role("region", name="State of the training")
+            expect(state).to_contain_text("Ended: killed by signal 9")
