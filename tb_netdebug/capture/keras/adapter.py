@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,24 +12,21 @@ import psutil
 import tensorflow as tf
 
 from tb_netdebug.capture.adapter import MakeAdapter, listed
-from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.keras.alarm import Alarm
 from tb_netdebug.capture.keras.calls import leave, listen
-from tb_netdebug.capture.keras.coverage import CoverageProbe, is_trainable
-from tb_netdebug.capture.keras.following import counted
+from tb_netdebug.capture.keras.coverage import CoverageProbe
 from tb_netdebug.capture.keras.graph import GraphTold
-from tb_netdebug.capture.keras.health import NAN, POSITIVE
-from tb_netdebug.capture.keras.layers import Network, Watched
+from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.looks import Look
 from tb_netdebug.capture.keras.loop import LoopTap
 from tb_netdebug.capture.keras.memory import device_memory
-from tb_netdebug.capture.keras.reader import summary_of
+from tb_netdebug.capture.keras.reader import pixels_of, summary_of
 from tb_netdebug.capture.keras.reading import Reading
 from tb_netdebug.capture.keras.scalars import Scalars
 from tb_netdebug.capture.keras.steps import TrainSteps
 from tb_netdebug.capture.keras.traced import Ran
-from tb_netdebug.capture.keras.values import array_of
 from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Sample, Units
@@ -61,6 +57,12 @@ class KerasAdapter:
         self._network.refresh()
         self._reading = Reading(collector, self._network, guard, settings, self._refusals.refuse)
         self._scalars = Scalars(collector, self._refusals.refuse)
+        self._alarm = Alarm(
+            collector,
+            self._scalars,
+            looks_at_layers=settings.check_numerics != "sampled",
+            threads=self._reading.threads,
+        )
         self._coverage = CoverageProbe(self._network, collector)
         self._graph = GraphTold(self._network, guard)
         self._ended = 0
@@ -87,7 +89,8 @@ class KerasAdapter:
     # ---- the seam ----------------------------------------------------------------------------------------
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
-        look = Look(self._collector.step, self._collector.sampling)
+        collector = self._collector
+        look = Look(collector.step, collector.sampling, collector.probing)
         has_fit = any(each.runs for each in self.steps)
         ran = []
         for steps in self.steps:
@@ -101,9 +104,11 @@ class KerasAdapter:
             self._scalars.put(f"scalar/{name}", value)
         self._scalars.put_rates(self._known_optimizers())
         if look.sampling and self._has_moved():
-            self._reading.add_weights(look, self._moved())
+            self._reading.add_weights(look)
+        else:
+            look.weights = []
         taps = [each.tap for each in ran] or [self._loop.tap]
-        self._graph.look(taps, self._collector.scalars.get("batch_size"))
+        self._graph.look(taps, collector.scalars.get("batch_size"))
         self._loop.begin_step(sampling=False)
         self._ended += 1
         return self._reading.put(look)
@@ -121,17 +126,13 @@ class KerasAdapter:
             if self._ended < STEPS_OF_GROWTH or self._ended % STEPS_BETWEEN_GROWTH == 0:
                 self._network.refresh()
             if not self._loop.is_in_use:
-                self._reading.keep(self._moved())
+                self._reading.keep()
 
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
         return summary_of(value, self._refusals.refuse)
 
     def pixels_of(self, value: Any) -> Any:
-        if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
-            value = tf.convert_to_tensor(value)
-            value = tf.cast(value, tf.float32) if value.dtype.is_floating else value
-            return value.numpy()
-        return np.asarray(value)
+        return pixels_of(value)
 
     def memory(self) -> dict[str, float]:
         return device_memory()
@@ -187,41 +188,17 @@ class KerasAdapter:
             self._coverage.look(ran.tap)
             for name, reason in ran.tap.not_shown.items():
                 self._refusals.note(name, reason)  # not worth a warning
-            is_bad = self._is_bad(ran)
+            is_bad = self._alarm.rings(ran)
             if is_bad:
                 look.followed = steps.followed(ran)
-        self._reading.add_run(look, ran.tap, ran.shown, is_bad=is_bad)
-
-    def _is_bad(self, ran: Ran) -> bool:
-        """Whether looking into this step in full may explain something."""
-        health, gradients = ran.number("health"), ran.of("gradients")
-        numbers = [self._collector.scalars.get("loss", 0.0), health or 0.0]
-        is_bad = not all(map(math.isfinite, numbers))
-        is_unknown = health is None or is_bad
-        if gradients and not self._collector.sampling and (is_unknown or self._collector.wants_norm):
-            self._take_norm(gradients)
-        return is_bad or bool(self._collector.scalars.get("nonfinite_gradients")) or self._has_bad_layer(ran)
-
-    def _has_bad_layer(self, ran: Ran) -> bool:
-        """Asked for by `check_numerics` only; infinities below zero alone are masks."""
-        if self._settings.check_numerics == "sampled":
-            return False
-        if any(array_of(flags)[:, POSITIVE : NAN + 1].any() for flags in ran.of("flags")):
-            return True
-        is_eager = not ran.of("flags")
-        return is_eager and any(any((counted(each) or ())[1:]) for each in ran.of("activations"))
-
-    def _take_norm(self, gradients: list[Any]) -> None:
-        started = now()
-        self._scalars.put_norm(gradients, self._reading.threads)
-        self._collector.norm_secs += now() - started
+        self._reading.add_run(look, ran.tap, ran.shown, is_bad=is_bad, weights=ran.weights())
 
     # ---- a loop of the user's own ------------------------------------------------------------------------
 
     def _before_loop_update(self) -> None:
         """An optimizer is about to step in a loop of the user's own."""
         if self._collector.sampling:
-            self._reading.keep(self._moved())
+            self._reading.keep()
 
     def _take_loop(self, look: Look) -> None:
         tap = self._loop.finish()
@@ -241,8 +218,7 @@ class KerasAdapter:
         self._coverage.look(tap)
         for scale in [scale for _, _, scale in tap.gradients() if scale is not None][:1]:
             self._collector.scalars["probe/loss_scale"] = float(scale)
-        if shown["gradients"] and not look.sampling and self._collector.wants_norm:
-            self._take_norm(shown["gradients"])
+        self._alarm.note_norm(shown["gradients"])
         is_bad = bool(self._collector.scalars.get("nonfinite_gradients"))
         self._reading.add_run(look, tap, lambda: shown, is_bad=is_bad)
 
@@ -261,9 +237,6 @@ class KerasAdapter:
             if steps and int(optimizer.iterations.numpy()) % steps:
                 return False
         return True
-
-    def _moved(self) -> list[Watched]:
-        return [each for each in self._network.weights.values() if is_trainable(each)]
 
     def _known_optimizers(self) -> list[Any]:
         compiled = [getattr(each, "optimizer", None) for each in self._models.values()]

@@ -32,6 +32,7 @@ class Look:
 
     step: int
     sampling: bool
+    probing: bool
     scalars: dict[str, float] = field(default_factory=dict)
     """What was known at once."""
     late: dict[str, Any] = field(default_factory=dict)
@@ -46,8 +47,13 @@ class Look:
     def has_work(self) -> bool:
         return bool(self.late or self.runs or self.weights or self.resting)
 
+    def kind(self) -> tuple[int, ...]:
+        """Looks of the same kind keep about as many bytes."""
+        parts = [len(tensors) for _, shown in self.runs for tensors in shown.values()]
+        return (int(self.scalars.get("batch_size", 0.0)), len(self.weights), *parts)
+
     def size(self) -> int:
-        """About how many bytes are kept for it."""
+        """How many bytes are kept for it."""
         shown = [each for _, parts in self.runs for tensors in parts.values() for each in tensors]
         tensors = [*shown, *(tensor for _, tensor in self.weights)]
         return sum(each.shape.num_elements() * each.dtype.size for each in tensors if is_ordinary(each))
@@ -76,6 +82,7 @@ class Looks:
     def take(self, look: Look) -> Finished:
         collector = self._collector
         collector.step, collector.sampling = look.step, look.sampling
+        collector.probes_from = look.step if look.probing else look.step + 1
         with np.errstate(all="ignore"):
             for name, tensor in look.late.items():
                 collector.scalars[name] = number_of(tensor)

@@ -77,6 +77,15 @@ def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, U
     return summary, active_units(None, array, item)
 
 
+def pixels_of(value: Any) -> Any:
+    """An image that the user hands in, as an array."""
+    if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
+        value = tf.convert_to_tensor(value)
+        value = tf.cast(value, tf.float32) if value.dtype.is_floating else value
+        return value.numpy()
+    return np.asarray(value)
+
+
 def active_units(layer: Any, array: Array, item: tuple[int, int, int]) -> Units | None:
     dim = unit_dim(layer, array.shape)
     if dim is None or not array.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import psutil
 
@@ -10,11 +10,11 @@ from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.coverage import is_trainable
 from tb_netdebug.capture.keras.desk import Desk
-from tb_netdebug.capture.keras.layers import Network, Watched, native
+from tb_netdebug.capture.keras.layers import Network, native
 from tb_netdebug.capture.keras.looks import Look, Looks
 from tb_netdebug.capture.keras.tap import Tap
 from tb_netdebug.capture.keras.traced import Shown
-from tb_netdebug.capture.keras.weights import Weights, held, value_of
+from tb_netdebug.capture.keras.weights import Held, Weights, held, moved, value_of
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Fact, Sample
 
@@ -50,30 +50,36 @@ class Reading:
         self._open: list[int] = []
         self._facts: dict[int, list[Fact]] = {}
         self._charged_secs = 0.0
+        self._kind: tuple[int, ...] = ()
+        self._size = 0
 
     # ---- a step ------------------------------------------------------------------------------------------
 
-    def keep(self, moved: Sequence[Watched]) -> None:
+    def keep(self) -> None:
         """The weights as they are now, before a step that is sampled; nothing to do when the last one was."""
         step = self._collector.step
         if self._settings.updates and self._kept_for != step:
             self._kept_for = step
-            weights = held(moved)
+            weights = held(moved(self._network))
             self._desk.put(step, lambda: self._looks.keep(step, weights))
 
-    def add_run(self, look: Look, tap: Tap, shown: Callable[[], Shown], *, is_bad: bool) -> None:
+    def add_run(
+        self, look: Look, tap: Tap, shown: Callable[[], Shown], *, is_bad: bool, weights: Held | None = None
+    ) -> None:
         """What a step has shown, if anybody wants to see it."""
         look.is_bad = look.is_bad or is_bad
-        if self._collector.probing or is_bad:
+        if look.sampling or look.probing or is_bad:
             look.runs.append((tap, shown()))
         elif self._follows:
             look.runs.append((tap, {"inputs": shown().get("inputs", [])}))
+        if look.sampling:
+            look.weights = weights or []
 
-    def add_weights(self, look: Look, moved: Sequence[Watched]) -> None:
-        """Behind a step that is sampled."""
+    def add_weights(self, look: Look) -> None:
+        """Behind a step that is sampled, and that has moved them."""
         if not (self._settings.weights or self._settings.updates):
             return
-        look.weights = held(moved)
+        look.weights = look.weights or held(moved(self._network))
         self._kept_for = look.step + 1
         resting = [
             each
@@ -86,11 +92,14 @@ class Reading:
 
     def put(self, look: Look) -> bool:
         """The step is over. Whether its record has to wait, for what is read of it or of one before it."""
-        self._follows = self._settings.batches and self._collector.probing
+        self._follows = self._settings.batches and look.probing
         if look.has_work:
+            kind = look.kind()
+            if kind != self._kind:
+                self._kind, self._size = kind, look.size()
             look.scalars = dict(self._collector.scalars)
             self._facts[look.step] = self._collector.facts  # the record of the step will have this very list
-            self._desk.put(look.step, lambda: self._looks.take(look), size=look.size())
+            self._desk.put(look.step, lambda: self._looks.take(look), size=self._size)
         elif not self._open:
             return False
         self._open.append(look.step)

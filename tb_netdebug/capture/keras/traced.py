@@ -7,15 +7,17 @@ trace keeps where each stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
 from tb_netdebug.capture.keras.following import Following
 from tb_netdebug.capture.keras.health import flags_of, health_of
+from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.tap import MOST_INPUTS, Tap
 from tb_netdebug.capture.keras.values import dense, number_of, tensors_in
+from tb_netdebug.capture.keras.weights import Held, moved
 
 Shown = dict[str, list[Any]]
 
@@ -39,6 +41,8 @@ class Trace:
     length: int
     replicas: int
     following: Following | None = None
+    weights: list[Watched] = field(default_factory=list)
+    """Those that the step gives back as it leaves them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,17 +78,24 @@ class Ran:
     def shown(self) -> Shown:
         return {name: list(self.flat[place]) for name, place in self.trace.places.items()}
 
+    def weights(self) -> Held:
+        return list(zip(self.trace.weights, self.of("weights"), strict=True))
+
 
 def laid_out(tap: Tap, data: Any, wanted: Wanted, replicas: int) -> tuple[Trace, list[Any]]:
     """The trace, and the tensors that this step is to give back."""
-    parts = {name: tensors for name, tensors in parts_of(tap, data, wanted).items() if tensors}
+    weights = moved(tap.network) if wanted.full and not wanted.is_eager and replicas == 1 else []
+    parts = parts_of(tap, data, wanted)
+    # what the step has made of them: TensorFlow reads a variable after whatever has changed it
+    parts["weights"] = [native(each.variable).read_value() for each in weights]
+    parts = {name: tensors for name, tensors in parts.items() if tensors}
     flat: list[Any] = []
     places = {}
     for name, tensors in parts.items():
         places[name] = slice(len(flat), len(flat) + len(tensors))
         flat += tensors
     is_sum = tap.whole_loss is not None
-    return Trace(tap, places, len(flat), replicas if is_sum else 1), flat
+    return Trace(tap, places, len(flat), replicas if is_sum else 1, weights=weights), flat
 
 
 def parts_of(tap: Tap, data: Any, wanted: Wanted) -> Shown:

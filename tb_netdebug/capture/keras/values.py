@@ -46,8 +46,8 @@ def array_of(tensor: Any) -> Array:
 
 def number_of(tensor: Any) -> float:
     """Of an eager tensor with one value; the mean of several."""
-    array = array_of(tensor)
-    return float(array) if array.ndim == 0 else float(array.mean(dtype=np.float64))
+    found = tensor._numpy()
+    return float(found) if found.ndim == 0 else float(found.mean(dtype=np.float64))
 
 
 def item_of(array: Array) -> Item | None:

@@ -10,12 +10,18 @@ import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from tb_netdebug.capture.collector import Collector
-from tb_netdebug.capture.keras.layers import Watched, native
+from tb_netdebug.capture.keras.coverage import is_trainable
+from tb_netdebug.capture.keras.layers import Network, Watched, native
 from tb_netdebug.capture.keras.values import Array, array_of, item_of
 from tb_netdebug.stats import kernel
 
 # A weight with its values at some moment, which nothing changes any more.
 Held = list[tuple[Watched, Any]]
+
+
+def moved(network: Network) -> list[Watched]:
+    """The weights that a step may change."""
+    return [each for each in network.weights.values() if is_trainable(each)]
 
 
 def held(watched: Iterable[Watched]) -> Held:
