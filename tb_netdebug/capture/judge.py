@@ -37,16 +37,23 @@ class FindingError(RuntimeError):
 class Judge:
     """`judge` and `finish` are called on the writer's thread, everything else on the training's.
 
-    What is printed is printed at once; a callable is called, and an error raised, by `act`.
+    What is printed is printed at once; a callable is called, and an error raised, by `act`. `sent_to` is
+    where the run can be looked at when it does not stay here.
     """
 
     def __init__(
-        self, checks: Mapping[str, Any] | None, on_finding: str | Callable[[Any], object], run_dir: Path
+        self,
+        checks: Mapping[str, Any] | None,
+        on_finding: str | Callable[[Any], object],
+        run_dir: Path,
+        *,
+        sent_to: str | None = None,
     ) -> None:
         self._engine = Engine(checks)
         self._checks = dict(checks or {})
         self._on_finding = on_finding
         self._run_dir = run_dir
+        self._sent_to = sent_to
         self._graph: bytes | None = None
         self._heard: deque[tuple[int, Sequence[StepRecord]]] = deque(maxlen=MOST_HEARD)
         self._waiting: deque[Finding] = deque()
@@ -116,6 +123,11 @@ class Judge:
             [each.as_dict() for each in self.findings], steps=self._written_steps, checks=self._checks
         )
 
+    def _where(self) -> str:
+        if self._sent_to is not None:
+            return f"in the TensorBoard that collects at {self._sent_to}   (the NetDebug tab)"
+        return f"tensorboard --logdir {shown(self._run_dir.parent)}   (the NetDebug tab)"
+
     def _print(self, news: Sequence[Finding]) -> None:
         if not news:
             return
@@ -123,7 +135,7 @@ class Judge:
         self._told.update((each.rule, each) for each in news)
         if not self._has_told_where:
             self._has_told_where = True
-            lines.append(f"  More: tensorboard --logdir {shown(self._run_dir.parent)}   (the NetDebug tab)")
+            lines.append(f"  More: {self._where()}")
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
             sys.stderr.write("\n".join([*lines, ""]))
             sys.stderr.flush()

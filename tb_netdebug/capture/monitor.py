@@ -51,7 +51,12 @@ class Monitor:
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
         self._collector = Collector(run_dir=run_dir)
-        self._judge = Judge(settings.checks, settings.on_finding, run_dir)
+        self._judge = Judge(
+            settings.checks,
+            settings.on_finding,
+            run_dir,
+            sent_to=settings.remote if settings.is_spooled else None,
+        )
         self._writer = EventWriter(
             run_dir, rank=rank, strict=settings.strict, judge=self._judge if rank == 0 else None
         )
