@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tb_netdebug.stream import stream_pb2 as pb
+from tb_netdebug.stream.door import environment
 from tb_netdebug.stream.local_wire import MOST_BYTES, Unpacker, WireError, packed
 from tb_netdebug.stream.outbox import Outbox, Wake
 from tb_netdebug.stream.private_folder import made_private
@@ -135,6 +136,18 @@ def test_a_private_folder_is_really_private(tmp_path: Path, kind: str) -> None:
         path.mkdir(mode=0o750)
     with pytest.raises(PermissionError, match="NetDebug puts nothing there"):
         made_private(path)
+
+
+def test_the_agent_finds_files_from_wherever_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the trainer was given relative to its folder, or to the user's home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NETDEBUG_TOKEN_FILE", "secret/token")
+    monkeypatch.setenv("NETDEBUG_TLS_CA", "~/cert.pem")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "here", "/there"]))
+    found = environment()
+    assert str(tmp_path / "secret/token") == found["NETDEBUG_TOKEN_FILE"]
+    assert str(Path.home() / "cert.pem") == found["NETDEBUG_TLS_CA"]
+    assert [str(tmp_path / "here"), "/there"] == found["PYTHONPATH"].split(os.pathsep)[1:]
 
 
 def test_messages_come_out_as_they_went_in(run_python: Callable[..., str]) -> None:

@@ -30,6 +30,10 @@ class Bulletin:
         """Whether what is sent now may arrive soon."""
         return self._standing in (TRYING, CONNECTED)
 
+    @property
+    def is_refused(self) -> bool:
+        return self._standing == REFUSED
+
     def connected(self) -> None:
         self._set(CONNECTED)
 

@@ -19,6 +19,7 @@ START_SECS = 30.0
 MOST_LOG_BYTES = 1 << 20
 # Somebody may kill it while it starts; who does so three times means it.
 MOST_FAILURES = 3
+FILES = ("NETDEBUG_TOKEN_FILE", "NETDEBUG_TLS_CA")
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -147,8 +148,10 @@ def environment() -> dict[str, str]:
     found however the trainer has found it."""
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     paths = [str(_PACKAGE_ROOT), *(str(Path(entry).absolute()) for entry in given)]
+    files = {name: os.environ[name] for name in FILES if os.environ.get(name)}
     return {
         **os.environ,
+        **{name: str(Path(path).expanduser().absolute()) for name, path in files.items()},
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "OPENBLAS_NUM_THREADS": "1",  # NumPy is loaded and computes nothing
         "PYTHONUNBUFFERED": "1",

@@ -29,6 +29,8 @@ SLOW_TICK_SECS = 1.0
 LINGER_SECS = 1.5
 # And so long for a collector that takes nothing; what was not sent waits for the next agent.
 PATIENCE_SECS = 600.0
+# An agent with other credentials may have more luck.
+REFUSED_SECS = 20.0
 # After SIGTERM, as when a cluster ends a job: it kills soon.
 LEAVING_SECS = 25.0
 _READ_BYTES = 1 << 16
@@ -112,7 +114,8 @@ class Household:
         if len(self._roster):
             if self._roster.safe_bytes != self._progress[0]:
                 self._progress = (self._roster.safe_bytes, now)
-            return now - self._progress[1] > self._patience_secs
+            patience = REFUSED_SECS if self._bulletin.is_refused else self._patience_secs
+            return now - self._progress[1] > patience
         if self._idle_since is None or self._has_guests_to_come():
             self._idle_since = now
         return now - self._idle_since > LINGER_SECS
