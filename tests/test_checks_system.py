@@ -149,8 +149,14 @@ def test_pauses_that_are_none() -> None:
 # ---- ranks
 
 
-def ranks(of: dict[int, Callable[[int], float]], steps: int = 100, step_secs: float = 0.1) -> Finding | None:
+def ranks(
+    of: dict[int, Callable[[int], float]],
+    steps: int = 100,
+    step_secs: float = 0.1,
+    info: dict[str, Any] | None = None,
+) -> Finding | None:
     engine = Engine(rules=RULES)
+    engine.describe(info=info or {})
     for step in range(steps):
         for rank, secs in of.items():
             busy = secs(step)
@@ -204,6 +210,13 @@ def test_processes_that_share_the_work() -> None:
     assert sharing({0: lambda step: 1.0, 1: lambda step: 1.0}) is None
     assert sharing({0: same, 1: same}, steps=7) is None
     assert sharing({0: same, 1: lambda step: step + (step % 4 == 0)}) is None
+
+
+def test_processes_that_wait_in_the_forward_pass() -> None:
+    """Where weights lie in parts on all: the fastest one waits longest, and nobody holds the others up."""
+    slow: dict[int, Callable[[int], float]] = {0: lambda step: 0.07, 1: lambda step: 0.03}
+    assert ranks(slow) is not None
+    assert ranks(slow, info={"in_parts": 4}) is None
 
 
 def test_processes_that_keep_pace() -> None:

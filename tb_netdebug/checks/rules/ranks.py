@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,16 @@ from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import agree, percent, span
 from ..rule import Rule, When
+from .weights_replicas import is_sharded
 
 Batches = dict[int, float]  # fingerprints by step
 MOST_NAMED = 8
 
 STEPS_COMPARED = 64
-# What a process does by itself; in the backward pass it also waits for the others.
+# What a process does by itself: in the backward pass it also waits for the others, and in the forward pass as
+# well where the weights lie in parts on all of them.
 OWN = ("time/data", "time/forward", "time/optimizer")
+OWN_OF_PARTS = ("time/data", "time/optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,14 @@ class StragglerRank(Rule):
             return None
         getters: dict[int, Callable[[str], Curve | None]] = {0: history.curve}
         getters.update({rank: known.curves.get for rank, known in history.ranks.items()})
-        own = {rank: own_secs(curve_of, self.limits.steps) for rank, curve_of in getters.items()}
+        names = OWN_OF_PARTS if is_sharded(history) else OWN
+        own = {rank: own_secs(curve_of, names, self.limits.steps) for rank, curve_of in getters.items()}
         known = {rank: secs for rank, secs in own.items() if secs is not None}
         if len(known) < 2:
             return None
-        return self._judge(known, middle_step(getters))
+        return self._judge(known, middle_step(getters), names is OWN_OF_PARTS)
 
-    def _judge(self, known: dict[int, float], step_secs: float) -> Sign | None:
+    def _judge(self, known: dict[int, float], step_secs: float, is_in_parts: bool) -> Sign | None:
         limits = self.limits
         slowest = max(known, key=lambda rank: known[rank])
         usual = float(np.median([secs for rank, secs in known.items() if rank != slowest]))
@@ -61,18 +65,18 @@ class StragglerRank(Rule):
             return None
         self._slow = {slowest: self._slow.get(slowest, 0) + 1}
         return (
-            self._sign(slowest, known[slowest], usual, step_secs)
+            self._sign(slowest, known[slowest], usual, step_secs, is_in_parts)
             if self._slow[slowest] >= limits.times
             else None
         )
 
-    def _sign(self, rank: int, secs: float, usual: float, step_secs: float) -> Sign:
+    def _sign(self, rank: int, secs: float, usual: float, step_secs: float, is_in_parts: bool) -> Sign:
         share = (secs - usual) / step_secs
         return Sign(
             Severity.WARNING,
-            f"Process {rank} (rank {rank}) takes {span(secs)} a step for its data, forward pass and "
-            f"optimizer, the others {span(usual)}: {percent(share)} of a step longer "
-            f"({percent(self.limits.share)} is too much), and all others wait for it.",
+            f"Process {rank} (rank {rank}) takes {span(secs)} a step for what it does by itself (data, "
+            f"{'' if is_in_parts else 'forward pass, '}optimizer), the others {span(usual)}: {percent(share)} of "
+            f"a step longer ({percent(self.limits.share)} is too much), and all others wait for it.",
             "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or "
             "longer batches. The Resources page compares the processes.",
             {
@@ -85,10 +89,10 @@ class StragglerRank(Rule):
         )
 
 
-def own_secs(curve_of: Callable[[str], Curve | None], steps: float) -> float | None:
+def own_secs(curve_of: Callable[[str], Curve | None], names: Sequence[str], steps: float) -> float | None:
     """What a process needs for a step by itself, at the median; None when too little is known."""
     total = None
-    for name in OWN:
+    for name in names:
         curve = curve_of(name)
         if curve is not None and curve.count >= steps:
             total = (total or 0.0) + float(np.median(curve.tail(STEPS_COMPARED)))

@@ -26,8 +26,9 @@ MOST_HELD = 64
 NEVER = 1 << 60
 # Until here the others may come: one may load its model much longer than this one does.
 MEETING_SECS = 120.0
-# How long `finish` waits for the others, who should be about to finish as well; less when the program fails.
-CLOSING_SECS, FAILING_SECS = 5.0, 0.5
+# How long `finish` waits for the others, who should be about to finish as well: when there are samples to be
+# merged, when there is only a last word to be said, and when the program fails or nobody has come yet.
+CLOSING_SECS, GOODBYE_SECS, LEAVING_SECS = 5.0, 1.0, 0.5
 # The first process is told of the steps of at most so many others.
 MOST_RANKS_TOLD = 64
 
@@ -102,8 +103,10 @@ class Exchange:
     def finish(self) -> None:
         """The training is over: what is held is settled with the others if they come, else alone."""
         with self._lock:
-            is_worth_it = self._has_met or any(held.parts for held in self._held.values())
-        patience = CLOSING_SECS if is_worth_it and sys.exc_info()[0] is None else FAILING_SECS
+            is_owed = any(held.parts for held in self._held.values())
+        patience = LEAVING_SECS if sys.exc_info()[0] is not None or not self._has_met else GOODBYE_SECS
+        if is_owed and sys.exc_info()[0] is None:
+            patience = CLOSING_SECS
         self._leave_at = time.monotonic() + patience
         self._is_closing = True
         self._bell.put(None)
