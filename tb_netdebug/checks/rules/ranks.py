@@ -72,11 +72,12 @@ class StragglerRank(Rule):
 
     def _sign(self, rank: int, secs: float, usual: float, step_secs: float, is_in_parts: bool) -> Sign:
         share = (secs - usual) / step_secs
+        work = "data, optimizer" if is_in_parts else "data, forward pass, optimizer"
         return Sign(
             Severity.WARNING,
-            f"Process {rank} (rank {rank}) takes {span(secs)} a step for what it does by itself (data, "
-            f"{'' if is_in_parts else 'forward pass, '}optimizer), the others {span(usual)}: {percent(share)} of "
-            f"a step longer ({percent(self.limits.share)} is too much), and all others wait for it.",
+            f"Process {rank} (rank {rank}) takes {span(secs)} a step for what it does by itself ({work}), the "
+            f"others {span(usual)}: {percent(share)} of a step longer ({percent(self.limits.share)} is too "
+            "much), and all others wait for it.",
             "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or "
             "longer batches. The Resources page compares the processes.",
             {
