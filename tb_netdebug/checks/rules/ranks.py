@@ -76,8 +76,8 @@ class StragglerRank(Rule):
         return Sign(
             Severity.WARNING,
             f"Process {rank} (rank {rank}) takes {span(secs)} a step for what it does by itself ({work}), "
-            f"the others {span(usual)}: {percent(share)} of a step longer ({percent(self.limits.share)} is too "
-            "much), and all others wait for it.",
+            f"the others {span(usual)}: {percent(share)} of a step longer ({percent(self.limits.share)} is "
+            "too much), and all others wait for it.",
             "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or "
             "longer batches. The Resources page compares the processes.",
             {
