@@ -12,7 +12,7 @@ import pytest
 import tb_netdebug
 
 PACKAGE = Path(tb_netdebug.__file__).parent
-FRAMEWORKS = {"torch", "tensorflow", "keras", "tensorboard", "grpc"}
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "tensorboard", "grpc"}
 STARTING_THINGS = {"threading", "socket", "subprocess", "multiprocessing", "asyncio", "concurrent"}
 FORBIDDEN = {
     "stats": FRAMEWORKS | STARTING_THINGS,
@@ -116,25 +116,28 @@ def test_the_pure_folders_touch_no_file(folder: str) -> None:
 
 
 def test_only_the_torch_modules_import_torch() -> None:
-    """torch is known to `capture/pytorch/` and to the integrations, to nobody else."""
+    """torch is known to `capture/pytorch/`, to Keras on torch and to the integrations, to nobody else."""
     wrong = [
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
         if "torch" in roots(path)
         and path.relative_to(PACKAGE).parts[0] != "integrations"
         and not path.is_relative_to(PACKAGE / "capture/pytorch")
+        and path != PACKAGE / "capture/keras_backends/on_torch.py"
     ]
     assert [] == wrong
 
 
 def test_only_the_keras_modules_import_keras() -> None:
-    """TensorFlow and Keras are known to `capture/keras/` and to the integrations, to nobody else."""
+    """Keras is known to `capture/keras/`, `capture/keras_backends/` and the integrations, to nobody else;
+    TensorFlow not to Keras's other backends, and JAX to them alone."""
     wrong = [
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
-        if roots(path) & {"tensorflow", "keras"}
-        and path.relative_to(PACKAGE).parts[0] != "integrations"
-        and not path.is_relative_to(PACKAGE / "capture/keras")
+        if (used := roots(path) & {"tensorflow", "keras", "jax"})
+        and not (path.relative_to(PACKAGE).parts[0] == "integrations" and "jax" not in used)
+        and not (path.is_relative_to(PACKAGE / "capture/keras") and "jax" not in used)
+        and not (path.is_relative_to(PACKAGE / "capture/keras_backends") and "tensorflow" not in used)
     ]
     assert [] == wrong
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,13 @@ from tb_netdebug.capture.remote import remote_of
 from tb_netdebug.capture.run_folder import rank, run_folder
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.configuration import checks_of
+
+# By the backend that Keras runs on.
+KERAS_ADAPTERS = {
+    "tensorflow": "tb_netdebug.capture.keras.adapter",
+    "torch": "tb_netdebug.capture.keras_backends.on_torch",
+    "jax": "tb_netdebug.capture.keras_backends.on_jax",
+}
 
 
 def watch(
@@ -105,16 +113,20 @@ def watch(
 def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
     """Raises TypeError when this is no model that NetDebug knows."""
     models = dict(model) if isinstance(model, Mapping) else {"": model}
-    torch = sys.modules.get("torch")  # somebody who has a torch module has imported torch
+    keras = sys.modules.get("keras")  # somebody who has a model of Keras has imported keras
+    if keras is not None and models and all(isinstance(each, keras.layers.Layer) for each in models.values()):
+        backend = keras.backend.backend()
+        if backend not in KERAS_ADAPTERS:
+            raise TypeError(
+                f"Keras runs on {backend} here, which does not train; {' or '.join(KERAS_ADAPTERS)} do"
+            )
+        made: MakeAdapter = import_module(KERAS_ADAPTERS[backend]).adapter_of(models, optimizer)
+        return made
+    torch = sys.modules.get("torch")
     if torch is not None and models and all(isinstance(each, torch.nn.Module) for each in models.values()):
         from tb_netdebug.capture.pytorch.adapter import adapter_of
 
         return adapter_of(models, optimizer)
-    keras = sys.modules.get("keras")
-    if keras is not None and models and all(isinstance(each, keras.layers.Layer) for each in models.values()):
-        from tb_netdebug.capture.keras import adapter
-
-        return adapter.adapter_of(models, optimizer)
     kinds = ", ".join(sorted({type(each).__name__ for each in models.values()})) or "nothing"
     raise TypeError(
         f"watch() got {kinds}; it takes a torch.nn.Module or a keras.Model, or several by name: "

@@ -1,0 +1,246 @@
+"""Behind the seam, what is the same for Keras on every backend but TensorFlow (see `capture.adapter`)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.keras.coverage import CoverageProbe, is_trainable, rate_of
+from tb_netdebug.capture.keras.graph import GraphTold
+from tb_netdebug.capture.keras.layers import Watched
+from tb_netdebug.capture.keras.looks import Look, Looks
+from tb_netdebug.capture.keras.reader import active_units
+from tb_netdebug.capture.keras.values import array_of, item_of
+from tb_netdebug.capture.keras.weights import Weights
+from tb_netdebug.capture.keras_backends.standins import Array, BackendNetwork, Optimizer, Shown, tensors_in
+from tb_netdebug.capture.refusals import Refusals
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.records.step import Sample, Units
+from tb_netdebug.stats import kernel
+
+# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
+COPIES_SHARE = 0.1
+
+Late = list[tuple[int, dict[str, float], list[Sample]]]
+# A tap in the place of TensorFlow's, and what its step has shown: "inputs", "targets", "given", "values",
+# "activations", "gradients".
+Run = tuple[Any, dict[str, list[Any]]]
+
+
+class BackendAdapter:
+    """Fills the collector. A backend says how its tensors are read, and what it has seen of a step."""
+
+    framework = ""
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        optimizers: Sequence[Any],
+        collector: Collector,
+        guard: Guard,
+        settings: Settings,
+        *,
+        threads: int,
+    ) -> None:
+        self._models = dict(models)
+        self._optimizers = list(optimizers)
+        self._collector = collector
+        self._guard = guard
+        self._settings = settings
+        self._threads = threads
+        self._refusals = Refusals(guard)
+        self._network = BackendNetwork(models, settings.wants, self.tensor_of, self.read)
+        self._network.refresh()
+        self._looks = Looks(settings, self._refusals.refuse, threads)
+        if settings.weights or settings.updates:
+            self._looks.use(self._make_weights)
+        self._coverage = CoverageProbe(self._network, collector)
+        self._graph = GraphTold(self._network, guard)
+        self._stand_ins: dict[int, Optimizer] = {}
+        self._seen_rest: set[int] = set()
+        self._kept_for = -1
+
+    # ---- what a backend says -----------------------------------------------------------------------------
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the loss of single batches is not known here."""
+        return False
+
+    def read(self, tensor: Any) -> Array:
+        """The values of a tensor, not copied where they lie in host memory."""
+        raise NotImplementedError
+
+    def tensor_of(self, variable: Any) -> Any:
+        """The tensor that a variable of Keras has now."""
+        raise NotImplementedError
+
+    def _runs(self) -> list[Run]:
+        """What was seen of the step; its numbers are put into the collector."""
+        raise NotImplementedError
+
+    def _is_bad(self) -> bool:
+        """What looking into this step may explain."""
+        scalars = self._collector.scalars
+        return not np.isfinite(scalars.get("loss", 0.0)) or bool(scalars.get("nonfinite_gradients"))
+
+    # ---- the seam ----------------------------------------------------------------------------------------
+
+    def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
+        runs = self._runs()
+        if loss is not None:
+            self._put("loss", loss)
+        for name, value in scalars.items():
+            self._put(f"scalar/{name}", value)
+        self._put_rates()
+        self._look(runs)
+        self._graph.look([tap for tap, _ in runs], self._collector.scalars.get("batch_size"))
+        return False
+
+    def late(self, *, wait: bool) -> Late:
+        return []
+
+    def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
+        array = np.ascontiguousarray(self._array_of(value))
+        item = item_of(array)
+        if item is None:
+            self._refusals.refuse("a tensor", f"values of type {array.dtype} cannot be read")
+            return None
+        (summary,) = kernel.summarize([item], self._threads)
+        return summary, active_units(None, array, item)
+
+    def pixels_of(self, value: Any) -> Any:
+        array = self._array_of(value)
+        return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+    def memory(self) -> dict[str, float]:
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "framework": f"keras {keras.__version__} on {self.framework}",
+            "python": platform.python_version(),
+            "models": {name: type(model).__name__ for name, model in self._models.items()},
+            "optimizers": [type(each).__name__ for each in self._known_optimizers()],
+            "parameters": len(self._network.weights),
+            "layers": sum(each.is_watched for each in self._network.layers.values()),
+            "not_watched": self._refusals.sentences(),
+        }
+
+    def graph(self) -> bytes | None:
+        return self._graph.take()
+
+    # ---- for the callback --------------------------------------------------------------------------------
+
+    def begin_batch(self) -> None:
+        """Keras is about to train on a batch."""
+
+    def evaluated(self) -> None:
+        """An evaluation lies between two steps: its time belongs to neither."""
+        self._collector.clock.finish()
+        self._collector.scalars["probe/evaluations"] = 1.0
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def _keep_weights(self) -> None:
+        """As they are before a step that is sampled."""
+        step = self._collector.step
+        if self._settings.updates and self._kept_for != step:
+            self._kept_for = step
+            self._looks.keep(step, self._held())
+
+    def _look(self, runs: Sequence[Run]) -> None:
+        collector = self._collector
+        look = Look(collector.step, collector.sampling, collector.probing)
+        look.scalars, look.runs, look.is_bad = dict(collector.scalars), list(runs), self._is_bad()
+        if collector.sampling and self._has_moved():
+            look.weights = self._held()
+            look.resting = self._resting()
+            self._kept_for = collector.step + 1
+        if not look.has_work:
+            return
+        found = self._looks.take(look)
+        collector.scalars.update(found.scalars)
+        collector.samples.update((id(each.series), each) for each in found.samples)
+        collector.facts.extend(found.facts)
+
+    def _held(self) -> list[tuple[Watched, Any]]:
+        """The trained weights, with their values of now."""
+        return [
+            (each, each.variable.read_value())
+            for each in self._network.weights.values()
+            if is_trainable(each)
+        ]
+
+    def _resting(self) -> list[tuple[Any, Any]]:
+        resting = [
+            each
+            for each in self._network.weights.values()
+            if not is_trainable(each) and id(each) not in self._seen_rest
+        ]
+        self._seen_rest.update(map(id, resting))
+        return [(each.weight, each.variable.read_value()) for each in resting if self._settings.weights]
+
+    def _has_moved(self) -> bool:
+        """Not while an optimizer only adds up gradients."""
+        for optimizer in self._known_optimizers():
+            steps = getattr(optimizer, "gradient_accumulation_steps", None)
+            if steps and int(self.read(self.tensor_of(optimizer._iterations))) % steps:
+                return False
+        return True
+
+    def _stand_in(self, optimizer: Any) -> Optimizer:
+        """Always the same one for an optimizer."""
+        held = [self._network.stand_in(each) for each in getattr(optimizer, "_trainable_variables", [])]
+        found = self._stand_ins.get(id(optimizer))
+        if found is None:
+            found = self._stand_ins[id(optimizer)] = Optimizer(optimizer, self._rate_of(optimizer))
+        found.hold(held)
+        return found
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _make_weights(self, collector: Collector) -> Weights:
+        return Weights(
+            collector,
+            self._refusals.refuse,
+            weights=self._settings.weights,
+            updates=self._settings.updates,
+            most_bytes=int(psutil.virtual_memory().available * COPIES_SHARE),
+            threads=self._threads,
+        )
+
+    def _known_optimizers(self) -> list[Any]:
+        compiled = [getattr(each, "optimizer", None) for each in self._models.values()]
+        return list({id(each): each for each in (*self._optimizers, *compiled) if each is not None}.values())
+
+    def _rate_of(self, optimizer: Any) -> float | None:
+        return rate_of(optimizer)
+
+    def _put_rates(self) -> None:
+        for number, optimizer in enumerate(self._known_optimizers()):
+            rate = self._rate_of(optimizer)
+            if rate is not None:
+                self._collector.scalars[f"lr/{number}"] = rate
+
+    def _array_of(self, value: Any) -> Array:
+        if isinstance(value, keras.Variable):
+            value = self.tensor_of(value)
+        return array_of(Shown(value, self.read)) if keras.ops.is_tensor(value) else np.asarray(value)
+
+    def _put(self, name: str, value: Any) -> None:
+        """A number, or a tensor with one; of several values the mean."""
+        if value is None:
+            return
+        try:
+            found = [self.read(tensor) for _, tensor in tensors_in(value)]
+            self._collector.scalars[name] = float(np.mean(found[0] if found else value, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")

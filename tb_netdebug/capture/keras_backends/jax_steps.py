@@ -1,0 +1,195 @@
+"""Keras's training step on JAX: what goes into it and what comes out of it, and nothing in between."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from keras.src.backend.jax.trainer import JAXTrainer
+
+from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.keras_backends.jax_look import Look, Seen, State, kind_of
+
+# A program is compiled for each kind of batch; a smaller one at the end of an epoch is not worth it.
+MOST_KINDS = 8
+PARTS = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+
+OWN_STEP = (
+    "the model has a train_step of its own, which JAX compiles as a whole; weights, updates and what it "
+    "returns are recorded"
+)
+SEVERAL = (
+    "steps_per_execution is more than 1, so that Keras comes back after several batches only; weights, their "
+    "updates in that time and the running loss are recorded"
+)
+
+
+@dataclass(slots=True, eq=False)
+class Ran:
+    """A step that was started; its numbers may still be on their way."""
+
+    batch: Any
+    logs: Any
+    wait_secs: float
+    look: Look | None
+    seen: Seen | None
+    is_first: bool
+
+
+class JaxSteps:
+    """Stands before a model's `train_function`, and keeps the last step that has run for `take`.
+
+    `told` is called behind each run with Keras's results, where nobody else tells that a batch is over.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        collector: Collector,
+        guard: Guard,
+        refuse: Callable[[str, str], None],
+        make_look: Callable[[Any], Look] | None,
+        before: Callable[[], None],
+    ) -> None:
+        self.model = model
+        self.told: Callable[[Any], None] | None = None
+        self._state: State | None = None
+        self._collector = collector
+        self._guard = guard
+        self._refuse = refuse
+        self._make_look = make_look
+        self._before = before
+        self._ordinary: Any = None
+        self._looks: dict[Any, Look] = {}
+        self._last_kind: Any = None
+        self._ran: Ran | None = None
+        self._is_reset = True
+        reason = self._hidden()
+        self.is_running_mean = not reason
+        if reason:
+            self._make_look = None
+            refuse("the inside of the training step", reason)
+
+    @property
+    def makes_looks(self) -> bool:
+        return self._make_look is not None
+
+    def take(self) -> Ran | None:
+        """The step that has run since this was asked last."""
+        ran, self._ran = self._ran, None
+        return ran
+
+    def tensors(self) -> Iterator[tuple[int, Any]]:
+        """The state of a training that is going on, by id of the variable."""
+        optimizer = self.model.optimizer
+        variables = (
+            self.model.trainable_variables,
+            self.model.non_trainable_variables,
+            optimizer.variables if optimizer is not None else [],
+        )
+        for some, tensors in zip(variables, self._state or (), strict=False):
+            yield from ((id(variable), tensor) for variable, tensor in zip(some, tensors, strict=False))
+
+    # ---- standing there ----------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Past Keras's own __setattr__, which keeps a list of what belongs to a model."""
+        self.model.__dict__.setdefault("make_train_function", self._make_train_function)
+        self.model.__dict__.setdefault("reset_metrics", self._reset_metrics)
+        self.take_over()
+
+    def remove(self) -> None:
+        """The model is as it was."""
+        for ours in (self._make_train_function, self._reset_metrics):
+            name = ours.__name__.removeprefix("_")
+            if self.model.__dict__.get(name) == ours:
+                del self.model.__dict__[name]
+        if self.model.train_function == self._run and self._ordinary is not None:
+            self.model.train_function = self._ordinary
+        self._ordinary = self._state = None
+        self._looks.clear()
+
+    def take_over(self) -> None:
+        """Whatever Keras would call now is called through us."""
+        current = self.model.train_function
+        if current is not None and current != self._run:
+            self._ordinary = current
+            self.model.train_function = self._run
+
+    def _make_train_function(self, force: bool = False) -> Any:
+        if force and self.model.train_function == self._run:
+            self.model.train_function = None
+        type(self.model).make_train_function(self.model, force=force)
+        self.take_over()
+        return self.model.train_function
+
+    def _reset_metrics(self) -> None:
+        self._is_reset = True
+        type(self.model).reset_metrics(self.model)
+
+    def _hidden(self) -> str:
+        """Why this step is nothing to look into; "" when it is."""
+        if type(self.model).train_step is not JAXTrainer.train_step:
+            return OWN_STEP
+        return SEVERAL if getattr(self.model, "steps_per_execution", 1) > 1 else ""
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def _run(self, state: State, iterator: Any) -> Any:
+        asked = now()
+        batch = next(iterator)  # that there is no more is for Keras to hear
+        wait_secs = now() - asked
+        look, seen = (None, None) if self._guard.is_off else self._look(state, batch)
+        logs, after = self._ordinary(state, itertools.chain([batch], iterator))
+        self._state = after
+        self._ran = Ran(batch, logs, wait_secs, look, seen, self._is_reset)
+        self._is_reset = False
+        if self.told is not None:
+            try:
+                self.told(logs)
+            except BaseException:
+                self._hand_over(after)
+                raise
+        return logs, after
+
+    def _hand_over(self, state: State) -> None:
+        """Keras still has the state from before the step, which is used up: the model gets the new one."""
+        self.model._jax_state = dict(zip(PARTS, state, strict=True))
+        self.model._jax_state_synced = False
+        self.model.jax_state_sync()
+
+    def _look(self, state: State, batch: Any) -> tuple[Look | None, Seen | None]:
+        """In a sampled step, at what the step is going to compute."""
+        kind, before = kind_of(batch), self._last_kind
+        self._last_kind = kind
+        if not self._collector.sampling:
+            return None, None
+        started = now()
+        self._state = state
+        try:
+            self._before()
+            if self._make_look is None or not self._is_worth_it(kind, before):
+                return None, None
+            look = self._looks.get(kind)
+            if look is None:
+                look = self._looks[kind] = self._make_look(self.model)
+            is_new = not look.has_run
+            seen = look(state, batch)
+            if is_new:
+                started = now()  # it was compiled; that comes once
+            return look, seen
+        except Exception as error:
+            self._make_look = None
+            self._guard.fault("looking into a training step", error)
+            return None, None
+        finally:
+            self._collector.charge(started)
+
+    def _is_worth_it(self, kind: Any, before: Any) -> bool:
+        if kind in self._looks or not self._looks:
+            return True
+        return bool(kind == before) and len(self._looks) < MOST_KINDS
