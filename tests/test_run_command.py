@@ -96,7 +96,7 @@ def test_a_script_runs_and_ends_as_under_python(way: str) -> None:
     assert actual.closing == ("" if way in silent else NO_TORCH)
 
 
-NO_TORCH = "NetDebug: the script has not imported torch, so there was nothing to watch.\n"
+NO_TORCH = "NetDebug: the script has imported neither torch nor keras, so there was nothing to watch.\n"
 
 
 @pytest.mark.parametrize(

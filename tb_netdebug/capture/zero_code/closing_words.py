@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from tb_netdebug.capture.zero_code.driver import ZeroCode
 
 MOST_RUNS_NAMED = 12
-NOT_YET = ("tensorflow", "keras", "jax")
+NOT_YET = ("tensorflow", "jax")
+NONE_SEEN = {
+    "torch": "made no optimizer of torch.optim",
+    "keras": "trained no model of Keras where it could be seen",
+}
 
 
 def tell(finding: Finding) -> None:
@@ -59,11 +63,12 @@ def nothing_trained(watched: ZeroCode) -> str:
             "steps that it compiles; nd.watch and monitor.step show them.)"
         )
     if watched.found:
-        return "nothing was trained: the script made no optimizer of torch.optim. Nothing was recorded."
+        seen = " and ".join(NONE_SEEN[framework] for framework in watched.found)
+        return f"nothing was trained: the script {seen}. Nothing was recorded."
     others = [name for name in NOT_YET if name in sys.modules]
     if others:
-        return f"only PyTorch scripts are watched so far, and this one has imported {others[0]}, not torch."
-    return "the script has not imported torch, so there was nothing to watch."
+        return f"PyTorch and Keras are watched so far, and this script has imported {others[0]} alone."
+    return "the script has imported neither torch nor keras, so there was nothing to watch."
 
 
 def summary(trainings: Sequence[Training]) -> str:

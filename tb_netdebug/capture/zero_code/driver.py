@@ -22,8 +22,11 @@ from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.zero_code.first_import import FirstImport, when_imported
 from tb_netdebug.capture.zero_code.training import Training
 
-# By the module whose import is waited for; a discovery of Keras would be one more line.
-DISCOVERIES = {"torch": "tb_netdebug.capture.pytorch.discovery.trainings"}
+# By the module whose import is waited for.
+DISCOVERIES = {
+    "torch": "tb_netdebug.capture.pytorch.discovery.trainings",
+    "keras": "tb_netdebug.integrations.keras_trainings",
+}
 # Opening a run takes some 50 ms. A program with thousands of little trainings (one for each task of a
 # meta-learner) may lose its share of time to that, and this much at once.
 GRACE_SECS = 3.0
@@ -63,7 +66,7 @@ class ZeroCode:
         self.remote = settings.remote
         self.is_spooled = settings.is_spooled
         self._settings = settings if settings.is_spooled else replace(settings, logdir=self.logdir)
-        self._discoveries: list[Discovery] = []
+        self.discoveries: list[Discovery] = []
         self._waiting: list[FirstImport] = []
         self.faults = 0
         self._began = now()
@@ -90,7 +93,7 @@ class ZeroCode:
 
     def interrupted(self) -> None:
         """The program has failed, perhaps in the middle of a step."""
-        for discovery in self._discoveries:
+        for discovery in self.discoveries:
             if not self.is_off:
                 self.attempt("ending the last step", discovery.interrupted)
 
@@ -98,7 +101,7 @@ class ZeroCode:
         """Ends all runs. Harmless when called again."""
         if not self.is_ours():
             return
-        for discovery in self._discoveries:
+        for discovery in self.discoveries:
             self.attempt("taking its hooks away", discovery.close)
         for training in self.trainings:
             self.attempt("closing a run", training.close)
@@ -106,7 +109,7 @@ class ZeroCode:
             waiting.close()
         if os._exit == self._before_leaving:
             os._exit = self._leave
-        self._discoveries.clear()
+        self.discoveries.clear()
         self.is_off = True
 
     def stand_aside(self) -> None:
@@ -155,7 +158,7 @@ class ZeroCode:
             return
         self.found.append(framework)
         try:
-            self._discoveries.append(importlib.import_module(module).discover(self))
+            self.discoveries.append(importlib.import_module(module).discover(self))
         except Exception as error:
             self.fault(f"setting itself up for {framework}", error)
 

@@ -19,69 +19,78 @@ class Training:
     """Keeps a monitor until `close`, and with it the model; afterwards only the results."""
 
     def __init__(self, make_adapter: Any, settings: Settings, run_dir: Path, rank: int) -> None:
-        from tb_netdebug.capture.monitor import Monitor
         from tb_netdebug.capture.zero_code.closing_words import tell
 
         if settings.on_finding == "print":
             settings = replace(settings, on_finding=tell)
         self._collector: Collector | None = None
+        self._settings = settings
+        self._rank = rank
         self.run_dir = run_dir
         self.steps = 0
         self.last_step_secs = now()
         self._findings: list[Finding] = []
-        self._monitor: Monitor | None = Monitor(
-            self._keeping_collector(make_adapter), settings, run_dir=run_dir, rank=rank
-        )
+        self.monitor: Monitor | None = None
+        self.reopen(make_adapter)
+
+    def reopen(self, make_adapter: Any) -> None:
+        """The same model goes on after `close`; its steps go on counting in the same run."""
+        from tb_netdebug.capture.monitor import Monitor
+
+        made = self._keeping_collector(make_adapter)
+        self.monitor = Monitor(made, self._settings, run_dir=self.run_dir, rank=self._rank)
 
     @property
     def is_open(self) -> bool:
-        return self._monitor is not None
+        return self.monitor is not None
 
     @property
     def findings(self) -> list[Finding]:
-        return self._findings if self._monitor is None else self._monitor.findings
+        newer = [] if self.monitor is None else self.monitor.findings
+        known = {each.rule for each in self._findings}
+        return self._findings + [each for each in newer if each.rule not in known]
 
     def owns(self, monitor: object) -> bool:
-        return monitor is self._monitor
+        return monitor is self.monitor
 
     def step(self, loss: Any, scalars: dict[str, Any]) -> None:
         """Raises FindingError where the user has asked for that."""
-        if self._monitor is not None:
+        if self.monitor is not None:
             self.steps += 1
             self.last_step_secs = now()
-            self._monitor.step(loss, **scalars)
+            self.monitor.step(loss, **scalars)
 
     def has_begun_a_step(self) -> bool:
         seen = self._collector
         return (
-            self._monitor is not None
-            and seen is not None
-            and bool(seen.scalars or seen.samples or seen.facts)
+            self.monitor is not None and seen is not None and bool(seen.scalars or seen.samples or seen.facts)
         )
 
     def flush(self, timeout_secs: float) -> None:
-        if self._monitor is not None:
-            self._monitor._writer.flush(timeout_secs=timeout_secs)
+        if self.monitor is not None:
+            self.monitor._writer.flush(timeout_secs=timeout_secs)
 
     def catch_up(self) -> None:
         """Until what is recorded so far is judged, too."""
-        if self._monitor is not None:
-            self._monitor.flush()
+        if self.monitor is not None:
+            self.monitor.flush()
 
     def close(self) -> None:
         """Harmless when called again."""
-        if self._monitor is None:
+        if self.monitor is None:
             return
-        monitor, self._monitor = self._monitor, None
+        monitor = self.monitor
         self._collector = None
         try:
             monitor.close()
         finally:
-            self._findings = monitor.findings
+            self._findings = self.findings
+            self.monitor = None
 
     def _keeping_collector(self, make_adapter: Any) -> Any:
         def make(collector: Collector, *others: Any) -> Any:
             self._collector = collector
+            collector.step = self.steps
             return make_adapter(collector, *others)
 
         return make

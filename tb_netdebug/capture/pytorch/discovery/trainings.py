@@ -84,6 +84,10 @@ class TorchDiscovery:
         for followed in self._beginnings.followed:
             followed.interrupted(value)
 
+    def forget_losses(self) -> None:
+        """What was differentiated until now belongs to a training of another framework, on top of torch."""
+        self._objectives.take()
+
     def close(self) -> None:
         for handle in (*self._handles, self._last):
             handle.remove() if hasattr(handle, "remove") else handle.close()

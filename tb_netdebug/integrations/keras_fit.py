@@ -1,0 +1,59 @@
+"""What `fit` tells of a training that was found without the program's doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.integrations.keras_callback import KerasCallback
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.zero_code.driver import ZeroCode
+    from tb_netdebug.integrations.keras_trainings import Followed
+
+
+class FitCallback(KerasCallback):
+    """The callback that users have, without its beginning and its end: those are of the whole program."""
+
+    def __init__(self, followed: Followed, zero_code: ZeroCode) -> None:
+        super().__init__()
+        self._recording = RecordingOfProgram(followed, zero_code)  # type: ignore[assignment]
+
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        self._tell(self._batch_ran)
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        self._tell(None)
+
+    def _tell(self, told: Callable[[Any], None] | None) -> None:
+        tell = getattr(self._adapter(), "tell", None)
+        if tell is not None:
+            tell(told)
+
+
+class RecordingOfProgram:
+    """What the callback needs of a recording (see `Recording`)."""
+
+    def __init__(self, followed: Followed, zero_code: ZeroCode) -> None:
+        self._followed = followed
+        self._zero = zero_code
+
+    @property
+    def monitor(self) -> Any:
+        return None if self._zero.is_off else self._followed.training.monitor
+
+    def step(self, loss: Any, scalars: Mapping[str, Any]) -> None:
+        try:
+            self._followed.training.step(loss, dict(scalars))
+        except FindingError:
+            raise
+        except Exception as error:
+            self._zero.fault("ending a step", error)
+
+    def log(self, scalars: Mapping[str, Any]) -> None:
+        if self.monitor is not None:
+            self.monitor.log(**scalars)
+
+    def close(self) -> None:
+        """At the end of the program."""

@@ -1,0 +1,249 @@
+"""Finds the trainings of Keras in a program that knows nothing of being watched (see `capture.zero_code`)."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from tb_netdebug.capture.judge import FindingError
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.zero_code.driver import ZeroCode
+    from tb_netdebug.capture.zero_code.training import Training
+
+# A model whose `fit` takes turns with that of others is let go of after each turn, but not for ever.
+MOST_REOPENINGS = 4
+
+
+def discover(zero_code: ZeroCode) -> KerasDiscovery:
+    return KerasDiscovery(zero_code)
+
+
+class Followed:
+    """One training, and the model that it is of."""
+
+    def __init__(self, training: Training, adapter: Any, models: Mapping[str, Any]) -> None:
+        self.training = training
+        self.adapter = adapter
+        self.models = [weakref.ref(each) for each in models.values()]
+        self.is_by_fit = False
+        self.reopenings = 0
+
+    def is_of(self, model: Any) -> bool:
+        return any(reference() is model for reference in self.models)
+
+    def close(self) -> None:
+        """Lets go of the model."""
+        self.adapter = None
+        self.training.close()
+
+
+class KerasDiscovery:
+    """Stands in front of `fit` and `train_on_batch`; loops of the user's own are `keras_loops`' business."""
+
+    def __init__(self, zero_code: ZeroCode) -> None:
+        self._zero = zero_code
+        self._originals: list[tuple[type, str, Any]] = []
+        self._passed_over: list[weakref.ref[Any]] = []
+        self.followed: list[Followed] = []
+        self.is_in_fit = False
+        self._loops: Any = None
+        self._wrap("fit", self._in_fit)
+        self._wrap("train_on_batch", self._on_batch)
+        if keras.backend.backend() == "tensorflow":
+            from tb_netdebug.integrations.keras_loops import TapeLoops
+
+            self._loops = TapeLoops(zero_code, self)
+
+    # ---- what ZeroCode calls -----------------------------------------------------------------------------
+
+    def interrupted(self) -> None:
+        for each in self.followed:
+            if each.training.has_begun_a_step() or getattr(each.adapter, "has_batch", False):
+                each.training.step(None, {})
+
+    def close(self) -> None:
+        if self._loops is not None:
+            self._loops.close()
+        while self._originals:
+            kind, name, original = self._originals.pop()
+            setattr(kind, name, original)
+        self.followed.clear()
+
+    # ---- trainings ---------------------------------------------------------------------------------------
+
+    def training_of(self, models: Mapping[str, Any], optimizer: Any = None) -> Followed | None:
+        """The one that is known, or a new one; None when it is not to be recorded."""
+        found: list[Followed | None] = [None]
+        self._zero.attempt(
+            "setting itself up for a training", lambda: found.append(self._find(models, optimizer))
+        )
+        return found[-1]
+
+    def _find(self, models: Mapping[str, Any], optimizer: Any) -> Followed | None:
+        model = next(iter(models.values()))
+        if self._zero.is_off or any(reference() is model for reference in self._passed_over):
+            return None
+        known = next((each for each in self.followed if each.is_of(model)), None)
+        if known is None:
+            if watches_itself(self._zero):
+                self._zero.stand_aside()
+                return None
+            self._let_go(but=None)
+            known = self._open(models, optimizer)
+            if known is None:
+                self._passed_over.append(weakref.ref(model))
+                return None
+            self.followed.append(known)
+        elif not known.training.is_open:
+            self._let_go(but=known)
+            known.reopenings += 1
+            known.training.reopen(lambda *given: self._keep(known, made_for(models, optimizer)(*given)))
+        return known
+
+    def _open(self, models: Mapping[str, Any], optimizer: Any) -> Followed | None:
+        made: list[Any] = []
+
+        def make(*given: Any) -> Any:
+            made.append(made_for(models, optimizer)(*given))
+            return made[0]
+
+        training = self._zero.open(make)
+        return None if training is None else Followed(training, made[0], models)
+
+    def _keep(self, followed: Followed, adapter: Any) -> Any:
+        followed.adapter = adapter
+        return adapter
+
+    def _let_go(self, *, but: Followed | None) -> None:
+        """Another model is about to be fit: memory is wanted, and until now we kept the old ones."""
+        for each in self.followed:
+            if each is not but and each.is_by_fit and each.reopenings < MOST_REOPENINGS:
+                self._zero.attempt("closing a run", each.close)
+        self.followed = [each for each in self.followed if any(model() is not None for model in each.models)]
+
+    # ---- in front of Keras -------------------------------------------------------------------------------
+
+    def _wrap(self, name: str, make: Callable[[Any], Any]) -> None:
+        kind = next(each for each in keras.Model.__mro__ if name in vars(each))
+        original = vars(kind)[name]
+        self._originals.append((kind, name, original))
+        setattr(kind, name, functools.wraps(original)(make(original)))
+
+    def _in_fit(self, original: Any) -> Any:
+        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._zero.is_off or self.is_in_fit:
+                return original(model, *args, **kwargs)
+            bound = arguments_of(original, model, args, kwargs)
+            callback = None if bound is None else self._callback(model, bound)
+            if bound is None or callback is None:
+                return original(model, *args, **kwargs)
+            bound.arguments["callbacks"] = with_one_more(bound.arguments.get("callbacks"), callback, model)
+            self.is_in_fit = True
+            try:
+                return original(*bound.args, **bound.kwargs)
+            finally:
+                self.is_in_fit = False
+                self._forget_losses()
+
+        return fit
+
+    def _on_batch(self, original: Any) -> Any:
+        def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
+            followed = None if self._zero.is_off or self.is_in_fit else self.training_of({"": model})
+            if followed is None:
+                return original(model, *args, **kwargs)
+            followed.is_by_fit = False
+            self.is_in_fit = True
+            try:
+                told = original(model, *args, **kwargs)
+            finally:
+                self.is_in_fit = False
+                self._forget_losses()
+            self._end_batch(followed, told)
+            return told
+
+        return train_on_batch
+
+    def _end_batch(self, followed: Followed, told: Any) -> None:
+        shown = dict(told) if isinstance(told, dict) else {}
+        first = told[0] if isinstance(told, list | tuple) and told else told
+        loss = shown.pop("loss", first if not isinstance(first, dict) else None)
+        is_blind = getattr(followed.adapter, "is_blind", True)
+        try:
+            followed.training.step(loss if is_blind else None, shown)
+        except FindingError:
+            raise
+        except Exception as error:
+            self._zero.fault("ending a step", error)
+
+    def _callback(self, model: Any, bound: inspect.BoundArguments) -> Any:
+        """None when this `fit` is not recorded: then nothing of it changes."""
+        from tb_netdebug.integrations.keras_fit import FitCallback
+        from tb_netdebug.integrations.recording import Recorder
+
+        if any(isinstance(each, Recorder) for each in listed_in(bound.arguments.get("callbacks"))):
+            self._zero.stand_aside()
+            return None
+        followed = self.training_of({"": model})
+        if followed is None:
+            return None
+        followed.is_by_fit = True
+        return FitCallback(followed, self._zero)
+
+    def _forget_losses(self) -> None:
+        """What Keras has differentiated by torch is no loss of a loop of torch's."""
+        for each in self._zero.discoveries:
+            forget = getattr(each, "forget_losses", None)
+            if forget is not None:
+                forget()
+
+
+def made_for(models: Mapping[str, Any], optimizer: Any) -> Any:
+    from tb_netdebug.capture.watch import adapter_for
+
+    return adapter_for(models, optimizer)
+
+
+def watches_itself(zero_code: ZeroCode) -> bool:
+    """Whether the program has a monitor of its own."""
+    module = sys.modules.get("tb_netdebug.capture.monitor")
+    monitor_class = getattr(module, "Monitor", None)
+    if monitor_class is None:
+        return False
+    monitors = [each for each in gc.get_objects() if type(each) is monitor_class]
+    return any(
+        each._is_open() and not any(training.owns(each) for training in zero_code.trainings)
+        for each in monitors
+    )
+
+
+def arguments_of(original: Any, model: Any, args: Any, kwargs: Any) -> inspect.BoundArguments | None:
+    """By name; None when the call is wrong, which Keras itself will say."""
+    try:
+        bound = inspect.signature(original).bind(model, *args, **kwargs)
+    except (TypeError, ValueError):
+        return None
+    return bound if "callbacks" in bound.signature.parameters else None
+
+
+def listed_in(callbacks: Any) -> list[Any]:
+    """Of what `fit` takes: a callback, some in a list, a CallbackList, or None."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return list(callbacks.callbacks)
+    return [] if callbacks is None else list(keras.tree.flatten(callbacks))
+
+
+def with_one_more(callbacks: Any, callback: Any, model: Any) -> Any:
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callback.set_model(model)
+        callbacks.callbacks.append(callback)
+        return callbacks
+    return [*listed_in(callbacks), callback]
