@@ -27,6 +27,10 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
         "unchanged-weights", "update-ratio-low", "not-learning", "loss-at-chance", "loss-plateau",
         "frozen-weights",
     ),
+    "weight-decay-high": (
+        "weight-collapse", "constant-output", "zero-gradients", "vanishing-gradients", "not-learning",
+        "loss-at-chance", "loss-plateau", "dead-units", "dead-layer",
+    ),
     "not-optimized": (
         "unchanged-weights", "frozen-weights", "update-ratio-low", "not-learning", "loss-at-chance",
         "grad-not-cleared", "loss-plateau",

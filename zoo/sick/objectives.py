@@ -35,7 +35,10 @@ def squared_error_climbs(zoo: Zoo) -> None:
     fit(zoo, model, optimizer, batches(inputs, targets, size=50, steps=150), functional.mse_loss)
 
 
-@sick("weight-collapse", also=("constant-output", "zero-gradients", "vanishing-gradients", *STANDS_STILL))
+@sick(
+    "weight-decay-high",
+    also=("weight-collapse", "constant-output", "zero-gradients", "vanishing-gradients", *STANDS_STILL),
+)
 def weight_decay_of_twenty(zoo: Zoo) -> None:
     """weight_decay=20 instead of 2e-4: the weights shrink towards nothing."""
     inputs, labels = digits()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..rule import Rule
+from .weights_decay import WeightDecayHigh
 from .weights_optimizer import NotOptimized
 from .weights_pace import UpdateRatioHigh, UpdateRatioLow
 from .weights_replicas import ReplicaDivergence
@@ -18,6 +19,7 @@ RULES: tuple[type[Rule], ...] = (
     UpdateRatioLow,
     WeightGrowth,
     WeightCollapse,
+    WeightDecayHigh,
     InitConstant,
     InitScale,
     ReplicaDivergence,

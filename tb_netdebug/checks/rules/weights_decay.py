@@ -1,0 +1,78 @@
+"""A weight decay so strong that the weights forget faster than they can learn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..phrases import counted, number, percent
+from ..rule import Rule, When
+from .progress import progress_of
+
+# Those in which each step takes rate × decay off a weight. In the others the decay is a part of the gradient,
+# which is then divided by its own size.
+PLAIN = ("SGD", "AdamW", "ASGD")
+
+
+@dataclass(frozen=True, slots=True)
+class DecayLimits:
+    share: float = 0.02  # of each weight in a step: half of it is gone after 35; 0.00001 is usual
+    steps: float = 24  # in which something should have been learned
+    fallen: float = 0.5  # share of the first loss that is gone: then the network gets along with it
+
+
+class WeightDecayHigh(Rule):
+    """The decay takes so much of the weights in each step that they keep nothing of older batches."""
+
+    slug = "weight-decay-high"
+    when = When.STEPS
+    needs = ("optimizer", "loss")
+    limits = DecayLimits()
+
+    def update(self, history: History) -> Sign | None:
+        progress = progress_of(history)
+        if progress is None or progress.steps < self.limits.steps or progress.fallen >= self.limits.fallen:
+            return None
+        rate, decay = strongest(history)
+        taken = rate * decay
+        if taken < self.limits.share:
+            return None
+        half = max(round(math.log(0.5) / math.log1p(-taken)), 1) if taken < 1 else 1
+        return Sign(
+            Severity.WARNING,
+            f"A weight decay of {number(decay)} with a learning rate of {number(rate)} takes "
+            f"{percent(taken)} off every weight in each step (more than {percent(self.limits.share)} is too much; 0.001 % is "
+            f"usual): half of what a batch has taught is gone {counted(half, 'step')} later, and the loss is "
+            f"still {percent(1.0 - progress.fallen)} of what it was at first.",
+            "Lower the weight decay: 0.01 is usual for AdamW, and 1e-4 for SGD.",
+            {
+                "share of a weight that a step takes": Evidence(taken, self.limits.share),
+                "share of the first loss that is gone": Evidence(progress.fallen, self.limits.fallen),
+            },
+            since=0,
+            sureness=0.85,
+        )
+
+
+def strongest(history: History) -> tuple[float, float]:
+    """Learning rate and weight decay of the group of parameters that decays the most."""
+    optimizers = [fact for fact in history.known_facts.get("optimizer", {}).values() if "class" in fact]
+    known = [
+        (rate, decay)
+        for fact in optimizers
+        if fact["class"] in PLAIN
+        for place, group in enumerate(fact.get("groups") or ())
+        if (rate := rate_of(history, group, place if len(optimizers) == 1 else None)) is not None
+        if (decay := group.get("weight_decay")) is not None
+    ]
+    return max(known, key=lambda each: each[0] * each[1], default=(0.0, 0.0))
+
+
+def rate_of(history: History, group: dict[str, Any], place: int | None) -> float | None:
+    """As it is now, where there is one optimizer; with several, as it was when they were first seen."""
+    curve = None if place is None else history.curve(f"lr/{place}")
+    rate: float | None = group.get("lr") if curve is None else curve.last
+    return rate
