@@ -13,6 +13,7 @@ from tb_netdebug.reader.payloads import Payload, read_payloads
 from tb_netdebug.reader.run import read_run
 from tb_netdebug.records.witness import Witness, decode_witness
 from tests.support.collector_process import CollectorProcess
+from tests.support.faults import FaultyDisk
 from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
 
 
@@ -231,6 +232,27 @@ def test_a_copy_that_is_none_is_made_anew(
             trainer.close()
             wait_for(lambda: not home.notes())
     assert contents(here) == contents(collector.root / "run")
+
+
+def test_a_disk_that_is_full_there(home: Home, tmp_path: Path) -> None:
+    """The collector says so, the trainer hears it once, and everything arrives when there is room again."""
+    disk = FaultyDisk(tmp_path)
+    here = tmp_path / "here/run"
+    with (
+        CollectorProcess(tmp_path / "there", env=disk.env) as collector,
+        StreamedTrainer(home, collector.address, here) as trainer,
+    ):
+        trainer.put(100)
+        wait_for(lambda: contents(collector.root))
+        disk.fail(after_bytes=1000)
+        trainer.bulk(1.0)
+        wait_for(trainer.notices)
+        disk.order("ok")
+        trainer.put(100)
+        trainer.close()
+        wait_for(lambda: not home.notes())
+        assert contents(here) == contents(collector.root / "run")
+        assert f"the collector at {collector.address} takes no more for now" in trainer.notices()[0]
 
 
 def test_a_run_in_the_collectors_own_folder_is_left_alone(home: Home, tmp_path: Path) -> None:

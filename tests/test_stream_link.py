@@ -14,7 +14,7 @@ import pytest
 from tb_netdebug.stream import stream_pb2 as pb
 from tb_netdebug.stream.door import environment
 from tb_netdebug.stream.local_wire import MOST_BYTES, Unpacker, WireError, packed
-from tb_netdebug.stream.outbox import Outbox, Wake
+from tb_netdebug.stream.outbox import Outbox, Wake, WakeLost
 from tb_netdebug.stream.private_folder import made_private
 from tests.support.collector_process import CollectorProcess
 from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
@@ -179,6 +179,24 @@ def test_a_sleep_is_ended_from_elsewhere() -> None:
         wake.rouse()
     wake.sleep(60)
     wake.close()
+
+
+def test_a_program_that_closes_everything_keeps_its_own_files(tmp_path: Path) -> None:
+    """What has our number now is not read, not written to and not closed."""
+    wake = Wake()
+    wake.rouse()
+    path = tmp_path / "theirs"
+    path.write_text("theirs")
+    theirs = os.open(path, os.O_RDWR)
+    for each in (wake.descriptor, wake._write_end):
+        os.dup2(theirs, each)
+    wake.rouse()
+    with pytest.raises(WakeLost):
+        wake.drain()
+    wake.close()
+    assert [b"theirs", b""] == [os.read(wake.descriptor, 10), os.read(wake._write_end, 10)]
+    for each in (theirs, wake.descriptor, wake._write_end):
+        os.close(each)
 
 
 def test_no_process_stays_behind_after_the_trainer(home: Home, tmp_path: Path) -> None:

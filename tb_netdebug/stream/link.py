@@ -22,7 +22,7 @@ from tb_netdebug.stream.door import Door
 from tb_netdebug.stream.local_wire import Unpacker, WireError, packed
 from tb_netdebug.stream.meeting import Meeting
 from tb_netdebug.stream.notes import Note
-from tb_netdebug.stream.outbox import Outbox, Wake
+from tb_netdebug.stream.outbox import Outbox, Wake, WakeLost
 from tb_netdebug.stream.process import stat_of
 
 VERSION = 1
@@ -183,6 +183,9 @@ class Link:
             self._converse(connection)
         except (OSError, WireError):
             pass  # the agent is gone, and another one will come
+        except WakeLost:
+            connection.detach()  # this number, too, may be somebody else's by now
+            raise
         finally:
             self._outbox.close()
             self._connection = None

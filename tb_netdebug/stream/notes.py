@@ -7,6 +7,7 @@ collector has everything. So it survives both of them.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ ENDING = ".join"
 FAREWELL = ".goodbye"
 ENDED = ".ended"
 MOST_BYTES = 1 << 20
+_numbers = itertools.count()
 
 
 class Note:
@@ -32,18 +34,10 @@ class Note:
     @classmethod
     def leave(cls, folder: Path, join: pb.Join) -> Note:
         """The trainer's way in. Raises OSError."""
-        number = 0
-        while True:
-            note = cls(folder / f"{join.pid}-{join.started}-{number}{ENDING}")
-            try:
-                descriptor = os.open(note.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            except FileExistsError:
-                number += 1
-                continue
-            join.note = note.path.name
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(join.SerializeToString())
-            return note
+        note = cls(folder / f"{join.pid}-{join.started}-{next(_numbers)}{ENDING}")
+        join.note = note.path.name
+        write_at_once(note.path, join.SerializeToString())
+        return note
 
     def read(self) -> pb.Join | None:
         """None for one that was not written whole."""
@@ -56,9 +50,7 @@ class Note:
 
     def say_goodbye(self, goodbye: pb.Goodbye) -> None:
         """The recording is complete. Raises OSError."""
-        half = self._farewell.with_suffix(".half")
-        half.write_bytes(goodbye.SerializeToString())
-        half.replace(self._farewell)
+        write_at_once(self._farewell, goodbye.SerializeToString())
 
     @property
     def goodbye(self) -> pb.Goodbye | None:
@@ -125,6 +117,13 @@ class Note:
 def notes_in(folder: Path) -> Iterator[Note]:
     for path in sorted(folder.glob(f"*{ENDING}")):
         yield Note(path)
+
+
+def write_at_once(path: Path, data: bytes) -> None:
+    """Nobody finds half of it."""
+    half = path.with_name(f"{path.name}.half")
+    half.write_bytes(data)
+    half.replace(path)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -11,6 +11,13 @@ from contextlib import suppress
 _READ_BYTES = 1 << 12
 
 
+class WakeLost(RuntimeError):  # noqa: N818  # it says what happened
+    """The program has closed our descriptors with its own, and may have files of its own there by now."""
+
+    def __init__(self) -> None:
+        super().__init__("the program has closed descriptors that are not its own")
+
+
 class Wake:
     """Ends the sleep of one thread, from any other and from signal handlers."""
 
@@ -19,22 +26,35 @@ class Wake:
         self._write_end = write_end
         for each in (self.descriptor, write_end):
             os.set_blocking(each, False)
+        self._ours = os.fstat(self.descriptor).st_ino
         self._closing = weakref.finalize(self, close_all, [self.descriptor, write_end])
         self._closing.atexit = False
 
     def rouse(self) -> None:
         with suppress(OSError):  # full: then it is awake anyway
-            os.write(self._write_end, b"\0")
+            if self._is_ours(self._write_end):
+                os.write(self._write_end, b"\0")
 
     def drain(self) -> None:
-        with suppress(OSError):
+        """Raises WakeLost."""
+        if not self._is_ours(self.descriptor):
+            self._closing.detach()
+            raise WakeLost
+        with suppress(BlockingIOError):
             os.read(self.descriptor, _READ_BYTES)
 
     def sleep(self, secs: float) -> None:
+        """Raises WakeLost."""
         waiting = select.poll()
         waiting.register(self.descriptor, select.POLLIN)
         waiting.poll(1000 * secs)
         self.drain()
+
+    def _is_ours(self, descriptor: int) -> bool:
+        try:
+            return os.fstat(descriptor).st_ino == self._ours
+        except OSError:
+            return False
 
     def close(self) -> None:
         """For the last time; in a forked child, before anything else."""

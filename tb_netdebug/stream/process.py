@@ -86,8 +86,13 @@ class Vigil:
         self._started = started
         with suppress(OSError, AttributeError):
             self.descriptor = os.pidfd_open(pid)
-        if not is_alive(pid, started):  # it was gone already, or this is another one by now
+        stat = stat_of(pid)
+        if stat is not None and started not in (0, stat.started):  # it is gone, and this is another one
             self.close()
+
+    @property
+    def is_sure(self) -> bool:
+        return self.descriptor >= 0
 
     @property
     def is_over(self) -> bool:

@@ -49,7 +49,9 @@ class Replica:
         has_changed = size != self.size
         self.size = size
         if self.sent is not None and size < self.sent:
-            self.start_anew()  # its torn end was cut off; that is the last that happens to a file
+            # Its torn end was cut off, the last that happens to a file. Or somebody has emptied it: then the
+            # collector's copy is all there is, and stays as it is.
+            self.is_gone = True
         return has_changed
 
     @property

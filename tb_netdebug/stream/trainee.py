@@ -71,7 +71,7 @@ class Trainee:
     def look(self, now: float, taken: dict[Path, int]) -> bool:
         """A glance at its files and its process; whether there is something to send. Files that another
         recording of the same process has are left to that."""
-        if not self.has_left and self.vigil.is_over:
+        if not self.has_left and self._is_over:
             if self.note is not None:
                 self.goodbye = self.note.goodbye  # it may have been said without a connection
             self._leave()
@@ -150,6 +150,11 @@ class Trainee:
             self._empty_spool()
         if self.note is not None:
             self.note.remove()
+
+    @property
+    def _is_over(self) -> bool:
+        """Where the system tells nothing for sure, a connection does."""
+        return self.vigil.is_over and (self.vigil.is_sure or self.connection is None)
 
     # ---- parts -------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ class Uplink:
             version=1, agent=secrets.token_hex(16), host=socket.gethostname()[:255], pid=os.getpid()
         )
         self._retry_secs = FIRST_RETRY_SECS
+        self._last_reason = ""
 
     async def run(self) -> None:
         while True:
@@ -53,7 +54,7 @@ class Uplink:
                 least_secs = REFUSED_RETRY_SECS
             except grpc.aio.AioRpcError as error:
                 least_secs = self._failed(error)
-            except (StreamBroken, OSError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            except (StreamBroken, OSError) as error:
                 self._bulletin.lost(str(error))
             self._roster.forget_stream()
             self._roster.news.set()
@@ -77,11 +78,18 @@ class Uplink:
                 self._bulletin.connected()
                 self._retry_secs = FIRST_RETRY_SECS
                 await upstream.run()
+            except (grpc.aio.UsageError, asyncio.InvalidStateError):  # it was over before something was sent
+                await self._explain(call)
             finally:
                 call.cancel()
         finally:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(channel.close(), 5.0)
+
+    async def _explain(self, call: Any) -> None:
+        """Raises what the collector has said at the end of the stream."""
+        reason = await call.details() or "the stream has ended"
+        raise Refused(reason) if await call.code() in _REFUSING else StreamBroken(reason)
 
     def _logdir_there(self) -> Path | None:
         found = discovery.find(self._address.port) if self._address.is_loopback else None
@@ -94,6 +102,7 @@ class Uplink:
             self._bulletin.refused(reason)
             return REFUSED_RETRY_SECS
         self._bulletin.lost(reason.rpartition("last error: ")[2])
-        if error.code() != grpc.StatusCode.UNAVAILABLE:
+        if error.code() != grpc.StatusCode.UNAVAILABLE and reason != self._last_reason:
+            self._last_reason = reason
             sys.stderr.write(f"{time.strftime('%F %T')} {error.code().name}: {reason}\n")
         return 0.0

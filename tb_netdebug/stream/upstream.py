@@ -69,6 +69,8 @@ class Upstream:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
+                if task.cancelled():  # by gRPC, not by us
+                    raise StreamBroken("the stream was cancelled")
                 task.result()
         finally:
             for task in tasks:
