@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import shlex
 import signal
+import socket
 import sys
 import threading
 import time
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = ":6007"
 LINE_WIDTH = 100
+WARNING = "Warning: without TLS. Everybody who can reach this port can read along and write recordings."
 TICK_SECS = 1.0
 
 
@@ -152,29 +153,26 @@ def greeting(arguments: argparse.Namespace, collector: Collector, address: Addre
     """What to type where the training runs; no secret is in it."""
     lines = [f"Collecting into {harmless(str(arguments.logdir))}, listening at {address}.", ""]
     if address.is_loopback:
-        lines += [f"For trainings on this machine:  export NETDEBUG_REMOTE={address}"]
+        lines += [
+            "For trainings on this machine:",
+            f"    export NETDEBUG_REMOTE={address}",
+            "For trainings elsewhere: `netdebug token` says how, by an ssh tunnel or with TLS.",
+        ]
     else:
-        here = "THIS-MACHINE" if address.host in ("0.0.0.0", "::") else address.host
-        lines += [f"Where the training runs:  export NETDEBUG_REMOTE={here}:{address.port}"]
-    if arguments.insecure and not address.is_loopback:
-        lines += ["                          export NETDEBUG_INSECURE=1", "", *WARNING]
-    elif not address.is_loopback or collector.certificate:
-        lines += credentials_there(arguments, collector)
+        here = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
+        lines += ["Where the training runs:", f"    export NETDEBUG_REMOTE={Address(here, address.port, False)}"]
+        lines += credentials_there(collector)
     lines += ["", "It ends with Ctrl-C; trainings go on, and send the rest to whoever listens there next."]
     return lines
 
 
-WARNING = ("Warning: without TLS. Everybody who can reach this port can read along and write recordings.",)
-
-
-def credentials_there(arguments: argparse.Namespace, collector: Collector) -> list[str]:
-    file = shlex.quote(str(arguments.token_file)) if arguments.token_file else "FILE-WITH-THE-TOKEN"
-    lines = [f"                          export NETDEBUG_TOKEN_FILE={file}"]
-    if collector.certificate:
-        lines += [
-            f"                          export NETDEBUG_TLS_FINGERPRINT={collector.certificate.fingerprint}"
-        ]
-    return lines
+def credentials_there(collector: Collector) -> list[str]:
+    if collector.certificate is None:
+        return ["    export NETDEBUG_INSECURE=1", "", WARNING]
+    return [
+        "    export NETDEBUG_TOKEN_FILE=COPY-OF-THE-TOKEN-FILE",
+        f"    export NETDEBUG_TLS_FINGERPRINT={collector.certificate.fingerprint}",
+    ]
 
 
 @contextmanager

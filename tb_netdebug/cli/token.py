@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = arguments.output or default_folder()
+    folder = (arguments.output or default_folder()).absolute()
     try:
         prepare(folder)
         made = token_file(folder, anew=arguments.new)
