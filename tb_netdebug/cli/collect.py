@@ -159,8 +159,9 @@ def greeting(arguments: argparse.Namespace, collector: Collector, address: Addre
             "For trainings elsewhere: `netdebug token` says how, by an ssh tunnel or with TLS.",
         ]
     else:
-        here = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
-        lines += ["Where the training runs:", f"    export NETDEBUG_REMOTE={Address(here, address.port, False)}"]
+        name = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
+        here = Address(name, address.port, False)
+        lines += ["Where the training runs:", f"    export NETDEBUG_REMOTE={here}"]
         lines += credentials_there(collector)
     lines += ["", "It ends with Ctrl-C; trainings go on, and send the rest to whoever listens there next."]
     return lines
