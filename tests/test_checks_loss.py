@@ -286,6 +286,16 @@ def test_a_loss_that_swings() -> None:
     assert said.evidence["steps from high to high"].value in (12, 13)
 
 
+@pytest.mark.parametrize(("spread", "is_told"), [(0.1, True), (0.8, False)])
+def test_a_loss_that_swings_with_what_there_is_to_learn(spread: float, is_told: bool) -> None:
+    """Where targets are nearly all alike in one batch and far apart in the next, so are the losses."""
+    random = np.random.default_rng(4)
+    losses = list(3.0 * random.lognormal(0.0, 0.6, 160))
+    chances = list(random.lognormal(0.0, spread, 160))
+    records = training(losses, call=NUMBERS, scalars={"probe/loss/0/baseline": chances})
+    assert is_told == ("loss-oscillating" in judged(RULES, records))
+
+
 def test_small_swings_count_where_batches_make_no_noise() -> None:
     losses = [2.0 + 0.1 * (-1) ** step for step in range(120)]
     assert "loss-oscillating" not in judged(RULES, training(losses))

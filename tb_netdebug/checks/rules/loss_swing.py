@@ -13,7 +13,11 @@ from ..history import History
 from ..phrases import number, percent
 from ..rule import Rule, When
 from .loss_course import Course, course, is_turn
+from .loss_curves import main_curves
 from .loss_shape import Doubles, alternation, is_falling, middle, period, variation, without_spikes
+
+# So many of them tell how much batches differ.
+BATCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,10 @@ class OscillatingLimits:
     repeats: float = 0.5  # correlation after one period, and opposed after half of it
     level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
     erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
-    above_chance: float = 1.3  # … that are so many times what guessing would get
+    above_chance: float = 1.3  # … that are so many times what guessing would get …
+    batches_differ: float = 0.5  # … unless what guessing would get varies that much, beside the loss
     alternation: float = 0.25  # correlation of neighbours below zero, over up to 128 steps; noise has none …
+    errors: float = 3.0  # and so many times what noise has by chance
     noisy: float = 0.1  # standard deviation beside the mean, from which on neighbours are looked at
     least_steps: int = 64  # … over so many; only for losses …
     worse: float = 1.05  # … that many times what guessing would get
@@ -144,7 +150,7 @@ class LossOscillating(Rule):
         turns = period(recent, least=limits.repeats) if swing >= least else None
         if turns is None and self._alternates(seen):
             turns = 2
-        if turns is None and not self._is_erratic(seen, mean, swing):
+        if turns is None and not self._is_erratic(history, seen, mean, swing):
             return None
         return self._sign(history, seen, recent, turns, least)
 
@@ -154,13 +160,14 @@ class LossOscillating(Rule):
         if seen.chance is None or len(values) < limits.least_steps:
             return False
         is_worse = float(values.mean()) > limits.worse * seen.chance
-        return is_worse and alternation(values) < -limits.alternation
+        chance = limits.errors / math.sqrt(len(values))  # what noise has now and then
+        return is_worse and alternation(values) < -max(limits.alternation, chance)
 
-    def _is_erratic(self, seen: Course, mean: float, swing: float) -> bool:
+    def _is_erratic(self, history: History, seen: Course, mean: float, swing: float) -> bool:
         limits = self.limits
-        return (
-            seen.chance is not None and mean > limits.above_chance * seen.chance and swing >= limits.erratic
-        )
+        if seen.chance is None or mean <= limits.above_chance * seen.chance or swing < limits.erratic:
+            return False
+        return not batches_differ(history, swing, share=limits.batches_differ)
 
     def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None, least: float) -> Sign:
         low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
@@ -186,6 +193,13 @@ class LossOscillating(Rule):
             since=int(seen.steps[-len(recent)]),
             sureness=0.8,
         )
+
+
+def batches_differ(history: History, swing: float, *, share: float) -> bool:
+    """Whether the batches differ that much in what there is to be learned, as where rewards are rare."""
+    _, baseline = main_curves(history)
+    values = np.array([] if baseline is None else baseline.tail(BATCHES))
+    return len(values) >= BATCHES // 2 and variation(values) >= share * swing
 
 
 def always_the_same(history: History) -> bool:
