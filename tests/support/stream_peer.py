@@ -71,6 +71,12 @@ class Stream:
         assert told is None or isinstance(told, str), f"the stream has ended: {told}"
         return None if told is None else Down.FromString(base64.b64decode(told))
 
+    def outcome(self) -> str:
+        """The kind of the next message, or the status by which the stream has ended."""
+        told = self._peer.do("receive", self._number, LIMIT_SECS)
+        assert told is not None, "nothing came"
+        return str(told[0] if isinstance(told, list) else kind_of(told))
+
     def end(self) -> tuple[str, str]:
         """Waits for the end: the name of the status, and what was said."""
         code, details = self._peer.do("end", self._number, LIMIT_SECS)
@@ -81,6 +87,10 @@ class Stream:
 
     def cancel(self) -> None:
         self._peer.do("cancel", self._number)
+
+
+def kind_of(data: str) -> str | None:
+    return Down.FromString(base64.b64decode(data)).WhichOneof("what")
 
 
 class Agent:
