@@ -66,9 +66,10 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Home]:
         yield found
 
 
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[CollectorProcess]:
-    with CollectorProcess(tmp_path / "there") as found:
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
+    """One for all of them: each has a run of its own."""
+    with CollectorProcess(tmp_path_factory.mktemp("collector") / "there") as found:
         yield found
 
 
@@ -201,14 +202,12 @@ def test_loaders_that_fork_are_left_alone(home: Home, collector: CollectorProces
 
 def test_netdebug_run_sends_what_it_finds(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
     """And says where it is; the script's own exit code is its own."""
-    words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "-")
+    words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "mine", "-")
     ran = program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
     assert 3 == ran.returncode
     assert f"Sent to {collector.address}" in ran.stderr
     assert "Recorded in" not in ran.stderr
-    (run,) = collector.root.iterdir()
-    assert run.name.endswith(host_name())
-    assert list(range(20)) == Recorded(run).steps
+    assert list(range(20)) == Recorded(collector.root / "mine").steps
     wait_for(lambda: not home.notes())
 
 

@@ -60,9 +60,8 @@ def test_a_run_arrives_while_it_goes_on_and_whole(
         trainer.put(100)
         wait_for(lambda: there.is_dir() and steps(there) == list(range(100)))
         trainer.put(100)
-        trainer.close()
+        assert [] == trainer.close()
         assert list(range(200)) == steps(there)
-        assert [] == trainer.notices()
         wait_for(lambda: not home.agents())
     assert contents(here) == contents(there)
     assert [] == home.notes()
@@ -100,9 +99,8 @@ def test_a_collector_that_comes_late_gets_everything(home: Home, tmp_path: Path)
         with CollectorProcess(before.root, at=address) as collector:
             trainer.put(100)
             wait_for(lambda: len(trainer.notices()) == 2)
-            trainer.close()
+            missing, found = trainer.close()
             wait_for(lambda: not home.notes())
-            missing, found = trainer.notices()
             assert contents(here) == contents(collector.root / "run")
     assert f"the collector at {address} cannot be reached" in missing
     assert str(here) in missing
@@ -147,35 +145,28 @@ def test_a_killed_trainer_is_sent_to_its_end(home: Home, collector: CollectorPro
 
 
 @pytest.mark.parametrize(
-    ("how", "well", "code", "sentence"),
+    ("code", "sentence"),
     [
-        (("leave", 3), False, 3, "The program ended with exit code 3, without closing its recording."),
-        (("close", "ValueError"), False, None, "The recording was closed because of a ValueError."),
+        (3, "The program ended with exit code 3, without closing its recording."),
+        (None, "The recording was closed because of a ValueError."),
     ],
 )
 def test_other_endings(
-    home: Home,
-    collector: CollectorProcess,
-    tmp_path: Path,
-    how: tuple[str, object],
-    well: bool,
-    code: int | None,
-    sentence: str,
+    home: Home, collector: CollectorProcess, tmp_path: Path, code: int | None, sentence: str
 ) -> None:
     """What the system tells of a process that somebody else has waited for, and what it said itself."""
     with StreamedTrainer(home, collector.address, tmp_path / "here/run") as trainer:
         trainer.wait_until_joined()
         trainer.put(10)
-        if how[0] == "leave":
+        if code == 3:
             with pytest.raises(AssertionError, match="ended with 3"):
-                trainer.do(*how)
+                trainer.do("leave", 3)
         else:
-            trainer.do(*how)
-            wait_for(lambda: not home.notes())
+            trainer.close("ValueError")
     wait_for(lambda: not home.notes())
     ending = seen(collector.root / "run")[-1].ending
     assert ending is not None
-    assert (well, code, sentence) == (ending.well, ending.exit_code, ending.sentence)
+    assert (False, code, sentence) == (ending.well, ending.exit_code, ending.sentence)
 
 
 def test_what_both_have_left_is_sent_by_the_next_agent(
@@ -249,10 +240,10 @@ def test_a_disk_that_is_full_there(home: Home, tmp_path: Path) -> None:
         wait_for(trainer.notices)
         disk.order("ok")
         trainer.put(100)
-        trainer.close()
+        told = trainer.close()
         wait_for(lambda: not home.notes())
         assert contents(here) == contents(collector.root / "run")
-        assert f"the collector at {collector.address} takes no more for now" in trainer.notices()[0]
+        assert f"the collector at {collector.address} takes no more for now" in told[0]
 
 
 def test_a_run_in_the_collectors_own_folder_is_left_alone(home: Home, tmp_path: Path) -> None:
@@ -263,8 +254,7 @@ def test_a_run_in_the_collectors_own_folder_is_left_alone(home: Home, tmp_path: 
     ):
         trainer.wait_until_joined()
         trainer.put(100)
-        trainer.close()
+        assert [] == trainer.close()
         wait_for(lambda: not home.notes())
-        assert [] == trainer.notices()
     assert ["one"] == [path.name for path in (tmp_path / "runs").iterdir()]
     assert list(range(100)) == steps(tmp_path / "runs/one")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.storm import Storm
 from tests.support.streamed import Home
 
-SECS = 8.0
+SECS = 6.0
 
 
 def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:

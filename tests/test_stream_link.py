@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tb_netdebug.stream import stream_pb2 as pb
@@ -26,9 +26,10 @@ def home() -> Iterator[Home]:
         yield found
 
 
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[CollectorProcess]:
-    with CollectorProcess(tmp_path / "there") as found:
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
+    """One for all of them: each has a run of its own."""
+    with CollectorProcess(tmp_path_factory.mktemp("collector") / "there") as found:
         yield found
 
 
@@ -39,12 +40,11 @@ def test_the_trainer_imports_no_grpc(home: Home, collector: CollectorProcess, tm
         trainer.put(10)
         assert not trainer.do("imports", "grpc")
         trainer.close()
-        assert not trainer.do("imports", "grpc")
 
 
 def test_a_killed_agent_is_replaced(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
     """Again and again; the trainer hears nothing of it, and nothing is lost."""
-    with StreamedTrainer(home, collector.address, tmp_path / "here/run") as trainer:
+    with StreamedTrainer(home, collector.address, tmp_path / "run", run=("killed",)) as trainer:
         earlier = 0
         for _ in range(3):
             trainer.wait_until_joined()
@@ -53,15 +53,14 @@ def test_a_killed_agent_is_replaced(home: Home, collector: CollectorProcess, tmp
             trainer.put(100)
             os.kill(earlier, signal.SIGKILL)
         trainer.put(100)
-        trainer.close()
-        assert [] == trainer.notices()
+        assert [] == trainer.close()
     wait_for(lambda: not home.notes())
-    assert contents(tmp_path / "here") == contents(collector.root)
+    assert contents(tmp_path / "run") == contents(collector.root / "killed")
 
 
 def test_a_forked_child_holds_nothing(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
     """It has no connection of its parent's, so it can neither speak nor make the parent look alive."""
-    with StreamedTrainer(home, collector.address, tmp_path / "here/run") as trainer:
+    with StreamedTrainer(home, collector.address, tmp_path / "run", run=("forked",)) as trainer:
         trainer.wait_until_joined()
         child, *sockets = trainer.do("fork")
         try:
@@ -71,7 +70,7 @@ def test_a_forked_child_holds_nothing(home: Home, collector: CollectorProcess, t
             wait_for(lambda: not home.notes())
         finally:
             os.kill(int(child), signal.SIGKILL)
-    assert contents(tmp_path / "here") == contents(collector.root)
+    assert contents(tmp_path / "run") == contents(collector.root / "forked")
 
 
 def test_the_debuggers_two_ends_hear_each_other(
@@ -97,16 +96,12 @@ def test_an_agent_that_cannot_start_is_told_once(
     (tmp_path / "broken/grpc").mkdir(parents=True)
     (tmp_path / "broken/grpc/__init__.py").write_text("raise ImportError('gRPC is broken here')")
     here = tmp_path / "here/run"
-    with StreamedTrainer(home, collector.address, here) as trainer:
-        trainer.close()
-    wait_for(lambda: not home.agents())
     path = os.pathsep.join([str(tmp_path / "broken"), *filter(None, sys.path)])
     with StreamedTrainer(home, collector.address, here, env={"PYTHONPATH": path}) as trainer:
         trainer.put(100)
         wait_for(trainer.notices)
         trainer.put(100)
-        trainer.close()
-        (told,) = trainer.notices()
+        (told,) = trainer.close()
     assert "its helper process could not be started: ImportError: gRPC is broken here" in told
     assert str(here) in told
 
@@ -119,8 +114,7 @@ def test_a_folder_that_others_can_open_is_not_used(
     with StreamedTrainer(home, collector.address, tmp_path / "run") as trainer:
         wait_for(trainer.notices)
         trainer.put(10)
-        trainer.close()
-        assert f"{home.run}/netdebug is open to other users" in trainer.notices()[0]
+        assert f"{home.run}/netdebug is open to other users" in trainer.close()[0]
     assert [] == home.agents()
 
 
@@ -199,17 +193,12 @@ def test_a_program_that_closes_everything_keeps_its_own_files(tmp_path: Path) ->
         os.close(each)
 
 
-def test_no_process_stays_behind_after_the_trainer(home: Home, tmp_path: Path) -> None:
+def test_no_process_stays_behind_after_the_trainer(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
     """The agent is nobody's child: a program that waits for all of its own never waits for it."""
-    with CollectorProcess(tmp_path / "there") as collector:
-        with StreamedTrainer(home, collector.address, tmp_path / "run") as trainer:
-            trainer.wait_until_joined()
-            listed = subprocess.run(
-                ["ps", "-o", "pid=,stat=", "--ppid", str(trainer.process.pid)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert "" == listed.stdout
-            trainer.close()
-        wait_for(lambda: not home.agents())
+    with StreamedTrainer(home, collector.address, tmp_path / "run") as trainer:
+        trainer.wait_until_joined()
+        assert [] == psutil.Process(trainer.process.pid).children()
+        trainer.close()
+    wait_for(lambda: not home.agents())

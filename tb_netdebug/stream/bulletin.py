@@ -9,7 +9,7 @@ from tb_netdebug.stream import stream_pb2 as pb
 from tb_netdebug.stream.trainee import Trainee
 
 # A collector that is back so soon was not away.
-GRACE_SECS = 3.0
+GRACE_SECS = 2.0
 # A connection that comes and goes is told of this often.
 AGAIN_SECS = 900.0
 MOST_LETTERS = 400

@@ -106,9 +106,15 @@ class StreamedTrainer(SpokenTo):
         """The same with so many random bytes."""
         self.do("bulk", megabytes)
 
-    def close(self, error: str = "") -> None:
-        """As a training ends that comes to its end; waits until nothing more is expected of the agent."""
-        self.do("close", error)
+    def close(self, error: str = "") -> list[str]:
+        """As a training ends that comes to its end, when nothing more is expected of the agent; what was said
+        at the terminal."""
+        found: list[str] = self.do("close", error)
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+        self.process.wait()
+        return found
 
     def notices(self) -> list[str]:
         found: list[str] = self.do("notices")
@@ -169,12 +175,12 @@ class _Program:
                 self.next_step += 1
             self.writer.payload("noise", os.urandom(2000))
 
-    def close(self, error: str) -> int:
+    def close(self, error: str) -> list[str]:
         self.flowing.set()
         self.writer.close()
         self.link.goodbye(error=error)
         self.link.wait(30.0)
-        return self.next_step
+        return self.told
 
     def notices(self) -> list[str]:
         return self.told
