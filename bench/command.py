@@ -16,6 +16,7 @@ import torch
 
 from bench import (
     browser,
+    collector,
     keras_fit,
     live,
     log_bytes,
@@ -49,6 +50,7 @@ PARTS: dict[str, Callable[[Session], Part]] = {
     "keras": keras_fit.measure,
     "live": live.measure,
     "manners": manners.measure,
+    "collector": collector.measure,
     "log_bytes": log_bytes.measure,
     "memory": memory.measure,
     "many_runs": many_runs.measure,
