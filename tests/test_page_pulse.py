@@ -117,7 +117,6 @@ def test_a_stuck_training_is_alive(chromium: Chromium, place: tuple[TensorBoard,
         )
         expect(state).to_contain_text(words)
         expect(page.tab.locator(".live-text")).to_contain_text("No data for")
-        page.survey("pulse-stuck")
 
 
 def test_a_machine_that_does_not_answer_is_told(chromium: Chromium, place: tuple[TensorBoard, Path]) -> None:

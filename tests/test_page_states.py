@@ -54,11 +54,14 @@ def damage(folder: Path) -> None:
 
 
 def test_an_empty_logdir_says_how_to_record(chromium: Chromium, logdir: Path) -> None:
-    """With its path and the lines of code; the first run then appears by itself."""
+    """With its path, the lines of code, and where to send records; the first run then appears by itself."""
     with TensorBoard("--logdir", str(logdir)) as board, chromium.look(board, alone=True) as page:
         expect(page.tab.get_by_role("heading", name="No runs yet")).to_be_visible()
         expect(page.tab.locator("main")).to_contain_text(str(logdir))
         expect(page.tab.locator("main")).to_contain_text("nd.watch(model, optimizer)")
+        expect(page.tab.locator("main")).to_contain_text(
+            re.compile(r"netdebug run --remote 127\.0\.0\.1:\d+")
+        )
         page.survey("states-empty")
         write_curve(logdir / "first")
         page.wait_drawn("first", last=19)

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from tb_netdebug.plugin.collecting import Collecting
+from tb_netdebug.plugin.flags import Flags
+from tb_netdebug.plugin.roots import Root
 from tb_netdebug.stream.credentials import new_token
 from tests.support.tensorboard_process import TensorBoard
 
 PATIENCE = 400
-# TensorBoard itself needs gRPC, but it may be one that does not fit.
-WITHOUT_SERVER = "import sys; sys.modules['tb_netdebug.stream.server'] = None\n"
 
 
 def until(find: Callable[[], Any]) -> Any:
@@ -73,12 +75,6 @@ def test_the_first_look_at_the_page_starts_it(logdir: Path) -> None:
     assert [] == [*logdir.iterdir()]
 
 
-def test_two_tensorboards_have_a_collector_each(logdir: Path) -> None:
-    """On ports of their own, for the same logdir."""
-    with TensorBoard("--logdir", str(logdir)) as one, TensorBoard("--logdir", str(logdir)) as other:
-        assert collector(one)["address"] != collector(other)["address"]
-
-
 def test_a_place_to_listen_needs_no_look_at_the_page(logdir: Path) -> None:
     """Trainings do not wait for somebody who opens it."""
     with TensorBoard("--logdir", str(logdir), "--netdebug_listen", ":0") as board:
@@ -122,25 +118,6 @@ def test_a_port_that_is_taken_is_said(logdir: Path, taken: int) -> None:
         assert collector(board)["trouble"] == complaint
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--netdebug_listen", "nonsense"), "'nonsense' is no address"),
-        (("--netdebug_listen", "0.0.0.0:0"), "netdebug token --tls"),
-        (("--netdebug_listen", ":0", "--netdebug_tls_cert", "/nowhere.pem"), "need each other"),
-        (("--netdebug_token_file", "/nowhere"), "/nowhere cannot be read"),
-    ],
-)
-def test_a_wrong_flag_is_said(logdir: Path, flags: tuple[str, ...], words: str) -> None:
-    """On the page and in the terminal, and everything else works."""
-    with TensorBoard("--logdir", str(logdir), *flags) as board:
-        assert words in collector(board)["trouble"]
-        (complaint,) = board.json("runs")["complaints"]
-        assert words in complaint
-        board.wait_for_log(re.escape(words))
-        assert 200 == board.get("/data/runs").status
-
-
 def test_names_that_are_none_are_said(logdir: Path) -> None:
     """The others of the list are allowed."""
     with TensorBoard("--logdir", str(logdir), "--netdebug_allowed_hosts", "box.lab,a/b") as board:
@@ -151,19 +128,63 @@ def test_names_that_are_none_are_said(logdir: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("flags", [(), ("--netdebug_listen", ":0")], ids=["not asked for", "asked for"])
-def test_without_a_grpc_that_fits_the_page_works(logdir: Path, flags: tuple[str, ...]) -> None:
-    """Who asked for a collector is told why there is none; nobody else is bothered."""
-    with TensorBoard("--logdir", str(logdir), *flags, preamble=WITHOUT_SERVER) as board:
-        assert "a package is missing" in collector(board)["trouble"]
-        assert len(flags) // 2 == len(board.json("runs")["complaints"])
-        assert 200 == board.get("/data/runs").status
+def trouble(roots: list[Root], flags: Flags) -> tuple[str, list[str]]:
+    """Why there is no collector with these flags, and what of that the page shows to everybody."""
+    changed = Event()
+    collecting = Collecting(roots, flags, changed.set)
+    collecting.start()
+    assert changed.wait(60)
+    told, complaints = collecting.as_dict()["trouble"], collecting.complaints
+    collecting.close()
+    assert isinstance(told, str)
+    return told, complaints
 
 
-def test_a_logdir_that_nothing_can_be_put_into_is_said(tmp_path: Path) -> None:
-    """A file in the way, for example; runs are shown all the same."""
-    (tmp_path / "file").write_text("")
-    logdir = tmp_path / "file/logs"
-    with TensorBoard("--logdir", str(logdir), "--netdebug_listen", ":0") as board:
-        assert f"{tmp_path / 'file'} cannot be written to" in collector(board)["trouble"]
-        assert 200 == board.get("runs").status
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (Flags(listen="nonsense"), "'nonsense' is no address"),
+        (Flags(listen="0.0.0.0:0"), "netdebug token --tls"),
+        (Flags(listen=":0", tls_cert="/nowhere.pem"), "need each other"),
+        (Flags(listen=":0", tls_cert="/nowhere.pem", tls_key="/nowhere"), "/nowhere.pem cannot be read"),
+        (Flags(listen="", token_file="/nowhere"), "/nowhere cannot be read"),
+    ],
+)
+def test_a_wrong_flag_is_said(logdir: Path, flags: Flags, words: str) -> None:
+    """In a sentence that says what is meant."""
+    told, complaints = trouble([("", str(logdir))], flags)
+    assert (True, True, [told]) == (words in told, told.endswith("."), complaints)
+
+
+@pytest.mark.parametrize(
+    ("roots", "words"),
+    [
+        ([], "without --logdir"),
+        ([("", "s3://bucket/logs")], "netdebug collect"),
+        ([("", "/dev/null/logs")], "/dev/null cannot be written to"),
+    ],
+)
+def test_where_nothing_can_be_put_is_said_to_who_asked(
+    monkeypatch: pytest.MonkeyPatch, roots: list[Root], words: str
+) -> None:
+    """Who just looks at runs that others have recorded is not bothered with it."""
+    monkeypatch.setattr("tb_netdebug.plugin.collecting.LATER_SECS", 0.0)
+    told, complaints = trouble(roots, Flags(listen=""))
+    assert (True, []) == (words in told, complaints)
+    told, complaints = trouble(roots, Flags(listen=":0"))
+    assert (True, [told]) == (words in told, complaints)
+
+
+def test_a_grpc_that_does_not_fit_is_said(logdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard itself needs gRPC, but it may have an older one."""
+    monkeypatch.setitem(sys.modules, "tb_netdebug.stream.collector", None)
+    told, complaints = trouble([("", str(logdir))], Flags(listen=":0"))
+    assert (True, [told]) == ("a package is missing" in told, complaints)
+
+
+def test_a_program_that_is_no_tensorboard_gets_no_collector(logdir: Path) -> None:
+    """Its process is not ours to start servers in."""
+    collecting = Collecting([("", str(logdir))], Flags(), lambda: None)
+    collecting.start()
+    collecting.close()
+    assert {"address": None, "trouble": None, "trainers": 0} == collecting.as_dict()

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { Icon } from "./icons";
-import { complaints, listError, logdir } from "./state";
+import { collectorAddress, complaints, listError, logdir } from "./state";
 import { refreshList } from "./session";
 
 /** The page when there is no list of runs to show. */
@@ -38,12 +38,25 @@ export function NoRuns(): JSX.Element {
         Runs go into <code>runs/</code> of the folder where the script is started; <code>logdir=</code> of{" "}
         <code>nd.watch</code> says where else.
       </p>
+      {collectorAddress.value && <Elsewhere address={collectorAddress.value} />}
       {complaints.value.map((complaint) => (
         <p key={complaint} class="bad">
           {complaint}
         </p>
       ))}
     </section>
+  );
+}
+
+function Elsewhere({ address }: { readonly address: string }): JSX.Element {
+  // Where it listens under all names, the one by which this page came leads there.
+  const target = address.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
+  return (
+    <p class="muted">
+      A training elsewhere sends its records here with <code>remote="{target}"</code>, or with{" "}
+      <code>netdebug run --remote {target} train.py</code>. From a machine that cannot reach this address, a tunnel
+      leads there (<code>ssh -R</code>).
+    </p>
   );
 }
 

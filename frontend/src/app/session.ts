@@ -71,6 +71,7 @@ function takeList(list: RunList): void {
     state.runs.value = shown === null ? list.runs : [...shown, ...list.runs.filter((run) => !before.has(run.name))];
     state.logdir.value = list.logdir;
     state.complaints.value = list.complaints;
+    state.collectorAddress.value = list.collector.address;
     state.listComplete.value = list.complete;
     if (shown === null) takeChoice(firstChoice(list.runs, present()));
   });

@@ -47,6 +47,8 @@ export const listComplete = signal(true);
 export const clockLead = signal(0);
 /** What is wrong with the logdir, in sentences. */
 export const complaints = signal<readonly string[]>([]);
+/** Where trainings elsewhere may send their records; null: nowhere. */
+export const collectorAddress = signal<string | null>(null);
 /** Why the list cannot be shown, as a sentence. */
 export const listError = signal<string | null>(null);
 export const search = signal("");

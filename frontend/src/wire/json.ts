@@ -4,6 +4,8 @@ import type { GraphData, RunDetails, RunList, RunRow } from "./types";
 
 type Json = Readonly<Record<string, unknown>>;
 
+const NO_COLLECTOR = { address: null, trouble: null };
+
 /** A number as it travels; NaN for whatever else it may be. */
 export function number(value: unknown): number {
   if (typeof value === "number") return value;
@@ -27,7 +29,8 @@ export function parseRunRow(json: Json): RunRow {
 
 export function parseRunList(json: Json): RunList {
   const rows = Array.isArray(json["runs"]) ? (json["runs"] as Json[]) : [];
-  return { ...(json as unknown as RunList), runs: rows.map(parseRunRow) };
+  const list = json as unknown as RunList;
+  return { ...list, collector: list.collector ?? NO_COLLECTOR, runs: rows.map(parseRunRow) };
 }
 
 /** A row as the live stream brings it; null for anything else. */

@@ -46,6 +46,12 @@ export interface RunRow {
   readonly late: Late | null;
 }
 
+/** Where records of trainings elsewhere are taken; both are null while that is not known yet. */
+export interface CollectorState {
+  readonly address: string | null;
+  readonly trouble: string | null;
+}
+
 export interface RunList {
   readonly epoch: string;
   readonly version: number;
@@ -53,6 +59,7 @@ export interface RunList {
   /** Whether the first look at the logdir is over. */
   readonly complete: boolean;
   readonly complaints: readonly string[];
+  readonly collector: CollectorState;
   readonly runs: readonly RunRow[];
 }
 

@@ -10,6 +10,8 @@ const TITLES: ReadonlyMap<string, string> = new Map([
   ["optimizers", "Optimizers"],
   ["parameters", "Watched parameters"],
   ["layers", "Watched layers"],
+  ["processes", "Processes that train together"],
+  ["in_parts", "Parameters in parts on several processes"],
   ["threads", "Threads of torch"],
   ["pid", "Process"],
   ["memory", "Memory"],

@@ -56,7 +56,7 @@ function MemoryOfAll({ run, details, answer }: ProcessesProps & { readonly answe
   const most = answer.most_bytes.reduce((high, value) => Math.max(high, value), 0);
   return (
     <LineChart
-      title={`Memory of all its processes, peak ${formatBytes(most)}`}
+      title={`All processes, peak ${formatBytes(most)}`}
       series={[series]}
       xLabel="after"
       xKind="elapsed"

@@ -61,6 +61,12 @@ export function RanksSection({ run, details }: RanksProps): JSX.Element | null {
           <RankTable times={times} ranks={ranks} slowest={reading.slowest} />
         </div>
       </div>
+      {Number(details.info["in_parts"] ?? 0) > 0 && (
+        <p class="muted">
+          The weights lie in parts on the ranks. Rank 0 shows the whole of them in the steps that all ranks have looked
+          at, each other rank its own part.
+        </p>
+      )}
       {details.rank_list.length > MOST_RANKS && (
         <p class="muted">The first {MOST_RANKS} are shown; the others can be chosen at the top.</p>
       )}
