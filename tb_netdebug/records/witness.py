@@ -12,6 +12,8 @@ from .errors import require
 WITNESS_VERSION = 1
 MOST_BYTES = 16 << 10
 MOST_LETTERS = 2000
+# What the message and the class below call the same.
+_SEEN = ("time", "rank", "tree_bytes", "processes", "threads", "cpu_share", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,8 @@ class Witness:
 
 
 def encode_witness(witness: Witness) -> bytes:
-    message = pb.Witness(
-        version=WITNESS_VERSION,
-        time=witness.time,
-        rank=witness.rank,
-        tree_bytes=witness.tree_bytes,
-        processes=witness.processes,
-        threads=witness.threads,
-        cpu_share=witness.cpu_share,
-        state=witness.state,
-    )
+    seen = {name: getattr(witness, name) for name in _SEEN}
+    message = pb.Witness(version=WITNESS_VERSION, **seen)
     if witness.ending is not None:
         message.ending.CopyFrom(_message(witness.ending))
     return message.SerializeToString()
@@ -66,16 +60,8 @@ def decode_witness(payload: bytes) -> Witness:
     require(math.isfinite(message.time), "a sample of the processes has no time")
     require(math.isfinite(message.cpu_share), "a sample of the processes has no share of the processors")
     require(len(message.state) <= 1, "a sample of the processes has a state that is none")
-    return Witness(
-        time=message.time,
-        rank=message.rank,
-        tree_bytes=message.tree_bytes,
-        processes=message.processes,
-        threads=message.threads,
-        cpu_share=message.cpu_share,
-        state=message.state,
-        ending=_ending(message.ending) if message.HasField("ending") else None,
-    )
+    seen = {name: getattr(message, name) for name in _SEEN}
+    return Witness(**seen, ending=_ending(message.ending) if message.HasField("ending") else None)
 
 
 def _message(ending: Ending) -> pb.Ending:

@@ -10,19 +10,18 @@ waits in notes (`notes.py`) for the next agent.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 
+from tb_netdebug.stream.file_lock import taken
 from tb_netdebug.stream.meeting import Meeting
 
 
 def main() -> int:
     """In the trainer's child: leaves the agent behind as nobody's process, and ends when that is ready."""
     meeting = Meeting.of(sys.argv[1])
-    lock = taken_lock(meeting.lock)
+    lock = taken(meeting.lock)
     if lock is None:
         return 0  # another one is there, or about to be
     hears, says = os.pipe()
@@ -44,17 +43,6 @@ def main() -> int:
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)  # gRPC's threads are not waited for
-
-
-def taken_lock(path: Path) -> int | None:
-    """Kept until this process and its children end; None when somebody has it."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
 
 
 def tell(says: int) -> None:

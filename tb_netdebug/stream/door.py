@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tb_netdebug.stream.file_lock import taken
 from tb_netdebug.stream.local_wire import is_own
 from tb_netdebug.stream.meeting import Meeting
 
@@ -123,15 +124,9 @@ class Door:
             os.close(lock)
 
     def _take_lock(self) -> bool:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.open(self._meeting.starting, flags, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return False
-        self._lock = lock
-        return True
+        lock = taken(self._meeting.starting)
+        self._lock = -1 if lock is None else lock
+        return lock is not None
 
     def _last_line(self) -> str:
         """What it has said this time; nothing when it was killed."""

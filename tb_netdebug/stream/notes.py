@@ -6,7 +6,6 @@ collector has everything. So it survives both of them.
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from tb_netdebug.stream import stream_pb2 as pb
+from tb_netdebug.stream.file_lock import taken
 
 ENDING = ".join"
 FAREWELL = ".goodbye"
@@ -64,16 +64,11 @@ class Note:
         if self._held >= 0:
             return True
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = taken(self.path, create=False)
         except OSError:
             return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return False
-        self._held = descriptor
-        return True
+        self._held = -1 if descriptor is None else descriptor
+        return descriptor is not None
 
     @property
     def is_free(self) -> bool:
