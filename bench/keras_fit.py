@@ -59,7 +59,7 @@ class Contender:
     is_ours: bool = False
 
 
-KINDS = (Kind("mlp", "MLP", "128 × 784", 250), Kind("cnn", "CNN", "32 × 32 × 32 × 3", 50))
+KINDS = (Kind("mlp", "MLP", "128 × 784", 250), Kind("cnn", "CNN", "32 × 32 × 32 × 3", 30))
 BARE = Contender("bare", "no monitoring")
 # The same once more: how far apart equal things are measured tells how much a difference means.
 AGAIN = Contender("again", "no monitoring, once more")
