@@ -144,7 +144,16 @@ def test_the_agent_finds_files_from_wherever_it_runs(monkeypatch: pytest.MonkeyP
     assert [str(tmp_path / "here"), "/there"] == found["PYTHONPATH"].split(os.pathsep)[1:]
 
 
-def test_messages_come_out_as_they_went_in(run_python: Callable[..., str]) -> None:
+def test_what_the_trainer_imports_leads_to_no_grpc(run_python: Callable[..., str]) -> None:
+    """Nor to asyncio, which the agent needs and a training may do without."""
+    code = (
+        "import sys, tb_netdebug.stream.link, tb_netdebug.stream.addresses, tb_netdebug.stream.credentials\n"
+        "print(*(name for name in ('grpc', 'asyncio', 'torch') if name in sys.modules))"
+    )
+    assert "" == run_python(code).strip()
+
+
+def test_messages_come_out_as_they_went_in() -> None:
     """However they are cut on the way; a length that cannot be meant ends it."""
     messages = [pb.FromTrainer(control=bytes(size)) for size in (0, 1, 70_000)]
     data = b"".join(map(packed, messages))
