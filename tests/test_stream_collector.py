@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +11,7 @@ import google_crc32c
 import pytest
 
 from tests.support.collector_process import CollectorProcess
-from tests.support.faults import FaultyDisk
-from tests.support.stream_peer import AGENT, MAIN_NAME, Agent, Peer, chunk
+from tests.support.stream_peer import AGENT, MAIN_NAME, Agent, Peer, chunk, joined
 
 SIDE_NAME = "rank1.1700000000.host.2.0000.netdebug"
 OTHER = "f" * 32
@@ -41,13 +38,6 @@ def peer() -> Iterator[Peer]:
 def agent(collector: CollectorProcess, peer: Peer) -> Agent:
     """Greeted, with a trainer of the run "run"."""
     return joined(collector, peer)
-
-
-def joined(collector: CollectorProcess, peer: Peer, name: str = AGENT) -> Agent:
-    agent = Agent(peer.stream(collector.address), name)
-    agent.greet()
-    agent.begin("run")
-    return agent
 
 
 def landed(root: Path, name: str = MAIN_NAME) -> bytes:
@@ -133,14 +123,21 @@ def test_kills_at_random_instants(root: Path, peer: Peer) -> None:
     assert whole.startswith(landed(root))
 
 
-def test_a_stop_leaves_nothing_behind(collector: CollectorProcess, agent: Agent, root: Path) -> None:
-    """Everything that came is on the disk and acknowledged, and the agent hears that it may come again."""
+@pytest.mark.parametrize("stops", [True, False])
+def test_an_end_leaves_nothing_behind(
+    collector: CollectorProcess, agent: Agent, root: Path, stops: bool
+) -> None:
+    """By a stop, or by the mere end of the program: everything that came is on the disk and acknowledged, and
+    the agent hears that it may come again."""
     agent.offer()
     agent.chunk(b"x" * 1000, at=0)
     agent.acknowledged(1000)
     agent.chunk(b"y" * 1000, at=1000)
     until(lambda: 2000 == len(landed(root)))
-    collector.stop()
+    if stops:
+        collector.stop()
+    else:
+        assert 0 == collector.leave()
     agent.acknowledged(2000)
     assert "UNAVAILABLE" == agent.stream.end()[0]
     assert [] == list((collector.runtime / "netdebug").iterdir())
@@ -196,70 +193,6 @@ def test_a_damaged_copy_is_begun_anew(agent: Agent, root: Path) -> None:
     agent.chunk(b"0123456789", at=0)
     agent.acknowledged(10)
     assert b"0123456789" == landed(root)
-
-
-# ---- disks
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_disk_that_takes_nothing_more(root: Path, tmp_path: Path, peer: Peer, code: int) -> None:
-    """The agent is told to try again, others are served, and with room everything arrives."""
-    disk = FaultyDisk(tmp_path, marker="run/events")
-    with CollectorProcess(root, env=disk.env) as collector:
-        agent = joined(collector, peer)
-        agent.offer()
-        agent.chunk(b"0123", at=0)
-        agent.acknowledged(4)
-        disk.fail(code, after_bytes=3)
-        agent.chunk(b"456789", at=4)
-        refusal = agent.until("refusal")
-        assert (1, True, os.strerror(code)) == (
-            refusal.file,
-            refusal.for_now,
-            refusal.sentence[-len(os.strerror(code)) - 1 : -1],
-        )
-        agent.begin("other", number=2)
-        agent.offer(SIDE_NAME, file=2, trainer=2, aside=True)
-        agent.chunk(b"fine", at=0, file=2)
-        agent.acknowledged(4, file=2)
-        assert 7 == agent.offer().size
-        disk.order("ok")
-        agent.chunk(b"789", at=7)
-        agent.acknowledged(10)
-        assert [refusal.sentence] == collector.notices()
-    assert b"0123456789" == landed(root)
-
-
-def test_a_sync_that_fails(root: Path, tmp_path: Path, peer: Peer) -> None:
-    """What the disk may not have is not acknowledged, and is taken again from the agent."""
-    disk = FaultyDisk(tmp_path, marker="run/events")
-    with CollectorProcess(root, env=disk.env) as collector:
-        agent = joined(collector, peer)
-        agent.offer()
-        agent.chunk(b"0123", at=0)
-        agent.acknowledged(4)
-        disk.order(f"sync {errno.EIO}")
-        agent.chunk(b"4567", at=4)
-        assert agent.until("refusal", "ack").for_now
-        disk.order("ok")
-        assert 4 == agent.offer().size
-        agent.chunk(b"4567", at=4)
-        agent.acknowledged(8)
-    assert b"01234567" == landed(root)
-
-
-def test_a_stuck_disk_holds_nobody_else_up(root: Path, tmp_path: Path, peer: Peer) -> None:
-    """While a write hangs, agents come and go, and a stop of the collector is not needed to go on."""
-    disk = FaultyDisk(tmp_path, marker="run/events")
-    with CollectorProcess(root, env=disk.env) as collector:
-        agent = joined(collector, peer)
-        agent.offer()
-        disk.order("stall")
-        agent.chunk(b"0123", at=0)
-        until(lambda: disk.refusals > 0)
-        assert 1 == Agent(peer.stream(collector.address), OTHER).greet().version
-        disk.order("ok")
-        agent.acknowledged(4)
 
 
 # ---- the debugger's way

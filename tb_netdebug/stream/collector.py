@@ -194,7 +194,7 @@ class Collector:
             await self._farewell()
         finally:
             await server.stop(1.0)
-            await asyncio.to_thread(disk.close)
+            disk.close()
 
     async def _listen(self, server: Server) -> Address:
         host = LOOPBACK if self.listen.host.lower() == "localhost" else self.listen.host

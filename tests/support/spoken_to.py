@@ -44,6 +44,12 @@ class SpokenTo:
         assert line, f"the process ended with {self.process.wait()} at {name}"
         return json.loads(line)
 
+    def leave(self) -> int:
+        """The program comes to its end; the exit code."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait()
+
     def kill(self, signum: int = signal.SIGKILL) -> int:
         """The exit code; of a process that has ended already, too."""
         self.process.send_signal(signum)

@@ -21,7 +21,7 @@ from typing import Any
 import google_crc32c
 
 from tb_netdebug.stream.stream_pb2 import Begin, Chunk, Control, Down, Hello, Leave, Offer, Up
-from tests.support.collector_process import TOKEN
+from tests.support.collector_process import TOKEN, CollectorProcess
 from tests.support.spoken_to import SpokenTo, listen
 
 METHOD = "/netdebug.Stream/Connect"
@@ -144,6 +144,14 @@ class Agent:
                 self.sizes[down.ack.file] = max(down.ack.size, self.sizes.get(down.ack.file, 0))
             if kind in kinds:
                 return getattr(down, str(kind))
+
+
+def joined(collector: CollectorProcess, peer: Peer, name: str = AGENT) -> Agent:
+    """An agent that has greeted, with a trainer of the run "run"."""
+    agent = Agent(peer.stream(collector.address), name)
+    agent.greet()
+    agent.begin("run")
+    return agent
 
 
 def chunk(data: bytes, *, at: int, file: int = 1) -> Up:
