@@ -158,6 +158,16 @@ def test_weights_in_no_optimizer(
     assert severity == (finding.severity if finding else None)
 
 
+def test_weights_that_are_thawed_later() -> None:
+    """The first layers come from another training, too; but who thaws them wants them to learn."""
+    records = optimized({"missing": []})
+    facts = optimized({"missing": list(LAYERS[:2])})[0].facts
+    records[12] = record(12, {"loss": 2.0}, [], [(fact.kind, fact.data) for fact in facts])
+    finding = found(records)["not-optimized"]
+    assert (Severity.WARNING, 12) == (finding.severity, finding.first_step)
+    assert "became trainable after" in finding.message
+
+
 def test_optimizers_share_the_weights() -> None:
     """What one does not have, another may."""
     assert {} == found(optimized({"missing": list(LAYERS[:2])}, {"missing": list(LAYERS[2:])}))

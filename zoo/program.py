@@ -47,6 +47,28 @@ class Watcher(Protocol):
     def close(self) -> None: ...
 
 
+# Once held out, until somebody looked at what the rules say of them.
+LOOKED_AT = frozenset(
+    {
+        "wine_as_it_is_stored",
+        "weight_decay_of_twenty",
+        "transformer_without_warm_up",
+        "dqn_with_target_network",
+        "decoder_that_nobody_trains",
+        "epochs_schedule_stepped_in_each_batch",
+        "pixels_divided_twice",
+        "summed_divergence_on_a_mean_error",
+        "row_numbers_as_a_feature",
+        "head_made_in_the_first_forward",
+        "thawed_after_the_optimizer_was_made",
+        "lambda_returns_the_rate_itself",
+        "seed_set_in_every_step",
+    }
+)
+# Families of programs that were written, by somebody who does not know the rules, after these were tuned.
+UNSEEN = frozenset({"unseen", "unseen_more"})
+
+
 class Zoo:
     """What a program gets: its seed, and a monitor that tells nobody. All sources of chance are seeded."""
 
@@ -103,7 +125,8 @@ class Program:
     @property
     def is_held_out(self) -> bool:
         """A third of all, which nobody who tunes the rules looks at."""
-        return zlib.crc32(self.name.encode()) % 3 == 0
+        is_drawn = zlib.crc32(self.name.encode()) % 3 == 0
+        return self.family in UNSEEN or (is_drawn and self.name not in LOOKED_AT)
 
     @property
     def shows_at_once(self) -> bool:

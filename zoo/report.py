@@ -95,8 +95,9 @@ def everything(tally: Tally) -> Iterator[str]:
 HEAD = """# The zoo
 
 Small trainings, sick and healthy, on which the checks are measured. They are written as people write
-trainings, without a look at the rules. A third of them, chosen by a checksum of their names, is held out:
-whoever tunes rules does not see it.
+trainings, without a look at the rules. About a third of them is held out: whoever tunes rules does not see
+it. It is drawn by a checksum of the names, without those that somebody has looked at since, and with all
+that were written after the rules were last tuned.
 
 Found means an error or a warning. A run is a program with one seed. `make zoo` makes this page anew.
 """

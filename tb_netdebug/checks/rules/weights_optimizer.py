@@ -34,6 +34,7 @@ class NotOptimized(Rule):
 
     def __init__(self) -> None:
         self._told = False
+        self._was_complete = False  # there was a time when the optimizers had all that was trainable
 
     def update(self, history: History) -> Iterator[Sign]:
         left_out = self._missing(history)
@@ -52,6 +53,7 @@ class NotOptimized(Rule):
         missing = set.intersection(*(set(fact.get("missing") or ()) for fact in known))
         strangers = sum(int(fact.get("strangers") or 0) for fact in known)
         if not missing:
+            self._was_complete = True
             return None
         parameters = parameters_of(history)
         share = parameters.share(missing)
@@ -83,18 +85,20 @@ class NotOptimized(Rule):
         is_meant = self._is_meant(history, known, missing)
         is_much = share >= self.limits.share and not is_meant
         is_most = share >= self.limits.most
-        why = (
-            "They may be kept on purpose, as a pretrained part or a copy is."
-            if is_meant
-            else "They keep the random values that they started with."
-        )
+        if is_meant:
+            why = "They may be kept on purpose, as a pretrained part or a copy is."
+        elif self._was_complete:
+            why = "They became trainable after the optimizer was made, and stay as they are."
+        else:
+            why = "They keep the random values that they started with."
         return Sign(
             Severity.ERROR if is_most and not is_meant else Severity.WARNING if is_much else Severity.INFO,
             f"{counted(len(missing), 'trainable weight tensor')} ({percent(share)} of all weights) "
             f"{agree(len(missing), 'is', 'are')} in no optimizer (more than {percent(self.limits.share)} is "
             f"too much). {why}",
             "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
-            "was added. What shall stay as it is gets layer.requires_grad_(False).",
+            "was added, or optimizer.add_param_group({'params': …}) for what comes later. What shall stay as it "
+            "is gets layer.requires_grad_(False).",
             {"share of weights in no optimizer": Evidence(share, self.limits.share)},
             tuple(sorted(missing, key=lambda name: known.place.get(name, 0))),
             sureness=0.9 if is_much else 0.5,
@@ -108,7 +112,9 @@ class NotOptimized(Rule):
         is_beside = is_whole_model(known, missing) or is_twin(known, missing)
         if is_beside and with_gradient < len(missing) / 2:
             return True
-        return is_first_part(known, missing) and not is_fresh(history, known, missing)
+        # who thaws something in the middle of a training wants it to be trained
+        is_kept = is_first_part(known, missing) and not is_fresh(history, known, missing)
+        return is_kept and not self._was_complete
 
 
 def is_whole_model(known: Parameters, missing: set[str]) -> bool:
