@@ -97,8 +97,8 @@ class NotOptimized(Rule):
             f"{agree(len(missing), 'is', 'are')} in no optimizer (more than {percent(self.limits.share)} is "
             f"too much). {why}",
             "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
-            "was added, or optimizer.add_param_group({'params': …}) for what comes later. What shall stay as it "
-            "is gets layer.requires_grad_(False).",
+            "was added, or optimizer.add_param_group({'params': …}) for what comes later. What shall stay as "
+            "it is gets layer.requires_grad_(False).",
             {"share of weights in no optimizer": Evidence(share, self.limits.share)},
             tuple(sorted(missing, key=lambda name: known.place.get(name, 0))),
             sureness=0.9 if is_much else 0.5,
