@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 NOWHERE = "127.0.0.1:0"
 CLOSE_SECS = 5.0
-# The first picture comes first: importing gRPC takes the processor for a while.
-LATER_SECS = 2.0
+# The first picture comes first: what is imported here takes the processor for a moment.
+LATER_SECS = 0.5
 
 
 class Collecting:
