@@ -166,7 +166,8 @@ def overview(runs: Sequence[RunReport]) -> Table:
 
 def print_checks() -> None:
     """Each with its thresholds, as they are by default."""
+    width = max(len(rule.slug) for rule in ALL) + 2
     for rule in ALL:
         limits = rule.limits
         told = [f"{each.name}={getattr(limits, each.name):g}" for each in fields(limits)] if limits else []
-        sys.stdout.write(f"{rule.slug:<24}{'  '.join(told)}".rstrip() + "\n")
+        sys.stdout.write(f"{rule.slug:<{width}}{'  '.join(told)}".rstrip() + "\n")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.reader.frames import Gap
-from tb_netdebug.reader.payloads import read_payloads
+from tb_netdebug.reader.payloads import Payload, read_in_turns, read_payloads
 from tb_netdebug.reader.run import run_files
 from tb_netdebug.records.block import decode_block
 from tb_netdebug.records.errors import DamagedBlock
@@ -18,6 +18,10 @@ from tb_netdebug.records.run_info import decode_run_info
 from tb_netdebug.records.step import StepRecord
 
 Ranked = tuple[int, StepRecord]
+Reading = Callable[[Path], Iterable[Payload | Gap]]
+
+# Files of other ranks that are open side by side; a process may often have no more than 1024.
+MOST_OPEN = 256
 
 
 def judged(path: Path, checks: Mapping[str, Any] | None = None) -> tuple[Engine, list[str]]:
@@ -32,7 +36,8 @@ def judged(path: Path, checks: Mapping[str, Any] | None = None) -> tuple[Engine,
         by_rank[file.parent != path].append(file)
     describe(engine, by_rank[False], complaints)
     main = ranked(by_rank[False], complaints)
-    others = [ranked([file], complaints) for file in by_rank[True]]
+    read = read_payloads if len(by_rank[True]) <= MOST_OPEN else read_in_turns
+    others = [ranked([file], complaints, read) for file in by_rank[True]]
     # Ranks side by side: a rule over ranks compares the same steps of all.
     for rank, record in heapq.merge(main, *others, key=lambda each: each[1].step) if others else main:
         engine.feed((record,), rank=rank)
@@ -57,10 +62,10 @@ def describe(engine: Engine, files: Iterable[Path], complaints: list[str]) -> No
     engine.describe(graph=graph, info=info)
 
 
-def ranked(files: Iterable[Path], complaints: list[str]) -> Iterator[Ranked]:
+def ranked(files: Iterable[Path], complaints: list[str], read: Reading = read_payloads) -> Iterator[Ranked]:
     """All records of some files with their ranks, one block at a time in memory."""
     for file in files:
-        for found in read_payloads(file):
+        for found in read(file):
             if isinstance(found, Gap):
                 complaints.append(f"{file.name}: {found.size} bytes hold no whole record ({found.reason})")
             elif found.name == "steps":

@@ -47,11 +47,13 @@ class RunFiles:
         return (self.path, self.kind) == (other.path, other.kind)
 
     def read(self) -> dict[str, FileState]:
-        """Those to be read: where there are files of ours, the others are copies or older."""
+        """Those to be read: where there are files of ours, the others are copies or older. Of too many the
+        newest of rank 0, and the first ranks."""
         ours = {path: state for path, state in self.files.items() if is_ours(path)}
         chosen = ours or self.files
-        ordered = sorted(chosen, key=lambda path: (self.is_side(path), path))
-        return {path: chosen[path] for path in ordered[-MOST_FILES_OF_A_RUN:]}
+        side = sorted(path for path in chosen if self.is_side(path))
+        main = sorted(chosen.keys() - side)[min(len(side), MOST_FILES_OF_A_RUN // 2) - MOST_FILES_OF_A_RUN :]
+        return {path: chosen[path] for path in [*main, *side[: MOST_FILES_OF_A_RUN - len(main)]]}
 
     def look(self) -> None:
         """Which files there are now."""
