@@ -63,6 +63,7 @@ LOOKED_AT = frozenset(
         "thawed_after_the_optimizer_was_made",
         "lambda_returns_the_rate_itself",
         "seed_set_in_every_step",
+        "keras_gradients_never_applied",
     }
 )
 # Families of programs that were written, by somebody who does not know the rules, after these were tuned.
