@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tb_netdebug.reader.payloads import Payload, read_payloads
-from tb_netdebug.reader.run import read_run
-from tb_netdebug.records.witness import Witness, decode_witness
 from tests.support.collector_process import CollectorProcess
 from tests.support.faults import FaultyDisk
-from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
+from tests.support.streamed import Home, StreamedTrainer, again, contents, seen, steps, wait_for
 
 
 @pytest.fixture
@@ -27,28 +22,6 @@ def home() -> Iterator[Home]:
 def collector(tmp_path: Path) -> Iterator[CollectorProcess]:
     with CollectorProcess(tmp_path / "there") as found:
         yield found
-
-
-def again(collector: CollectorProcess) -> CollectorProcess:
-    """Another one at the same port, with the same folder."""
-    return CollectorProcess(collector.root, at=collector.address)
-
-
-def seen(run_dir: Path) -> list[Witness]:
-    """What agents have written about a run, in the order of their files."""
-    return [
-        decode_witness(each.data)
-        for path in sorted((run_dir / "plugins/netdebug").glob("agent*.netdebug"))
-        for each in read_payloads(path)
-        if isinstance(each, Payload) and each.name == "witness"
-    ]
-
-
-def steps(run_dir: Path) -> list[int]:
-    run = read_run(run_dir)
-    assert [] == run.losses
-    found: list[int] = run.main.steps.tolist()
-    return found
 
 
 def test_a_run_arrives_while_it_goes_on_and_whole(
@@ -122,86 +95,6 @@ def test_a_collector_that_is_killed_and_comes_back(
             wait_for(lambda: not home.notes())
     assert contents(here) == contents(collector.root / "run")
     assert list(range(1500)) == steps(collector.root / "run")
-
-
-def test_a_killed_trainer_is_sent_to_its_end(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
-    """And the last thing that is recorded is how it ended."""
-    here = tmp_path / "here/run"
-    with StreamedTrainer(home, collector.address, here) as trainer:
-        trainer.wait_until_joined()
-        trainer.put(100)
-        trainer.kill(signal.SIGKILL)
-    wait_for(lambda: not home.notes())
-    assert contents(here) == contents(collector.root / "run")
-    ending = seen(collector.root / "run")[-1].ending
-    assert ending is not None
-    assert (False, None, signal.SIGKILL, False) == (
-        ending.well,
-        ending.exit_code,
-        ending.signal,
-        ending.out_of_memory,
-    )
-    assert ending.sentence.startswith("The process was killed by SIGKILL in the middle of the training.")
-
-
-@pytest.mark.parametrize(
-    ("code", "sentence"),
-    [
-        (3, "The program ended with exit code 3, without closing its recording."),
-        (None, "The recording was closed because of a ValueError."),
-    ],
-)
-def test_other_endings(
-    home: Home, collector: CollectorProcess, tmp_path: Path, code: int | None, sentence: str
-) -> None:
-    """What the system tells of a process that somebody else has waited for, and what it said itself."""
-    with StreamedTrainer(home, collector.address, tmp_path / "here/run") as trainer:
-        trainer.wait_until_joined()
-        trainer.put(10)
-        if code == 3:
-            with pytest.raises(AssertionError, match="ended with 3"):
-                trainer.do("leave", 3)
-        else:
-            trainer.close("ValueError")
-    wait_for(lambda: not home.notes())
-    ending = seen(collector.root / "run")[-1].ending
-    assert ending is not None
-    assert (False, code, sentence) == (ending.well, ending.exit_code, ending.sentence)
-
-
-def test_what_both_have_left_is_sent_by_the_next_agent(
-    home: Home, collector: CollectorProcess, tmp_path: Path
-) -> None:
-    """Trainer and agent are killed while nobody collects; the next training there has it sent."""
-    here = tmp_path / "here"
-    collector.kill()
-    with StreamedTrainer(home, collector.address, here / "run") as trainer:
-        trainer.put(300)
-        os.kill(home.agent(), signal.SIGKILL)
-        trainer.kill()
-    assert 1 == len(home.notes())
-    with again(collector), StreamedTrainer(home, collector.address, here / "next", run=("next",)) as trainer:
-        trainer.put(10)
-        trainer.close()
-        wait_for(lambda: not home.notes())
-    assert contents(here) == contents(collector.root)
-    assert [] == home.notes()
-
-
-def test_what_is_recorded_for_the_collector_alone_goes_when_it_has_it(
-    home: Home, collector: CollectorProcess, tmp_path: Path
-) -> None:
-    """Files that are not sent, such as capsules, stay."""
-    spool = tmp_path / "spool"
-    for name in ("run", "kept"):
-        with StreamedTrainer(home, collector.address, spool / name, run=(name,), is_spool=True) as trainer:
-            trainer.put(100)
-            if name == "kept":
-                (spool / name / "capsule.pt").write_bytes(b"a batch")
-            trainer.close()
-            assert list(range(100)) == steps(collector.root / name)
-    wait_for(lambda: not home.notes())
-    assert ["kept", "kept/capsule.pt"] == sorted(str(path.relative_to(spool)) for path in spool.rglob("*"))
 
 
 @pytest.mark.parametrize("damage", ["other bytes", "longer"])

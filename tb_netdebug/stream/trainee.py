@@ -20,7 +20,8 @@ from tb_netdebug.stream.replica import Replica
 from tb_netdebug.stream.witness import Observer
 from tb_netdebug.writer.event_file import SIDE_FOLDER, SUFFIX
 
-FOLDER_SECS = 0.2
+# A training makes its files at its beginning; a later one comes after a failure of the disk.
+EARLY_SECS, EARLY_FOLDER_SECS, FOLDER_SECS = 10.0, 0.2, 1.0
 # After a goodbye, or when a process is gone: so long its exit status may take to become known.
 STATUS_SECS = 1.0
 # What the debugger sends upwards waits in memory; a trainer that sends more is not read meanwhile.
@@ -55,6 +56,7 @@ class Trainee:
             rf"(?:events\.out\.tfevents|rank{join.rank}|agent{join.rank})\.\d+\.[\w-]+\.{join.pid}\.\d+"
             + re.escape(SUFFIX)
         )
+        self._joined_at = time.monotonic()
         self._folder_due = 0.0
 
     # ---- what happens to it ------------------------------------------------------------------------------
@@ -79,7 +81,8 @@ class Trainee:
         if self.has_left:
             has_news |= self._settle(now)
         if has_news or now >= self._folder_due or (self.has_left and not self.is_settled):
-            self._folder_due = now + FOLDER_SECS
+            is_early = now < self._joined_at + EARLY_SECS
+            self._folder_due = now + (EARLY_FOLDER_SECS if is_early else FOLDER_SECS)
             self._find_files(taken)
         for replica in self.replicas.values():
             has_news |= replica.look()

@@ -16,7 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.collector_process import TOKEN
+from tb_netdebug.reader.payloads import Payload, read_payloads
+from tb_netdebug.reader.run import read_run
+from tb_netdebug.records.witness import Witness, decode_witness
+from tests.support.collector_process import TOKEN, CollectorProcess
 from tests.support.spoken_to import SpokenTo, listen
 
 LIMIT_SECS = 60.0
@@ -220,6 +223,29 @@ def open_descriptors() -> list[str]:
         with suppress(OSError):
             found.append(str(each.readlink()))
     return found
+
+
+def seen(run_dir: Path) -> list[Witness]:
+    """What agents have written about a run, in the order of their files."""
+    return [
+        decode_witness(each.data)
+        for path in sorted((run_dir / "plugins/netdebug").glob("agent*.netdebug"))
+        for each in read_payloads(path)
+        if isinstance(each, Payload) and each.name == "witness"
+    ]
+
+
+def steps(run_dir: Path) -> list[int]:
+    """Of a run in which nothing is damaged."""
+    run = read_run(run_dir)
+    assert [] == run.losses
+    found: list[int] = run.main.steps.tolist()
+    return found
+
+
+def again(collector: CollectorProcess) -> CollectorProcess:
+    """Another one at the same port, with the same folder."""
+    return CollectorProcess(collector.root, at=collector.address)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
