@@ -14,6 +14,10 @@ LOGS := build/logs
 STEP := @tools/step
 PIP := -m pip --disable-pip-version-check --no-input
 
+# A process for each core, four at the most; the tests of a file stay together. PYTEST_ARGS=-n0 runs one after the other.
+CORES := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -lt 4 ] || n=4; echo $$n)
+SIDE_BY_SIDE := --dist loadfile --tx '$(CORES)*popen//python=$(RUN) -I'
+
 # Not $(MAKE) itself in a recipe: make would run such a line even under `make -n`.
 SELF := $(MAKE)
 
@@ -34,7 +38,7 @@ test: compiler node .venv/test .venv/netdebug ## all checks and all tests, again
 	$(SELF) page; page=$$?; \
 	$(SELF) size; \
 	echo 'pytest on the installed wheel (make test PYTEST_ARGS="-k name" runs some of the tests)'; \
-	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(PYTEST_ARGS); tests=$$?; \
+	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS); tests=$$?; \
 	[ $$tests -ne 5 ] || echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; \
 	[ $$lint -eq 0 ] || echo 'ruff or mypy found something: see above, before the size report.'; \
 	[ $$page -eq 0 ] || echo 'tsc or vitest found something: see above, before the size report.'; \
