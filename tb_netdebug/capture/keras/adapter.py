@@ -22,6 +22,7 @@ from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.looks import Look
 from tb_netdebug.capture.keras.loop import LoopTap
 from tb_netdebug.capture.keras.memory import device_memory
+from tb_netdebug.capture.keras.optimizers import Optimizers
 from tb_netdebug.capture.keras.reader import pixels_of, summary_of
 from tb_netdebug.capture.keras.reading import Reading
 from tb_netdebug.capture.keras.scalars import Scalars
@@ -49,7 +50,6 @@ class KerasAdapter:
         settings: Settings,
     ) -> None:
         self._models = dict(models)
-        self._optimizers = list(optimizers)
         self._collector = collector
         self._settings = settings
         self._refusals = Refusals(guard)
@@ -84,6 +84,7 @@ class KerasAdapter:
         for each in self.steps:
             each.install()
         self._loop = LoopTap(self._network, guard, self.steps, self._before_loop_update)
+        self._optimizers = Optimizers(optimizers, list(self._models.values()), lambda: self._loop.optimizers)
         listen(self._loop)
 
     # ---- the seam ----------------------------------------------------------------------------------------
@@ -102,8 +103,8 @@ class KerasAdapter:
         self._scalars.put("loss", loss)
         for name, value in scalars.items():
             self._scalars.put(f"scalar/{name}", value)
-        self._scalars.put_rates(self._known_optimizers())
-        if look.sampling and self._has_moved():
+        self._scalars.put_rates(self._optimizers.known())
+        if look.sampling and self._optimizers.have_moved():
             self._reading.add_weights(look)
         else:
             look.weights = []
@@ -142,7 +143,7 @@ class KerasAdapter:
             "framework": f"keras {keras.__version__} on tensorflow {tf.__version__}",
             "python": platform.python_version(),
             "models": {name: type(model).__name__ for name, model in self._models.items()},
-            "optimizers": [type(each).__name__ for each in self._known_optimizers()],
+            "optimizers": [type(each).__name__ for each in self._optimizers.known()],
             "parameters": len(self._network.weights),
             "layers": sum(each.is_watched for each in self._network.layers.values()),
             "threads": tf.config.threading.get_intra_op_parallelism_threads() or psutil.cpu_count() or 1,
@@ -229,19 +230,6 @@ class KerasAdapter:
             each.model.train_function is not None and not each.is_eager and not each.is_blind
             for each in self.steps
         )
-
-    def _has_moved(self) -> bool:
-        """Not while an optimizer only adds up gradients."""
-        for optimizer in self._known_optimizers():
-            steps = getattr(optimizer, "gradient_accumulation_steps", None)
-            if steps and int(optimizer.iterations.numpy()) % steps:
-                return False
-        return True
-
-    def _known_optimizers(self) -> list[Any]:
-        compiled = [getattr(each, "optimizer", None) for each in self._models.values()]
-        found = {id(each): each for each in (*self._optimizers, *compiled) if each is not None}
-        return list(found.values()) or self._loop.optimizers
 
 
 def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:

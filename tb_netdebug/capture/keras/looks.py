@@ -86,10 +86,11 @@ class Looks:
         with np.errstate(all="ignore"):
             for name, tensor in look.late.items():
                 collector.scalars[name] = number_of(tensor)
+            if not look.is_bad:
+                self._take_weights(look)
             for tap, shown in look.runs:
                 self._take_run(look, tap, shown)
-            if self._weights is not None and look.weights:
-                self._weights.look(look.weights)
+            self._take_weights(look)  # not before: a NaN may have been in them already
             self._reader.sample(look.resting)
         record = collector.finish(0.0)
         return Finished(look.step, record.scalars, record.samples, record.facts)
@@ -105,6 +106,14 @@ class Looks:
         gradients = self._take_gradients(look, tap, shown.get("gradients", []))
         known = {**look.scalars, **self._collector.scalars}
         self._origin.look(tap, shown, outputs, gradients, known, self._before, look.followed)
+
+    def _take_weights(self, look: Look) -> None:
+        """And lets go of them: TensorFlow copies what it is to change while somebody holds it."""
+        if self._weights is not None and look.weights:
+            self._weights.look(look.weights)
+        look.weights = []
+        for _, shown in look.runs:
+            shown.pop("weights", None)
 
     def _take_losses(self, tap: Tap, shown: Shown) -> None:
         parts = [shown.get(name, []) for name in ("given", "targets", "values")]

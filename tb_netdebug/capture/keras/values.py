@@ -29,6 +29,8 @@ CODES: dict[str, int] = {
     "complex64": DType.COMPLEX64,
     "complex128": DType.COMPLEX128,
 }
+UNKNOWN = -1
+_codes: dict[Any, int | None] = {}
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})
 
 # An output may be nested, but a structure deeper or wider than this is data, not activations.
@@ -52,8 +54,15 @@ def number_of(tensor: Any) -> float:
 
 def item_of(array: Array) -> Item | None:
     """For the kernel; None for a type that it does not know. The array must be kept until it was read."""
-    code = CODES.get(array.dtype.name)
-    return None if code is None else (array.ctypes.data, array.size, code)
+    code = _codes.get(array.dtype, UNKNOWN)
+    if code == UNKNOWN:  # its name takes longer to find than all the rest here
+        code = _codes[array.dtype] = CODES.get(array.dtype.name)
+    return None if code is None else (address_of(array), array.size, code)
+
+
+def address_of(array: Array) -> int:
+    found: int = array.__array_interface__["data"][0]  # `ctypes` makes objects first
+    return found
 
 
 def dense(value: Any) -> Any:

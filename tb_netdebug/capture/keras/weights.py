@@ -12,7 +12,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.coverage import is_trainable
 from tb_netdebug.capture.keras.layers import Network, Watched, native
-from tb_netdebug.capture.keras.values import Array, array_of, item_of
+from tb_netdebug.capture.keras.values import Array, address_of, array_of, item_of
 from tb_netdebug.stats import kernel
 
 # A weight with its values at some moment, which nothing changes any more.
@@ -90,7 +90,7 @@ class Weights:
                 self._refuse(each.name, f"values of type {array.dtype} cannot be read")
             elif is_fresh and copy is not None and copy.shape == array.shape and copy.dtype == array.dtype:
                 address, count, code = item
-                pairs.append((each, (address, copy.ctypes.data, count, code)))
+                pairs.append((each, (address, address_of(copy), count, code)))
             else:
                 alone.append((each, item))
                 copy = self._new_copy(each, array) if self._updates else None
