@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -203,6 +204,7 @@ def test_a_gap_after_every_record(logdir: Path) -> None:
     path.write_bytes(
         b"".join(blocks([StepRecord(step, 1.0, {"loss": 1.0})]) + b"junk" for step in range(3000))
     )
+    os.utime(path, (1e9, 1e9))  # nothing more will come
     run = opened(logdir)
     details = run.details()
     assert (3000, 100, 3000) == (details["gaps"], len(details["gap_list"]), details["steps"])

@@ -12,7 +12,7 @@ from typing import Any
 from tb_netdebug.reader.block_reader import BlockReader
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.places import RunFiles, clean
-from tb_netdebug.reader.pulse import pulse
+from tb_netdebug.reader.pulse import LIVE_SECS, pulse
 from tb_netdebug.reader.recorded_views import RecordedViews
 from tb_netdebug.reader.recording import Recording
 from tb_netdebug.reader.summaries import Summaries
@@ -98,7 +98,11 @@ class FollowedRun:
     def _of_files(self) -> dict[str, Any]:
         place = self._files.place(self.name)
         files = self._content.files
-        gaps = [(file, gap) for file in files for gap in file.lost]
+        # What is still on its way here comes in pieces: an end without its rest is no damage as yet.
+        coming = {file for file in files if file.state and time.time() - file.state.changed < LIVE_SECS}
+        gaps = [
+            (file, gap) for file in files for gap in file.lost if not (file in coming and gap is file.tail)
+        ]
         return {
             "name": self.name,
             "kind": place.kind,
@@ -106,7 +110,7 @@ class FollowedRun:
             "changed": place.changed,
             "size_bytes": place.size_bytes,
             "complaint": self._content.complaint,
-            "gaps": sum(file.gap_count for file in files),
+            "gaps": sum(file.gap_count - (file in coming and file.tail is not None) for file in files),
             "gap_list": [
                 {"file": self._relative(file.path), **asdict(gap)} for file, gap in gaps[:_MOST_GAPS]
             ],
