@@ -68,6 +68,14 @@ def test_a_run_that_went_is_not_told_of() -> None:
     assert [{"steps": 5}] == hub.rows()[1]
 
 
+def test_what_comes_with_the_list_is_told_as_one() -> None:
+    """A collector that started, for example: the runs are as before."""
+    hub = hub_of("a")
+    version, rows = hub.rows()
+    hub.tell_list()
+    assert ([(None, None)], rows) == (told(hub, version), hub.rows()[1])
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=40), st.integers(0, 45))
 def test_what_is_told_brings_a_listener_up_to_date(changes: list[tuple[str, int]], at: int) -> None:
     """From any version on, the state then plus the news is the state now, and ids rise."""

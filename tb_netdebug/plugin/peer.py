@@ -34,7 +34,7 @@ def is_other_users(environ: WSGIEnvironment) -> bool:
 
 def is_not_of(uid: int, lines: Sequence[str], *, client: str, server: int) -> bool:
     """By the lines of a table. What is not in it, although our own end is, was closed quickly by somebody who
-    may have wanted that; so was what belongs to no process any more."""
+    may have wanted that; so was what belongs to no process any more. Root may do anything anyway."""
     rows = [row for line in lines if len(row := line.split()) > _INODE]
     ours = f":{server:04X}"
     if not any(row[_LOCAL].endswith(ours) for row in rows):
@@ -42,7 +42,7 @@ def is_not_of(uid: int, lines: Sequence[str], *, client: str, server: int) -> bo
     owners = [
         (row[_UID], row[_INODE]) for row in rows if row[_LOCAL] == client and row[_REMOTE].endswith(ours)
     ]
-    return not any(owner == str(uid) and inode != "0" for owner, inode in owners)
+    return not any(owner in (str(uid), "0") and inode != "0" for owner, inode in owners)
 
 
 def _end(address: str, port: int) -> str:
