@@ -9,15 +9,19 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class SpokenTo:
     """Starts `file` as a program, which calls `listen`; use it as a context manager."""
 
     def __init__(self, file: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
-        path = os.pathsep.join(entry for entry in sys.path if entry)
+        # Behind everything else, so that an installed package goes before the checkout's.
+        path = os.pathsep.join([*(entry for entry in sys.path if entry), str(ROOT)])
         self.process = subprocess.Popen(
             [sys.executable, file, *arguments],
             env={**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **(env or {})},
