@@ -116,7 +116,7 @@ def prepared(arguments: argparse.Namespace) -> Collector:
 
 
 def token(arguments: argparse.Namespace, listen: Address) -> str:
-    given = read_token(arguments.token_file) if arguments.token_file else token_in(os.environ)
+    given = read_token(arguments.token_file.expanduser()) if arguments.token_file else token_in(os.environ)
     if given is None and not listen.is_loopback and not arguments.insecure:
         raise UserMistake(
             f"other machines can reach {listen}, so a token is needed, and a certificate. `netdebug token "
@@ -132,7 +132,7 @@ def certificate(arguments: argparse.Namespace) -> Certificate | None:
         return None
     if arguments.insecure:
         raise UserMistake("--insecure contradicts --tls-cert: leave one of them out.")
-    return Certificate.read(arguments.tls_cert, arguments.tls_key)
+    return Certificate.read(arguments.tls_cert.expanduser(), arguments.tls_key.expanduser())
 
 
 def allow_many_files() -> None:

@@ -13,36 +13,28 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import psutil
-
 from tb_netdebug.stream.private_folder import runtime_folder, spool_folder
+from tb_netdebug.stream.process import is_alive, stat_of
 
 _NAME = re.compile(r"collector-([0-9]{1,5})\.json")
 _MOST_BYTES = 1 << 16
-# How far two readings of a process's start may lie apart.
-_SAME_START_SECS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By the time at
-    which its process started, another one that got its number later is told apart."""
+    """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By `started`,
+    as in `process.py`, its process is told from another one that got the same number later."""
 
     port: int
     token: str = field(repr=False)
     pid: int
-    started: float
+    started: int
     logdir: str
     tls: str = ""
 
     @property
     def is_alive(self) -> bool:
-        try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) < _SAME_START_SECS
-        except psutil.NoSuchProcess:
-            return False
-        except psutil.Error:
-            return True
+        return is_alive(self.pid, self.started)
 
 
 def publish(port: int, token: str, logdir: str, *, tls: str = "") -> Path:
@@ -50,7 +42,8 @@ def publish(port: int, token: str, logdir: str, *, tls: str = "") -> Path:
     sentence when there is no folder that is private."""
     folder = runtime_folder()
     collectors()
-    found = Found(port, token, os.getpid(), psutil.Process().create_time(), logdir, tls)
+    own = stat_of(os.getpid())
+    found = Found(port, token, os.getpid(), own.started if own else 0, logdir, tls)
     path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -117,7 +110,7 @@ def _parsed(data: bytes) -> Found | None:
             port=int(told["port"]),
             token=str(told["token"]),
             pid=int(told["pid"]),
-            started=float(told["started"]),
+            started=int(told["started"]),
             logdir=str(told["logdir"]),
             tls=str(told["tls"]),
         )
