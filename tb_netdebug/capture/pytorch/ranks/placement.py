@@ -16,11 +16,11 @@ def is_part(tensor: torch.Tensor) -> bool:
 
 
 def speaks(tensor: torch.Tensor) -> bool:
-    """Of processes that hold the same part, the first alone gives it away: each value counts once."""
-    tensor_of: Any = tensor
-    place = tensor_of.device_mesh.get_coordinate()
-    if place is None:
+    """Of processes that hold the same part, the first alone gives it away: each value counts once. Of several
+    groups with a whole tensor each (copies, if they train together) that of the first process of all does."""
+    part: Any = tensor
+    place = part.device_mesh.get_coordinate()
+    if place is None or 0 not in part.device_mesh.mesh.flatten().tolist():
         return False
-    return all(
-        where == 0 or not each.is_replicate() for each, where in zip(tensor_of.placements, place, strict=True)
-    )
+    is_copy = (each.is_replicate() and where > 0 for each, where in zip(part.placements, place, strict=True))
+    return not any(is_copy)
