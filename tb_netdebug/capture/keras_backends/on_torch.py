@@ -18,7 +18,7 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.calls import leave, listen
 from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.capture.keras_backends.adapter import BackendAdapter, Run
-from tb_netdebug.capture.keras_backends.standins import Array, Shown, tensors_in
+from tb_netdebug.capture.keras_backends.standins import Array, Shown
 from tb_netdebug.capture.keras_backends.tap import Applied, Tap
 from tb_netdebug.capture.pytorch.adapter import COMPUTING
 from tb_netdebug.capture.pytorch.adapter import adapter_of as adapter_of_torch
@@ -83,6 +83,8 @@ class KerasOnTorch(BackendAdapter):
         return self._is_compiled
 
     def read(self, tensor: Any) -> Array:
+        if isinstance(tensor, np.ndarray):  # what `train_on_batch` was given
+            return tensor
         found = tensor.detach()
         found = (found.to_dense() if found.is_sparse else found).cpu().resolve_conj().resolve_neg()
         if found.dtype == torch.bfloat16:
@@ -130,8 +132,8 @@ class KerasOnTorch(BackendAdapter):
         if id(layer) in self._roots:
             self._collector.clock.enter("time/backward")
             if not self._inputs:
-                given = (each for _, each in tensors_in((args, kwargs)) if has_values(each))
-                self._inputs = [each for _, each in zip(range(MOST_INPUTS), given, strict=False)]
+                given = [each for each in keras.tree.flatten((args, kwargs)) if is_data(each)]
+                self._inputs = given[:MOST_INPUTS]
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         if self._is_here():
@@ -238,6 +240,10 @@ class KerasOnTorch(BackendAdapter):
 def has_values(tensor: torch.Tensor) -> bool:
     """Keras finds out about shapes with tensors that have none."""
     return not tensor.is_meta
+
+
+def is_data(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or (isinstance(value, torch.Tensor) and has_values(value))
 
 
 def scale_of(optimizer: Any) -> float:
