@@ -135,6 +135,8 @@ setup(
     extras_require={
         "gcs": ["gcsfs>=2023.1"],
         "keras": ["keras>=3.3", "tensorflow>=2.16.1"],
+        "keras-jax": ["jax>=0.6.2", "keras>=3.12"],
+        "keras-torch": ["keras>=3.12", "torch>=2.1"],
         "lightning": ["lightning>=2.1"],  # pytorch-lightning, its other name, does as well
         "optuna": ["optuna>=3"],
         "s3": ["s3fs>=2023.1"],
