@@ -151,5 +151,5 @@ def test_a_script_ends_as_under_python(tmp_path: Path) -> None:
 
 
 def own(errors: str) -> str:
-    """What the script itself wrote: less what is told at once, and remarks of TensorFlow with times in them."""
+    """What the script wrote: less what is told at once, and remarks of TensorFlow with times in them."""
     return re.sub(r"^(NetDebug: |I0000 |WARNING: All log ).*\n", "", errors, flags=re.MULTILINE)
