@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -141,28 +142,29 @@ def _fate_here(path: str) -> _Fate:
     if len(parts) < 4 or parts[-1] != "netdebug" or not parts[-3].isdecimal() or parts[-4] != host:
         return _Fate.UNKNOWN
     pid = int(parts[-3])
+    has_it = _has_open(pid, name)
+    if has_it is not None:
+        return _Fate.ALIVE if has_it else _Fate.GONE
     try:
+        # Another one that got the number is younger than the file.
         is_other = psutil.Process(pid).create_time() > (started_at(path) or 0.0) + _CLOCK_SECS
     except (psutil.NoSuchProcess, OverflowError):
         return _Fate.GONE
     except psutil.Error:
-        is_other = False
-    return _Fate.GONE if is_other or _has_closed(pid, name) else _Fate.ALIVE
+        return _Fate.UNKNOWN
+    return _Fate.GONE if is_other else _Fate.ALIVE
 
 
-def _has_closed(pid: int, name: str) -> bool:
-    """False also where it cannot be seen. The names of links are read alone: to look at what is behind them
-    could wait for a disk that is gone."""
+def _has_open(pid: int, name: str) -> bool | None:
+    """None where it cannot be seen, as of another user's process. The names of links are read alone: to look
+    at what is behind them could wait for a disk that is gone."""
     folder = f"/proc/{pid}/fd"
     try:
         links = os.listdir(folder)  # noqa: PTH208
     except OSError:
-        return False
+        return None
     for link in links:
-        try:
-            target = os.readlink(f"{folder}/{link}")  # noqa: PTH115
-        except OSError:
-            continue
-        if target.rpartition("/")[2] == name:
-            return False
-    return True
+        with suppress(OSError):
+            if os.readlink(f"{folder}/{link}").rpartition("/")[2] == name:  # noqa: PTH115
+                return True
+    return False
