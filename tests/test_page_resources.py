@@ -57,6 +57,8 @@ def test_the_slowest_rank_is_found(chromium: Chromium, gallery: Gallery) -> None
         expect(page.tab.get_by_role("heading", name="Ranks (2)")).to_be_visible()
         expect(page.tab.get_by_role("row", name=re.compile(r"^1 \(slowest\).*30 ms"))).to_be_visible()
         assert {0.03} == set(page.curve("Step time by rank", "rank 1").values())
+        expect(page.tab.get_by_text("Rank 0 shows the whole of them")).to_be_visible()
+        expect(page.tab.get_by_text("Processes that train together")).to_be_visible()
         page.survey("resources-ranks")
         page.tab.get_by_role("row", name=re.compile(r"^1 \(slowest\)")).get_by_role("button").click()
         expect(page.tab.get_by_role("combobox", name=re.compile("^Rank"))).to_have_value("1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 import tb_netdebug as nd
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.records.findings import encode_findings
+from tb_netdebug.records.run_info import encode_run_info
 from tb_netdebug.records.step import StepRecord
 from tb_netdebug.writer import EventWriter
 
@@ -57,9 +59,12 @@ def write_curve(
     first: int = 0,
     rank: int = 0,
     scalars: Mapping[str, float] | None = None,
+    info: Mapping[str, Any] | None = None,
 ) -> None:
     """A run of scalars alone, without a training: quick to make in great numbers."""
     writer = EventWriter(folder, rank=rank, mirror=None)
+    if info is not None:
+        writer.run_info(encode_run_info(dict(info)))
     for step in range(first, first + steps):
         told = {"loss": math.exp(-step / steps), "batch_size": 32.0, **(scalars or {})}
         writer.put(StepRecord(step, 1.7e9 + step, told))
@@ -79,7 +84,7 @@ def record_gallery(logdir: Path) -> None:
     train(logdir, "healthy")
     diverge(logdir, "blown-up")
     write_curve(logdir / "scalars")
-    write_curve(logdir / "ranks", scalars={**PHASES, **MEMORY})
+    write_curve(logdir / "ranks", scalars={**PHASES, **MEMORY}, info={"processes": 2, "in_parts": 4})
     write_curve(logdir / "ranks", rank=1, scalars={**PHASES, "time/step": 0.03, "time/data": 0.02})
     write_summary(logdir / "summary")
 
