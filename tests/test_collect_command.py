@@ -145,6 +145,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ("words", "told"),
     [
         (["--listen", "nowhere"], "'nowhere' is no address"),
+        (["--listen", "127.0.0.2:0"], "127.0.0.1 or [::1]"),
         (["--listen", "0.0.0.0:0"], "netdebug token --tls"),
         (["--listen", "0.0.0.0:0", "--token-file", "{keys}/token"], "a certificate is needed"),
         (["--listen", "no-such-host.invalid:1", "--insecure"], "There is no 'no-such-host.invalid'"),

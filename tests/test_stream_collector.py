@@ -100,6 +100,20 @@ def test_another_agent_waits_for_its_turn(collector: CollectorProcess, peer: Pee
     assert 3 == other.offer().size
 
 
+def test_two_collectors_with_one_logdir(
+    collector: CollectorProcess, peer: Peer, agent: Agent, root: Path
+) -> None:
+    """As when TensorBoard and `netdebug collect` are started on the same one: a file has one of them."""
+    agent.offer()
+    agent.chunk(b"one", at=0)
+    agent.acknowledged(3)
+    with CollectorProcess(root) as second:
+        other = joined(second, peer, OTHER)
+        assert other.offer().for_now
+        collector.kill()
+        assert 3 == other.offer().size
+
+
 def test_kills_at_random_instants(root: Path, peer: Peer) -> None:
     """Nothing that was acknowledged is lost with a collector, and no byte is doubled."""
     seed = random.Random(1)
@@ -144,16 +158,18 @@ def test_an_end_leaves_nothing_behind(
 
 
 def test_leaving_acknowledges_at_once(root: Path, peer: Peer) -> None:
-    """Nobody waits for the next sync at the end of a training; its files are another agent's to take."""
+    """The next sync is due in an hour, and only the end of the training does not wait for it; its files are
+    another agent's to take."""
     with CollectorProcess(root, sync_secs=3600.0) as collector:
         agent = joined(collector, peer)
         agent.offer()
         agent.chunk(b"one", at=0)
-        agent.acknowledged(3)
-        agent.chunk(b"two", at=3)
+        assert 3 == agent.until("ack").size
+        for at in range(3, 103):
+            agent.chunk(b"x", at=at)
         agent.leave()
-        agent.acknowledged(6)
-        assert 6 == joined(collector, peer, OTHER).offer().size
+        assert 103 == agent.until("ack").size
+        assert 103 == joined(collector, peer, OTHER).offer().size
 
 
 def test_a_fast_stream_is_not_held_up(root: Path, peer: Peer) -> None:

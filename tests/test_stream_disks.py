@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 
+from tb_netdebug.stream.notices import Notices
 from tests.support.collector_process import CollectorProcess
 from tests.support.faults import FaultyDisk
 from tests.support.stream_peer import MAIN_NAME, Agent, Peer, joined
@@ -69,6 +70,16 @@ def test_a_disk_that_takes_nothing_more(root: Path, tmp_path: Path, peer: Peer, 
         agent.acknowledged(10)
         assert [refusal.sentence] == collector.notices()
     assert b"0123456789" == landed(root)
+
+
+def test_what_a_person_is_told() -> None:
+    """At once, and then not with every try of every trainer."""
+    told: list[str] = []
+    times = iter((0, 1, 9, 11, 30, 700, 711))
+    notices = Notices(told.append, lambda: next(times))
+    for sentence in "aabbbba":
+        notices.add(sentence)
+    assert ["a", "b (2 more before.)", "b (1 more before.)", "a"] == told
 
 
 def test_a_sync_that_fails(root: Path, tmp_path: Path, peer: Peer) -> None:

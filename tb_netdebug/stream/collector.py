@@ -28,6 +28,8 @@ from tb_netdebug.stream.session import Session
 logger = logging.getLogger(__name__)
 
 EVERYWHERE = ("0.0.0.0", "::")
+# What gRPC takes for this machine, of all the addresses that mean it.
+LOCAL = ("localhost", "127.0.0.1", "::1")
 # How long streams may take to sync what they have when the collector ends, or when their agent came back.
 FAREWELL_SECS = 5.0
 # A disk may hang for ever, and the program that we are part of wants to end.
@@ -145,6 +147,8 @@ class Collector:
                 f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token --tls` "
                 "makes one. Or listen on this machine alone, and let an ssh tunnel lead to it."
             )
+        if self.listen.is_loopback and not self.certificate and self.listen.host.lower() not in LOCAL:
+            raise CollectorError(f"Without a certificate, listen at 127.0.0.1 or [::1], not {self.listen}.")
         try_port(self.listen)
 
     def _publish(self, address: Address) -> None:

@@ -24,6 +24,6 @@ class Notices:
         if now - self._told < (SAME_SECS if sentence == self._last else ANY_SECS):
             self._untold += 1
             return
-        more = f" (There were {self._untold} more before.)" if self._untold else ""
+        more = f" ({self._untold} more before.)" if self._untold else ""
         self._last, self._told, self._untold = sentence, now, 0
         self._tell(f"{sentence}{more}")
