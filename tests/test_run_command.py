@@ -62,6 +62,19 @@ def watched(
     return Run(run.code, run.output, errors, closing[1] if closing else "")
 
 
+SOFTMAXED = """
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 4), nn.Softmax(1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    loss = nn.functional.cross_entropy(model(torch.randn(16, 8)), torch.arange(16) % 4)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 WAYS = [
     "about",
     "return",
@@ -285,6 +298,35 @@ def test_findings_can_be_ignored_until_the_end(tmp_path: Path) -> None:
     actual = watched("sick.py", folder=tmp_path, options=("--on-finding", "ignore"))
     assert "ERROR" not in actual.errors
     assert "verdict sick" in actual.closing
+
+
+def test_checks_are_set_for_a_script(tmp_path: Path) -> None:
+    """On the command line, and in a netdebug.toml in the folder that the command is called in."""
+    (tmp_path / "train.py").write_text(SOFTMAXED)
+    slug = "loss-input-softmaxed"
+    for options, is_told in ((("--off", slug), False), ((), True)):
+        run = watched("train.py", folder=tmp_path, options=options)
+        assert (0, is_told) == (run.code, slug in run.closing)
+    (tmp_path / "netdebug.toml").write_text(f"[checks]\n{slug} = false\n")
+    assert slug not in watched("train.py", folder=tmp_path).closing
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--off", "nonsense"), "there is no check 'nonsense'"),
+        (("--set", "dead-units.nonsense=3"), "has no threshold 'nonsense'"),
+        (("--set", "dead-units"), "write CHECK.NAME=NUMBER"),
+        (("--config", "none.toml"), "none.toml"),
+    ],
+)
+def test_a_check_that_does_not_exist_is_told_before_the_script_runs(
+    options: tuple[str, ...], complaint: str
+) -> None:
+    run = python("-m", "tb_netdebug", "run", *options, "trainer.py")
+    assert (2, "") == (run.code, run.output)
+    assert complaint in run.errors
+    assert "Traceback" not in run.errors
 
 
 def test_nothing_heavy_is_imported_before_the_script() -> None:

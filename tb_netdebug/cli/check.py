@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,8 +23,8 @@ from rich.text import Text
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules import ALL
 from tb_netdebug.checks.words import paragraph, printable
+from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.configuration import FILE, checks_of, joined, read_checks
 from tb_netdebug.judging.logdir import CheckError, judged
 from tb_netdebug.judging.report import Report, RunReport
 
@@ -45,19 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="the least severity that makes the exit code 1 (default: %(default)s)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="CHECK.NAME=NUMBER",
-        help="a threshold, such as dead-units.share=0.8; may be repeated (--list has their names)",
-    )
-    parser.add_argument(
-        "--off", action="append", default=[], metavar="CHECK", help="leave a check out; may be repeated"
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", type=Path, help=f"settings of checks (default: {FILE} in this folder)"
-    )
+    add_check_options(parser)
     parser.add_argument(
         "--all", action="store_true", help="also print consequences, notes, and what could not be judged"
     )
@@ -89,29 +76,6 @@ def exit_code(report: Report, fail_on: str) -> int:
     if fail_on in FAIL_ON and report.worst >= FAIL_ON[fail_on]:
         return 1
     return UNREADABLE if any(not one.is_readable for one in report.runs) else 0
-
-
-def wishes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line wants, before what a file says."""
-    given: dict[str, Any] = dict.fromkeys(arguments.off, False)
-    for text in arguments.set:
-        given = joined(given, {slug: {name: value} for slug, name, value in (threshold(text),)})
-    if arguments.config is None:
-        return checks_of(given, Path())
-    return joined(read_checks(arguments.config), given)
-
-
-def threshold(text: str) -> tuple[str, str, float]:
-    """Of `dead-units.share=0.8` the three parts. Raises UserMistake."""
-    place, _, number = text.partition("=")
-    slug, _, name = place.partition(".")
-    try:
-        value = float(number)
-    except ValueError:
-        value = float("nan")
-    if not name or value != value:
-        raise UserMistake(f"--set {text}: write CHECK.NAME=NUMBER, such as dead-units.share=0.8")
-    return slug, name, int(value) if value.is_integer() else value
 
 
 def tell(run: str) -> None:

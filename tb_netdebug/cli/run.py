@@ -20,6 +20,7 @@ from tb_netdebug.capture.remote import remote_of
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.zero_code.driver import ZeroCode, say
 from tb_netdebug.capture.zero_code.script import Script, run_as_main
+from tb_netdebug.cli import check_wishes
 from tb_netdebug.cli.mistakes import UserMistake
 
 ON_FINDING = ("print", "raise", "ignore")
@@ -61,6 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="print",
         help="what to do when something is wrong: print it, raise an error in the script, or ignore it",
     )
+    check_wishes.add_check_options(parser)
     parser.add_argument("--include", metavar="RE", help="only layers and parameters whose names match")
     parser.add_argument("--exclude", metavar="RE", help="no layers and parameters whose names match")
     parser.add_argument("--console", action="store_true", help="print a line a step")
@@ -112,6 +114,8 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     names = ("logdir", "run", "every", "overhead", "on_finding", "include", "exclude", "console")
     wishes: dict[str, Any] = {name: getattr(arguments, name) for name in names}
     wishes["remote"] = remote_of(arguments.remote, os.environ)
+    wishes["checks"] = check_wishes.wishes(arguments)
+    check_wishes.refuse_unknown(wishes["checks"])
     try:
         return Settings(**wishes)
     except (TypeError, ValueError) as error:

@@ -1,0 +1,79 @@
+"""Options that switch checks off and set their thresholds, before what a `netdebug.toml` says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.configuration import FILE, ConfigurationError, checks_of, joined, read_checks
+
+
+def add_check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="CHECK.NAME=NUMBER",
+        help="a threshold, such as dead-units.share=0.8; may be repeated (netdebug check --list has them)",
+    )
+    parser.add_argument(
+        "--off", action="append", default=[], metavar="CHECK", help="leave a check out; may be repeated"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help=f"settings of checks (default: {FILE} in this folder)"
+    )
+
+
+def wishes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line wants, before what a file says. Raises UserMistake."""
+    given: dict[str, Any] = dict.fromkeys(arguments.off, False)
+    for text in arguments.set:
+        given = joined(given, {slug: {name: value} for slug, name, value in (threshold(text),)})
+    try:
+        if arguments.config is None:
+            return checks_of(given, Path())
+        return joined(read_checks(arguments.config), given)
+    except ConfigurationError as error:
+        raise UserMistake(str(error)) from error
+    except OSError as error:
+        raise UserMistake(f"{arguments.config or FILE}: {error.strerror or error}") from error
+
+
+KNOWN = """
+import json, sys
+from tb_netdebug.checks.engine import Engine
+try:
+    Engine(json.load(sys.stdin))
+except ValueError as error:
+    print(error)
+"""
+
+
+def refuse_unknown(wishes: dict[str, Any]) -> None:
+    """Raises UserMistake for checks and thresholds that do not exist. Another process looks: the rules import
+    NumPy, which a script may want to import first."""
+    if not wishes:
+        return
+    looked = subprocess.run(
+        [sys.executable, "-c", KNOWN], input=json.dumps(wishes), capture_output=True, text=True, check=False
+    )
+    if looked.stdout.strip():
+        raise UserMistake(looked.stdout.strip())
+
+
+def threshold(text: str) -> tuple[str, str, float]:
+    """Of `dead-units.share=0.8` the three parts. Raises UserMistake."""
+    place, _, number = text.partition("=")
+    slug, _, name = place.partition(".")
+    try:
+        value = float(number)
+    except ValueError:
+        value = float("nan")
+    if not name or value != value:
+        raise UserMistake(f"--set {text}: write CHECK.NAME=NUMBER, such as dead-units.share=0.8")
+    return slug, name, int(value) if value.is_integer() else value
