@@ -93,6 +93,13 @@ def test_the_layer_is_named_at_its_step(mode: str, eager: bool, tmp_path: Path) 
         assert fact["site"].startswith("test_keras_numerics.py:")
 
 
+def test_it_is_named_when_numbers_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from an accelerator: the fact still gets to the step that it is about."""
+    monkeypatch.setattr("tb_netdebug.capture.keras.adapter.answers_late", lambda: True)
+    step, fact = told(tmp_path, root(), in_order(rows(-1.0)))
+    assert (BAD_BATCH, "output", "root") == (step, fact["what"], fact["where"])
+
+
 @pytest.mark.parametrize("eager", [False, True])
 def test_what_goes_wrong_on_the_way_back(eager: bool, tmp_path: Path) -> None:
     """The loss is a number, a gradient is not."""

@@ -155,6 +155,18 @@ def test_everything_every_step_is_one_trace(tmp_path: Path) -> None:
     assert {len(run.recorded.tensors[each]) for each in series} == {24}
 
 
+def test_numbers_that_come_late_get_to_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from an accelerator, which is not waited for: each step has the numbers that it has otherwise."""
+    early, _ = both(tmp_path / "early", plain, fit)
+    monkeypatch.setattr("tb_netdebug.capture.keras.adapter.answers_late", lambda: True)
+    late, is_same = both(tmp_path / "late", plain, fit)
+    assert is_same
+    for name in ("loss", "lr/0", "batch_size"):
+        assert early.scalar(name) == late.scalar(name)
+    assert len(late.scalar("time/data")) == len(late.scalar("probe/batch_id")) == 24
+    assert "health" not in late.recorded.scalars
+
+
 @pytest.mark.parametrize(("option", "value"), [("jit_compile", True), ("steps_per_execution", 4)])
 def test_what_hides_the_step_is_said(option: str, value: Any, tmp_path: Path) -> None:
     """The training goes on as it is; weights and the loss are recorded."""

@@ -21,7 +21,7 @@ from tb_netdebug.capture.keras.graph import GraphTold
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.looks import Look
 from tb_netdebug.capture.keras.loop import LoopTap
-from tb_netdebug.capture.keras.memory import device_memory
+from tb_netdebug.capture.keras.memory import answers_late, device_memory
 from tb_netdebug.capture.keras.optimizers import Optimizers
 from tb_netdebug.capture.keras.reader import pixels_of, summary_of
 from tb_netdebug.capture.keras.reading import Reading
@@ -55,8 +55,10 @@ class KerasAdapter:
         self._refusals = Refusals(guard)
         self._network = Network(models, settings.wants)
         self._network.refresh()
-        self._reading = Reading(collector, self._network, guard, settings, self._refusals.refuse)
-        self._scalars = Scalars(collector, self._refusals.refuse)
+        waits = answers_late() and settings.check_numerics == "sampled"
+        refuse = self._refusals.refuse
+        self._reading = Reading(collector, self._network, guard, settings, refuse, waits=waits)
+        self._scalars = Scalars(collector, refuse, waits=waits)
         self._alarm = Alarm(
             collector,
             self._scalars,
@@ -72,7 +74,7 @@ class KerasAdapter:
                 self._network,
                 collector,
                 guard,
-                self._refusals.refuse,
+                refuse,
                 wants_layers=settings.activations,
                 wants_gradients=settings.gradients,
                 always_flags=settings.check_numerics != "sampled",
@@ -84,7 +86,7 @@ class KerasAdapter:
         for each in self.steps:
             each.install()
         self._loop = LoopTap(self._network, guard, self.steps, self._before_loop_update)
-        self._optimizers = Optimizers(optimizers, list(self._models.values()), lambda: self._loop.optimizers)
+        self._optimizers = Optimizers(optimizers, models, lambda: self._loop.optimizers)
         listen(self._loop)
 
     # ---- the seam ----------------------------------------------------------------------------------------
@@ -108,10 +110,11 @@ class KerasAdapter:
             self._reading.add_weights(look)
         else:
             look.weights = []
-        taps = [each.tap for each in ran] or [self._loop.tap]
-        self._graph.look(taps, collector.scalars.get("batch_size"))
+        size = collector.scalars.get("batch_size")
+        self._graph.look([each.tap for each in ran] or [self._loop.tap], size)
         self._loop.begin_step(sampling=False)
         self._ended += 1
+        look.late = self._scalars.take_late()
         return self._reading.put(look)
 
     def late(self, *, wait: bool) -> Late:

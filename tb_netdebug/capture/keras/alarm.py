@@ -9,10 +9,10 @@ from typing import Any
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.following import counted
-from tb_netdebug.capture.keras.health import NAN, POSITIVE
+from tb_netdebug.capture.keras.health import HEALTH, NAN, POSITIVE
 from tb_netdebug.capture.keras.scalars import Scalars
 from tb_netdebug.capture.keras.traced import Ran
-from tb_netdebug.capture.keras.values import array_of
+from tb_netdebug.capture.keras.values import array_of, number_of
 
 
 class Alarm:
@@ -27,8 +27,12 @@ class Alarm:
         self._threads = threads
 
     def rings(self, ran: Ran) -> bool:
-        health = ran.number("health")
-        numbers = (self._collector.scalars.get("loss", 0.0), health or 0.0)
+        health = ran.first("health")
+        if self._scalars.waits:  # the desk will know
+            self._scalars.note(HEALTH, health)
+            self.note_norm(ran.of("gradients"))
+            return False
+        numbers = (self._collector.scalars.get("loss", 0.0), 0.0 if health is None else number_of(health))
         is_bad = not all(map(math.isfinite, numbers))
         self.note_norm(ran.of("gradients"), always=is_bad or health is None)
         is_bad = is_bad or self._collector.scalars.get("nonfinite_gradients", 0.0) > 0

@@ -14,6 +14,8 @@ MOST_VALUES_IN_ALL = 1 << 16
 # TensorFlow's own count of values that are no numbers: place, size, -infinity, +infinity, NaN.
 CONCISE_HEALTH = 3
 COLUMNS = 5
+HEALTH = "health"
+"""The name of what `health_of` gives, where it travels among scalars; it is none itself."""
 NEGATIVE, POSITIVE, NAN = 2, 3, 4
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.batches import BatchProbe
 from tb_netdebug.capture.keras.desk import Finished
-from tb_netdebug.capture.keras.health import NEGATIVE
+from tb_netdebug.capture.keras.health import HEALTH, NEGATIVE
 from tb_netdebug.capture.keras.layers import Watched
 from tb_netdebug.capture.keras.losses import LossProbe
 from tb_netdebug.capture.keras.operations import Followed
@@ -84,8 +84,7 @@ class Looks:
         collector.step, collector.sampling = look.step, look.sampling
         collector.probes_from = look.step if look.probing else look.step + 1
         with np.errstate(all="ignore"):
-            for name, tensor in look.late.items():
-                collector.scalars[name] = number_of(tensor)
+            self._take_late(look)
             if not look.is_bad:
                 self._take_weights(look)
             for tap, shown in look.runs:
@@ -106,6 +105,13 @@ class Looks:
         gradients = self._take_gradients(look, tap, shown.get("gradients", []))
         known = {**look.scalars, **self._collector.scalars}
         self._origin.look(tap, shown, outputs, gradients, known, self._before, look.followed)
+
+    def _take_late(self, look: Look) -> None:
+        found = {name: number_of(tensor) for name, tensor in look.late.items()}
+        numbers = (found.pop(HEALTH, 0.0), found.get("loss", 0.0))
+        look.is_bad = look.is_bad or not np.isfinite(numbers).all()
+        self._collector.scalars.update(found)
+        look.scalars = {**look.scalars, **found}
 
     def _take_weights(self, look: Look) -> None:
         """And lets go of them: TensorFlow copies what it is to change while somebody holds it."""

@@ -5,6 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 
+def answers_late() -> bool:
+    """Whether TensorFlow comes back from a step before its results are there, as from an accelerator."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 def device_memory() -> dict[str, float]:
     """Of each accelerator; empty where there is none, for the allocator of the CPU does not tell."""
     readings: dict[str, float] = {}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
 class Optimizers:
     """Those that were given, and those of compiled models; else those that a loop has stepped."""
 
-    def __init__(self, given: Sequence[Any], models: Sequence[Any], stepped: Callable[[], list[Any]]) -> None:
+    def __init__(
+        self, given: Sequence[Any], models: Mapping[str, Any], stepped: Callable[[], list[Any]]
+    ) -> None:
         self._given = list(given)
-        self._models = list(models)
+        self._models = list(models.values())
         self._stepped = stepped
 
     def known(self) -> list[Any]:

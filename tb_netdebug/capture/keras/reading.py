@@ -35,7 +35,10 @@ class Reading:
         guard: Guard,
         settings: Settings,
         refuse: Callable[[str, str], None],
+        *,
+        waits: bool,
     ) -> None:
+        self._waits = waits
         self._collector = collector
         self._network = network
         self._settings = settings
@@ -70,8 +73,9 @@ class Reading:
         look.is_bad = look.is_bad or is_bad
         if look.sampling or look.probing or is_bad:
             look.runs.append((tap, shown()))
-        elif self._follows:
-            look.runs.append((tap, {"inputs": shown().get("inputs", [])}))
+        elif self._follows or self._waits:
+            # what a later look may need, of what the step has in memory anyway
+            look.runs.append((tap, {name: shown().get(name, []) for name in ("inputs", "flags")}))
         if look.sampling:
             look.weights = weights or []
 

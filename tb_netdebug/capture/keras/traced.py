@@ -16,7 +16,7 @@ from tb_netdebug.capture.keras.following import Following
 from tb_netdebug.capture.keras.health import flags_of, health_of
 from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.tap import MOST_INPUTS, Tap
-from tb_netdebug.capture.keras.values import dense, number_of, tensors_in
+from tb_netdebug.capture.keras.values import dense, tensors_in
 from tb_netdebug.capture.keras.weights import Held, moved
 
 Shown = dict[str, list[Any]]
@@ -60,20 +60,20 @@ class Ran:
         found = self.trace.places.get(name)
         return [] if found is None else list(self.flat[found])
 
-    def number(self, name: str) -> float | None:
-        """The first tensor of this name as a number; None when the step has none."""
+    def first(self, name: str) -> Any:
+        """The first tensor of this name; None when the step has none."""
         found = self.trace.places.get(name)
-        return None if found is None else number_of(self.flat[found.start])
+        return None if found is None else self.flat[found.start]
 
     @property
-    def loss(self) -> float | None:
-        value = self.number("loss")
-        return None if value is None else value * self.trace.replicas
+    def loss(self) -> Any:
+        value = self.first("loss")
+        return value if value is None or self.trace.replicas == 1 else value * self.trace.replicas
 
     @property
-    def wait_secs(self) -> float | None:
+    def wait_secs(self) -> Any:
         """How long the batch was waited for, where the graph has fetched it."""
-        return number_of(self.flat[-1]) if len(self.flat) > self.trace.length else None
+        return self.flat[-1] if len(self.flat) > self.trace.length else None
 
     def shown(self) -> Shown:
         return {name: list(self.flat[place]) for name, place in self.trace.places.items()}
