@@ -17,6 +17,7 @@ import torch
 from bench import (
     browser,
     collector,
+    judging,
     keras_fit,
     live,
     log_bytes,
@@ -47,6 +48,7 @@ INTERRUPTED = 130
 PARTS: dict[str, Callable[[Session], Part]] = {
     "step_time": step_time.measure,
     "one_pass": one_pass.measure,
+    "judging": judging.measure,
     "keras": keras_fit.measure,
     "live": live.measure,
     "manners": manners.measure,
