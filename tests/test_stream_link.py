@@ -17,6 +17,7 @@ from tb_netdebug.stream.local_wire import MOST_BYTES, Unpacker, WireError, packe
 from tb_netdebug.stream.outbox import Outbox, Wake, WakeLost
 from tb_netdebug.stream.private_folder import made_private
 from tests.support.collector_process import CollectorProcess
+from tests.support.spoken_to import ROOT
 from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
 
 
@@ -96,7 +97,7 @@ def test_an_agent_that_cannot_start_is_told_once(
     (tmp_path / "broken/grpc").mkdir(parents=True)
     (tmp_path / "broken/grpc/__init__.py").write_text("raise ImportError('gRPC is broken here')")
     here = tmp_path / "here/run"
-    path = os.pathsep.join([str(tmp_path / "broken"), *filter(None, sys.path)])
+    path = os.pathsep.join([str(tmp_path / "broken"), *filter(None, sys.path), str(ROOT)])
     with StreamedTrainer(home, collector.address, here, env={"PYTHONPATH": path}) as trainer:
         trainer.put(100)
         wait_for(trainer.notices)

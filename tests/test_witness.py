@@ -86,6 +86,12 @@ def test_a_newer_version_says_to_upgrade() -> None:
         (WELL, 0x100, False, (False, 1, None, False, "The program ended with exit code 1.")),
         (WELL, 15, False, (False, None, 15, False, "killed by SIGTERM after it had closed its recording.")),
         (pb.Goodbye(error="OSError"), 0x100, False, (False, 1, None, False, "1 because of an OSError.")),
+        (
+            pb.Goodbye(error="KeyboardInterrupt"),
+            2,
+            False,
+            (False, None, 2, False, "The program was interrupted by hand (KeyboardInterrupt)"),
+        ),
         (None, 0, False, (False, 0, None, False, "exit code 0, without closing its recording")),
         (None, 0x300, False, (False, 3, None, False, "exit code 3, without closing its recording.")),
         (None, 11, True, (False, None, 11, False, "killed by SIGSEGV in the middle of the training.")),

@@ -9,6 +9,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -90,8 +91,9 @@ class Collector:
         atexit.unregister(self.stop)
         if self._published is not None:
             discovery.withdraw(self._published)
-        if self._loop is not None and self._stopping is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        if self._loop is not None and self._stopping is not None:
+            with suppress(RuntimeError):  # the loop is closed: this is the second time
+                self._loop.call_soon_threadsafe(self._stopping.set)
         if self._thread is not None:
             self._thread.join(STUCK_SECS)
 

@@ -18,7 +18,9 @@ def ending_of(*, time: float, goodbye: pb.Goodbye | None, status: int | None, me
     exit_code = code if code is not None and code >= 0 else None
     out_of_memory = memory_ran_out and killed_by == signal.SIGKILL
     error = goodbye.error[:MOST_LETTERS] if goodbye is not None else ""
-    if killed_by is not None:
+    if error == KeyboardInterrupt.__name__:
+        sentence = f"The program was interrupted by hand ({error}), and closed its recording."
+    elif killed_by is not None:
         sentence = _killed(killed_by, out_of_memory=out_of_memory, was_closed=goodbye is not None)
     elif exit_code:
         sentence = _failed(exit_code, error, was_closed=goodbye is not None)
