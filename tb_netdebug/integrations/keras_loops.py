@@ -1,17 +1,13 @@
-"""Loops of a program's own with TensorFlow's GradientTape: which models, when a step ends, and the loss."""
+"""Loops of a program's own, in which an optimizer of Keras moves weights: which models, when a step ends."""
 
 from __future__ import annotations
 
 import gc
 import threading
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
-import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.capture.keras.calls import leave, listen
@@ -20,11 +16,9 @@ if TYPE_CHECKING:
     from tb_netdebug.capture.zero_code.driver import ZeroCode
     from tb_netdebug.integrations.keras_trainings import Followed, KerasDiscovery
 
-MOST_OUTPUTS = 64
 
-
-class TapeLoops:
-    """A step ends when an optimizer has moved its weights, or when the tf.function in which it does returns.
+class Loops:
+    """A step ends when an optimizer has moved its weights (see `calls.Listener`).
 
     By its first step a training is found, so that one is not recorded.
     """
@@ -34,22 +28,14 @@ class TapeLoops:
         self._discovery = discovery
         self._thread = threading.get_ident()
         self._inside = 0
-        self._loss: Any = None
-        self._functions: list[Any] = []
-        self._stepping: dict[int, tuple[weakref.ref[Any], Any, list[Any]]] = {}
         self._by_optimizer: dict[int, tuple[Any, Followed]] = {}
-        self._gradient, self._call = tf.GradientTape.gradient, Function.__call__
-        tf.GradientTape.gradient = self._hearing_gradient(self._gradient)
-        Function.__call__ = self._hearing_call(self._call)
         listen(self)
 
     def close(self) -> None:
         leave(self)
-        tf.GradientTape.gradient, Function.__call__ = self._gradient, self._call
         self._by_optimizer.clear()
-        self._stepping.clear()
 
-    # ---- what Keras's calls tell (see `calls.Listener`) --------------------------------------------------
+    # ---- what Keras's calls tell -------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         """Not looked at here."""
@@ -63,17 +49,12 @@ class TapeLoops:
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if self._is_here():
             self._inside += 1
-            if self._inside == 1 and not tf.executing_eagerly() and self._functions:
-                outermost, weights = self._functions[0], weights_of(optimizer, variables)
-                self._stepping[id(outermost)] = weakref.ref(outermost), optimizer, weights
 
     def applied(self, optimizer: Any, variables: Any) -> None:
-        if not self._is_here() or not self._inside:
-            return
-        self._inside -= 1
-        if not self._inside and tf.executing_eagerly() and not self._functions:
-            loss, self._loss = self._loss, None
-            self._ended(optimizer, weights_of(optimizer, variables), loss)
+        if self._is_here() and self._inside:
+            self._inside -= 1
+            if not self._inside:
+                self._moved(optimizer, weights_of(optimizer, variables))
 
     # ---- parts -------------------------------------------------------------------------------------------
 
@@ -81,39 +62,9 @@ class TapeLoops:
         is_ours = threading.get_ident() == self._thread and not self._discovery.is_in_fit
         return is_ours and not self._zero.is_off
 
-    def _hearing_gradient(self, original: Any) -> Any:
-        def gradient(tape: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_here() and tf.executing_eagerly():
-                self._loss = number_in(target)
-            return original(tape, target, *args, **kwargs)
-
-        gradient.__wrapped__ = original  # type: ignore[attr-defined]
-        return gradient
-
-    def _hearing_call(self, original: Any) -> Any:
-        def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            if not self._is_here():
-                return original(function, *args, **kwargs)
-            self._functions.append(function)
-            try:
-                result = original(function, *args, **kwargs)
-            finally:
-                self._functions.pop()
-                self._inside = 0
-            if not self._functions:
-                self._returned(function, result)
-            return result
-
-        __call__.__wrapped__ = original  # type: ignore[attr-defined]
-        return __call__
-
-    def _returned(self, function: Any, result: Any) -> None:
-        found = self._stepping.get(id(function))
-        if found is not None and found[0]() is function:
-            followed = self._ended(found[1], found[2], number_in(result))
-            taps = getattr(getattr(followed, "adapter", None), "_loop", None)
-            if taps is not None:
-                taps.is_hidden = True  # what it has traced was before our time, and is told as not seen
+    def _moved(self, optimizer: Any, weights: list[Any]) -> None:
+        """The loss is known to the adapter, where there is a way to know it."""
+        self._ended(optimizer, weights, None)
 
     def _ended(self, optimizer: Any, weights: list[Any], loss: Any) -> Followed | None:
         known = self._by_optimizer.get(id(optimizer))
@@ -134,18 +85,6 @@ class TapeLoops:
 
 def weights_of(optimizer: Any, variables: Any) -> list[Any]:
     return list(variables if variables is not None else getattr(optimizer, "_trainable_variables", []))
-
-
-def number_in(value: Any) -> Any:
-    """The loss in what is differentiated or returned: what is called so, or the first single number."""
-    if isinstance(value, dict) and "loss" in value:
-        value = value["loss"]
-    tensors = [each for each in tf.nest.flatten(value)[:MOST_OUTPUTS] if isinstance(each, tf.Tensor)]
-    for each in tensors:
-        has_value = not hasattr(each, "graph") and each.dtype.is_floating
-        if has_value and each.shape.num_elements() == 1:
-            return float(np.asarray(each.numpy(), np.float64).reshape(()))
-    return None
 
 
 def owners_of(weights: Sequence[Any]) -> list[Any]:

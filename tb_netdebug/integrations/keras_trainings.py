@@ -54,13 +54,22 @@ class KerasDiscovery:
         self._passed_over: list[weakref.ref[Any]] = []
         self.followed: list[Followed] = []
         self.is_in_fit = False
-        self._loops: Any = None
         self._wrap("fit", self._in_fit)
         self._wrap("train_on_batch", self._on_batch)
-        if keras.backend.backend() == "tensorflow":
-            from tb_netdebug.integrations.keras_loops import TapeLoops
+        self._loops = self._make_loops()
 
-            self._loops = TapeLoops(zero_code, self)
+    def _make_loops(self) -> Any:
+        """On JAX an optimizer is a function of the state; where it is called, nothing has moved yet."""
+        backend = keras.backend.backend()
+        if backend == "tensorflow":
+            from tb_netdebug.integrations.keras_tapes import TapeLoops
+
+            return TapeLoops(self._zero, self)
+        if backend == "torch":
+            from tb_netdebug.integrations.keras_loops import Loops
+
+            return Loops(self._zero, self)
+        return None
 
     # ---- what ZeroCode calls -----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Two trainings of Keras on torch and one of torch: `fit`, `train_on_batch`, a loop; then an error."""
+"""Three trainings of Keras on torch and one of torch: `fit`, `train_on_batch`, loops; then an error."""
 
 from __future__ import annotations
 
@@ -40,5 +40,13 @@ for start in range(0, 160, 16):
     loss = torch.nn.functional.cross_entropy(outputs, torch.tensor(Y[start : start + 16]))
     loss.backward()
     optimizer.step()
+    sys.stdout.write(f"{loss.item()}\n")
+looped, adam = network(0.1), keras.optimizers.Adam(0.01)
+for start in range(0, 160, 16):
+    looped.zero_grad()
+    loss = looped.loss(torch.tensor(Y[start : start + 16]), looped(X[start : start + 16], training=True))
+    loss.backward()
+    with torch.no_grad():
+        adam.apply([each.value.grad for each in looped.trainable_weights], looped.trainable_weights)
     sys.stdout.write(f"{loss.item()}\n")
 healthy.fit(X[:, :5], Y, verbose=0)
