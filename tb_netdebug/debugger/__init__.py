@@ -1,0 +1,1 @@
+"""Pauses a running training, steps it, and looks inside: see README.md."""
