@@ -26,9 +26,9 @@ TITLE = "Checks"
 METHOD = (
     "The transformer trains as it comes; then all checks judge its records once more, in memory and in the "
     "order in which they came, several times over. Their processor time a step is held against the median "
-    "step of the same training without NetDebug. The long run is written by the recorder's own writer: a falling "
-    "loss, ten scalars in every step, and 100 tensors in every fiftieth; it is judged as `netdebug check` "
-    "does it, reading included."
+    "step of the same training without NetDebug. The long run is written by the recorder's own writer: a "
+    "falling loss, ten scalars in every step, and 100 tensors in every fiftieth; it is judged as `netdebug "
+    "check` does it, reading included."
 )
 MOST_SHARE_PERCENT = 0.3
 MOST_SECS = 5.0

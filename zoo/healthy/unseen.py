@@ -154,8 +154,8 @@ class Forecaster(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         level, spread = x.mean(2, keepdim=True), x.std(2, keepdim=True)
         h = (x - level) / spread
-        for layer in self.layers:
-            h = torch.relu(layer(functional.pad(h, (layer.dilation[0], 0))))
+        for layer, dilation in zip(self.layers, (1, 2, 4), strict=True):
+            h = torch.relu(layer(functional.pad(h, (dilation, 0))))
         result: Tensor = self.head(h)[:, :, -1:] * spread + level
         return result
 
@@ -181,7 +181,8 @@ class Product(nn.Module):
 
     def forward(self) -> Tensor:
         first, second, third = self.factors
-        return first @ second @ third
+        product: Tensor = first @ second @ third
+        return product
 
 
 @healthy
@@ -193,7 +194,8 @@ def table_completed_from_four_cells_in_ten(zoo: Zoo) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
 
     def loss_of() -> Tensor:
-        return (model() - truth)[known].square().sum() / 30
+        error: Tensor = (model() - truth)[known].square().sum() / 30
+        return error
 
     descend(zoo, model, optimizer, [()] * 250, loss_of)
 
@@ -239,7 +241,8 @@ def labels_guessed_where_certain(zoo: Zoo) -> None:
             certainty, guessed = model(x + 0.05 * torch.randn_like(x)).softmax(1).max(1)
         hidden = x * (torch.rand_like(x) < 0.7) + 0.2 * torch.randn_like(x)
         each = functional.cross_entropy(model(hidden), guessed, reduction="none")
-        return known + (each * (certainty > 0.95)).mean()
+        loss: Tensor = known + (each * (certainty > 0.95)).mean()
+        return loss
 
     descend(zoo, model, optimizer, batches(inputs, size=64, steps=220), loss_of)
 
@@ -271,7 +274,8 @@ def pictures_from_a_codebook(zoo: Zoo) -> None:
 
     def loss_of(x: Tensor) -> Tensor:
         found, apart = model(x)
-        return functional.mse_loss(found, x) + apart
+        loss: Tensor = functional.mse_loss(found, x) + apart
+        return loss
 
     descend(zoo, model, optimizer, batches(digits()[0].flatten(1), size=64, steps=200), loss_of)
 
