@@ -1,7 +1,5 @@
-"""The only place that turns values into JSON and into the binary body of columns.
-
-JSON has no NaN and no infinities: they travel as the strings "NaN", "Infinity" and "-Infinity". It is all
-ASCII, with names escaped, so any name survives, also one that is no valid text.
+"""The only place that turns records into JSON (as `records/json_text.py` does it) and into the binary body of
+columns.
 
 Python's encoder holds the interpreter for as long as it takes, and with it every stream of the process. Long
 lists are therefore encoded piece by piece.
@@ -10,7 +8,6 @@ lists are therefore encoded piece by piece.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.records.graph import Edge, Graph, Node, TensorType
+from tb_netdebug.records.json_text import json_bytes
 
 Array = NDArray[np.generic]
 
 # Little-endian, as every machine that a browser runs on reads them.
 TYPES = {"f64": "<f8", "f32": "<f4", "i32": "<i4", "u8": "u1"}
 SEPARATOR = "\0"
-_COMPACT = (",", ":")
 _ALIGNMENT = 8
 _ITEMS_AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 18
@@ -38,7 +35,7 @@ def json_chunks(value: object) -> Iterator[bytes]:
     elif isinstance(value, (list, tuple)):
         yield from _array_chunks(value)
     else:
-        yield _encoded(value)
+        yield json_bytes(value)
 
 
 def event(name: str, value: object, *, identity: str) -> bytes:
@@ -148,34 +145,9 @@ def _array_chunks(value: Sequence[object]) -> Iterator[bytes]:
                 yield from json_chunks(inner)
                 opening = b","
         else:
-            yield opening + _encoded(piece)[1:-1]
+            yield opening + json_bytes(piece)[1:-1]
             opening = b","
     yield b"]"
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return json.dumps(value, allow_nan=False, separators=_COMPACT, default=_plain).encode()
-    except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, separators=_COMPACT).encode()
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"there is no JSON for {type(value).__name__}")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return value
 
 
 def _node(node: Node) -> dict[str, object]:

@@ -1,0 +1,40 @@
+"""Values as JSON, which has no NaN and no infinities: they are the strings "NaN", "Infinity" and "-Infinity".
+
+It is all ASCII, with names escaped, so any name survives, also one that is no valid text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+_COMPACT = (",", ":")
+
+
+def json_bytes(value: object) -> bytes:
+    """Raises TypeError for what has no JSON."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=_COMPACT, default=_plain).encode()
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, separators=_COMPACT).encode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"there is no JSON for {type(value).__name__}")
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return value
