@@ -1,4 +1,4 @@
-"""`make soak`: kills trainers, agents and collectors at random, for as long as it is told, and compares all.
+"""`make soak`: kills trainers, agents, collectors and TensorBoards at random, and looks what is missing.
 
 make soak SOAK_ARGS="--seconds 600 --seed 7"
 """

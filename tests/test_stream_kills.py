@@ -1,4 +1,4 @@
-"""Trainers, agents and collectors are killed at random instants; `make soak` does so for longer."""
+"""All who take part in a stream are killed at random instants; `make soak` does so for longer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECS = 6.0
 
 
 def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
-    """Whoever was killed: in the end the collector has each byte of each run once, and each step."""
+    """Whoever was killed: in the end each byte of each run is there once, and TensorBoard shows each step."""
     seed = int(os.environ.get("NETDEBUG_SEED") or random.randrange(1 << 30))
     with Home() as home, Storm(home, tmp_path, seed) as storm:
         try:

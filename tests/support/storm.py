@@ -1,7 +1,8 @@
-"""Kills trainers, agents and collectors at random instants, and knows afterwards whether anything is missing.
+"""Kills trainers, agents, collectors and TensorBoards at random instants, and knows afterwards what is missing.
 
 Every trainer writes steps as fast as it likes. What its file holds when it is gone is the truth: the copy at
-the collector has to be that, byte for byte, and at every moment before a front part of it.
+the collector has to be that, byte for byte, and at every moment before a front part of it. In the end a
+TensorBoard shows all of it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pathlib import Path
 from tb_netdebug.reader.run import read_run
 from tests.support.collector_process import CollectorProcess
 from tests.support.streamed import Home, StreamedTrainer, wait_for
+from tests.support.tensorboard_process import TensorBoard
 
 AT_ONCE = 2
-VICTIMS = {"agent": 3, "trainer": 3, "collector": 3, "all of them": 1}
+# Who collects is a collector by itself or a TensorBoard, and after each of its ends the one or the other.
+VICTIMS = {"agent": 3, "trainer": 3, "who collects": 3, "all of them": 1}
 
 
 class Storm:
@@ -33,7 +36,8 @@ class Storm:
         self._random = random.Random(seed)
         self._tell = tell
         self._here, self._kept, self._there = folder / "here", folder / "kept", folder / "there"
-        self._collector = CollectorProcess(self._there)
+        self._collecting: CollectorProcess | TensorBoard = CollectorProcess(self._there)
+        self._address = self._collecting.address
         self._trainers: list[StreamedTrainer] = []
         self._started = 0
 
@@ -41,7 +45,7 @@ class Storm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in [*self._trainers, self._collector]:
+        for process in [*self._trainers, self._collecting]:
             process.kill()
 
     # ---- the weather -------------------------------------------------------------------------------------
@@ -61,8 +65,10 @@ class Storm:
             self._kill_agent()
         if victim in ("trainer", "all of them"):
             self._kill_trainer()
-        if victim in ("collector", "all of them"):
-            self._kill_collector()
+        if victim in ("who collects", "all of them"):
+            self._kill_who_collects()
+            self._pause(0.5)
+            self._collect(self._random.choice(["collector", "TensorBoard"]))
 
     def _kill_agent(self) -> None:
         for pid in self._home.agents():
@@ -76,20 +82,25 @@ class Storm:
         self._keep(trainer.run_dir)  # an agent waits longer than this before it takes anything away
         self.kills["trainer"] += 1
 
-    def _kill_collector(self) -> None:
-        self._collector.kill()
-        self.kills["collector"] += 1
-        self._pause(0.5)
-        self._collector = CollectorProcess(self._there, at=self._collector.address)
+    def _kill_who_collects(self) -> None:
+        self._collecting.kill()
+        self.kills["TensorBoard" if isinstance(self._collecting, TensorBoard) else "collector"] += 1
+
+    def _collect(self, by: str) -> None:
+        """Where the one before has ended: with the same folder, at the same port."""
+        if by == "collector":
+            self._collecting = CollectorProcess(self._there, at=self._address)
+        else:
+            flags = ("--logdir", str(self._there), "--netdebug_listen", self._address)
+            self._collecting = TensorBoard(*flags, env=self._home.env)
+            self._collecting.wait_for_log("takes the records of trainings at")
 
     def _start_trainer(self) -> None:
         name = f"run{self._started}"
         self._started += 1
         run_dir = self._here / name
         is_spool = self._random.random() < 0.5
-        trainer = StreamedTrainer(
-            self._home, self._collector.address, run_dir, run=(name,), is_spool=is_spool
-        )
+        trainer = StreamedTrainer(self._home, self._address, run_dir, run=(name,), is_spool=is_spool)
         trainer.do("flow")
         self._trainers.append(trainer)
 
@@ -121,12 +132,15 @@ class Storm:
         for trainer in self._trainers:
             self._keep(trainer.run_dir)
             trainer.close()
-        with StreamedTrainer(self._home, self._collector.address, self._here / "last", run=("last",)) as last:
+        with StreamedTrainer(self._home, self._address, self._here / "last", run=("last",)) as last:
             last.put(1)  # its agent looks after what is left of others
             self._keep(last.run_dir)
             last.close()
         wait_for(lambda: not self._home.notes(), secs=120.0)
         self.check()
+        if not isinstance(self._collecting, TensorBoard):
+            self._collecting.kill()
+            self._collect("TensorBoard")
         for original in sorted(self._kept.glob("*/*")):
             self._compare(original)
 
@@ -137,6 +151,11 @@ class Storm:
         run = read_run(original.parent)
         found = read_run(self._there / relative.parent)
         assert run.main.steps.tolist() == found.main.steps.tolist() == list(range(len(found.main.steps)))
+        assert len(found.main.steps) == self._shown_steps(relative.parent.name)
         self.steps += len(found.main.steps)
         self.bytes += len(data)
         self.runs += 1
+
+    def _shown_steps(self, name: str) -> int:
+        assert isinstance(self._collecting, TensorBoard)
+        return int(self._collecting.json("run", run=name)["steps"])
