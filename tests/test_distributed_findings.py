@@ -1,4 +1,4 @@
-"""What goes wrong between processes is found while they train, from their files, and where they are sent to."""
+"""What goes wrong between processes is found while they train, from their files, and where they are sent."""
 
 from __future__ import annotations
 

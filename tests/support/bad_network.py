@@ -96,7 +96,9 @@ class _Program:
 
     def _carry(self) -> None:
         while True:
-            time.sleep(max(self.held_until - time.monotonic(), 0.0))
+            if time.monotonic() < self.held_until:
+                time.sleep(0.01)
+                continue
             with self.lock:
                 ready = readable(list(self.pairs))
                 for end in ready:

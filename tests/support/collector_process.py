@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ class CollectorProcess(SpokenTo):
 
     def __init__(
         self, root: Path, *, at: str = "127.0.0.1:0", token: str = TOKEN, certificate: Path | None = None,
-        insecure: bool = False, env: Mapping[str, str] | None = None, **settings: Any,
+        insecure: bool = False, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (),
+        **settings: Any,
     ) -> None:  # fmt: skip
         runtime = root.parent / "runtime"
         runtime.mkdir(exist_ok=True)
-        super().__init__(__file__, env={"XDG_RUNTIME_DIR": str(runtime), **(env or {})})
+        super().__init__(__file__, env={"XDG_RUNTIME_DIR": str(runtime), **(env or {})}, prefix=prefix)
         self.runtime = runtime
         self.root = root
         limits = {"sync_secs": 0.05, **settings}

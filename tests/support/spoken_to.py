@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class SpokenTo:
-    """Starts `file` as a program, which calls `listen`; use it as a context manager."""
+    """Starts `file` as a program, which calls `listen`; use it as a context manager. `prefix` goes before the
+    command, to run it elsewhere."""
 
-    def __init__(self, file: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, file: str, *arguments: str, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+    ) -> None:
         # Behind everything else, so that an installed package goes before the checkout's.
         path = os.pathsep.join([*(entry for entry in sys.path if entry), str(ROOT)])
         self.process = subprocess.Popen(
-            [sys.executable, file, *arguments],
+            [*prefix, sys.executable, file, *arguments],
             env={**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

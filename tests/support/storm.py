@@ -1,4 +1,4 @@
-"""Kills trainers, agents, collectors and TensorBoards at random instants, and knows afterwards what is missing.
+"""Kills trainers, agents, collectors and TensorBoards at random instants, and knows what is missing then.
 
 Every trainer writes steps as fast as it likes. What its file holds when it is gone is the truth: the copy at
 the collector has to be that, byte for byte, and at every moment before a front part of it. In the end a

@@ -92,8 +92,9 @@ class StreamedTrainer(SpokenTo):
     def __init__(
         self, home: Home, remote: str, run_dir: Path, *, run: Sequence[str] = ("run",), rank: int = 0,
         is_spool: bool = False, takes_control: bool = False, env: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        super().__init__(__file__, env={**home.env, **(env or {})})
+        super().__init__(__file__, env={**home.env, **(env or {})}, prefix=prefix)
         self.run_dir = run_dir
         self.do("open", remote, str(run_dir), list(run), rank, is_spool, takes_control)
 
