@@ -119,9 +119,10 @@ class Storm:
 
     def check(self) -> None:
         """Of no file is there anything that it does not hold itself."""
+        copies = list(self._there.glob("*/events.*"))  # before: a file that is new is soon there, too
         for trainer in self._trainers:
             self._keep(trainer.run_dir)
-        for copy in self._there.glob("*/events.*"):
+        for copy in copies:
             original = self._kept / copy.relative_to(self._there)
             there = copy.read_bytes()
             assert original.exists(), f"nobody wrote {copy}"
