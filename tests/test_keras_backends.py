@@ -1,4 +1,5 @@
-"""Keras on torch and on JAX: the same callback, the same checks; each backend in a process of its own."""
+"""Keras on torch and on JAX: the same callback, the same checks, and no need of TensorFlow; each backend in a
+process of its own."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ from tb_netdebug.capture.keras.looks import Look
 from tb_netdebug.capture.keras.loop import LoopTap
 from tb_netdebug.capture.keras.memory import answers_late, device_memory
 from tb_netdebug.capture.keras.optimizers import Optimizers
-from tb_netdebug.capture.keras.reader import pixels_of, summary_of
 from tb_netdebug.capture.keras.reading import Reading
 from tb_netdebug.capture.keras.scalars import Scalars
 from tb_netdebug.capture.keras.steps import TrainSteps
+from tb_netdebug.capture.keras.tensors import pixels_of, summary_of
 from tb_netdebug.capture.keras.traced import Ran
 from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings

@@ -18,7 +18,8 @@ from tb_netdebug.capture.keras.following import Following
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.operations import Followed
 from tb_netdebug.capture.keras.tap import Tap
-from tb_netdebug.capture.keras.values import array_of, dense, tensors_in
+from tb_netdebug.capture.keras.tensors import dense, tensors_in
+from tb_netdebug.capture.keras.values import array_of
 from tb_netdebug.capture.keras.version import Shown, Version
 
 # Who does these does something outside of TensorFlow, which cannot be undone.

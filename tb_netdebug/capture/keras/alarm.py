@@ -8,8 +8,8 @@ from typing import Any
 
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.keras.counts import HEALTH, NAN, POSITIVE
 from tb_netdebug.capture.keras.following import counted
-from tb_netdebug.capture.keras.health import HEALTH, NAN, POSITIVE
 from tb_netdebug.capture.keras.scalars import Scalars
 from tb_netdebug.capture.keras.traced import Ran
 from tb_netdebug.capture.keras.values import array_of, number_of

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import keras
 from keras import optimizers
 
-from tb_netdebug.capture.keras.values import unconverted
+from tb_netdebug.capture.keras.autograph import unconverted
 
 LAYER, LOSS = keras.layers.Layer, keras.losses.Loss
 OPTIMIZERS = (optimizers.Optimizer, optimizers.LossScaleOptimizer)

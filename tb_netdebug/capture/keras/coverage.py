@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.layers import Network, Watched, native
-from tb_netdebug.capture.keras.tap import Applied, Tap
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.keras.tap import Applied, Tap
 
 MOST_NAMES = 256
 FEWEST_LOOKS = 2

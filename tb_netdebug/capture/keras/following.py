@@ -18,7 +18,8 @@ from tensorflow.python.framework import op_callbacks
 
 from tb_netdebug.capture.frames import is_foreign, place_of
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.keras.health import NEGATIVE, counts_of
+from tb_netdebug.capture.keras.counts import NEGATIVE
+from tb_netdebug.capture.keras.health import counts_of
 from tb_netdebug.capture.keras.layers import Layer, Network, Watched, native
 from tb_netdebug.capture.keras.operations import Counts, Followed, Operation, culprit, word_of
 from tb_netdebug.capture.keras.tap import Tap, graph_now

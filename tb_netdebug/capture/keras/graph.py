@@ -6,14 +6,16 @@ import inspect
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.layers import Layer, Network, own_weights
-from tb_netdebug.capture.keras.tap import Call, Tap
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.keras.tap import Call, Tap
 
 # Between two layers there are rarely more than a few operations; a longer way back is given up.
 MOST_OPERATIONS = 500
@@ -43,8 +45,8 @@ class GraphTold:
         self._is_told = True
         try:
             self._network.refresh()
-            tap = called[0] if called else Tap(self._network, self._guard, wants_layers=False)
-            self._encoded = encoded_graph(self._network, tap, None if size is None else int(size))
+            calls = called[0].calls if called else []
+            self._encoded = encoded_graph(self._network, calls, None if size is None else int(size))
         except Exception as error:
             self._guard.fault("describing the model", error)
 
@@ -54,9 +56,9 @@ class GraphTold:
         return encoded
 
 
-def encoded_graph(network: Network, tap: Tap, size: int | None) -> bytes:
+def encoded_graph(network: Network, calls: Sequence[Call], size: int | None) -> bytes:
     """`size`: the number of examples in the batch, which a traced shape leaves open."""
-    calls = sorted(tap.calls, key=lambda call: call.order)
+    calls = sorted(calls, key=lambda call: call.order)
     by_layer: dict[int, list[Call]] = {}
     for call in calls:
         by_layer.setdefault(id(call.layer), []).append(call)

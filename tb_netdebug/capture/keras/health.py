@@ -6,17 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from tb_netdebug.capture.keras.counts import COLUMNS
+
 # What flows down to a layer is summed up in the gradient of its bias: a NaN among it shows there, and biases
 # are small. So many values of a gradient, and in all, are looked at in every step.
 MOST_VALUES = 1 << 12
 MOST_VALUES_IN_ALL = 1 << 16
-
-# TensorFlow's own count of values that are no numbers: place, size, -infinity, +infinity, NaN.
 CONCISE_HEALTH = 3
-COLUMNS = 5
-HEALTH = "health"
-"""The name of what `health_of` gives, where it travels among scalars; it is none itself."""
-NEGATIVE, POSITIVE, NAN = 2, 3, 4
 
 
 def health_of(gradients: list[Any]) -> list[Any]:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.batches import BatchProbe
+from tb_netdebug.capture.keras.counts import HEALTH, NEGATIVE
 from tb_netdebug.capture.keras.desk import Finished
-from tb_netdebug.capture.keras.health import HEALTH, NEGATIVE
 from tb_netdebug.capture.keras.layers import Watched
 from tb_netdebug.capture.keras.losses import LossProbe
 from tb_netdebug.capture.keras.operations import Followed
 from tb_netdebug.capture.keras.origin import Origin, Outputs
 from tb_netdebug.capture.keras.reader import TensorReader, counts_in, squares_in
-from tb_netdebug.capture.keras.tap import Tap
-from tb_netdebug.capture.keras.traced import Shown
 from tb_netdebug.capture.keras.values import array_of, number_of
 from tb_netdebug.capture.keras.weights import Held, Weights
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Series
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.keras.tap import Tap
+    from tb_netdebug.capture.keras.traced import Shown
 
 
 @dataclass(slots=True, eq=False)
@@ -51,12 +52,6 @@ class Look:
         """Looks of the same kind keep about as many bytes."""
         parts = [len(tensors) for _, shown in self.runs for tensors in shown.values()]
         return (int(self.scalars.get("batch_size", 0.0)), len(self.weights), *parts)
-
-    def size(self) -> int:
-        """How many bytes are kept for it."""
-        shown = [each for _, parts in self.runs for tensors in parts.values() for each in tensors]
-        tensors = [*shown, *(tensor for _, tensor in self.weights)]
-        return sum(each.shape.num_elements() * each.dtype.size for each in tensors if is_ordinary(each))
 
 
 class Looks:
@@ -155,7 +150,9 @@ class Looks:
         named = [(watched.gradient, tensor) for (watched, _, _), tensor in zip(known, tensors, strict=True)]
         if any(scale is not None for _, _, scale in known):
             factor = look.scalars.get("probe/loss_scale", 1.0)
-            named = [(series, tf.cast(tensor, tf.float32) / factor) for series, tensor in named]
+            named = [
+                (series, array_of(tensor).astype(np.float32) / np.float32(factor)) for series, tensor in named
+            ]
         summaries = self._reader.sample(named, keep=look.sampling)
         found = [
             (watched, squares_in(summary))
@@ -168,7 +165,3 @@ class Looks:
 
     def _before(self, watched: Watched) -> Any:
         return None if self._weights is None else self._weights.before(watched)
-
-
-def is_ordinary(tensor: Any) -> bool:
-    return isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.string, tf.variant, tf.resource)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.operations import Counts, Followed, word_of
-from tb_netdebug.capture.keras.tap import Call, Tap
-from tb_netdebug.capture.keras.traced import Shown
 from tb_netdebug.capture.keras.values import Array, array_of, is_float
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.keras.tap import Call, Tap
+    from tb_netdebug.capture.keras.traced import Shown
 
 MOST_TELLINGS = 4
 
@@ -23,7 +25,7 @@ RISKY = (
 MOST_OPERATIONS = 200
 
 # In the order in which the layers were done.
-Outputs = list[tuple[Call, Counts]]
+Outputs = list[tuple["Call", Counts]]
 Gradients = Sequence[tuple[Any, int]]
 
 

@@ -6,10 +6,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
-import numpy as np
-import tensorflow as tf
-
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.layers import band, unit_dim
 from tb_netdebug.capture.keras.values import Array, array_of, item_of
@@ -57,33 +53,6 @@ class TensorReader:
                 self._collector.sample(series, summary, active_units(layer, array, item))
             found.append(summary)
         return found
-
-
-def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, Units | None] | None:
-    """Of a tensor or array that the user hands in."""
-    if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
-        value = tf.convert_to_tensor(value)
-        if hasattr(value, "graph"):
-            refuse("a tensor", "inside of a tf.function it has no values yet")
-            return None
-        array = array_of(value)
-    else:
-        array = np.ascontiguousarray(value)
-    item = item_of(array)
-    if item is None:
-        refuse("a tensor", f"values of type {array.dtype} cannot be read")
-        return None
-    (summary,) = kernel.summarize([item], 1)
-    return summary, active_units(None, array, item)
-
-
-def pixels_of(value: Any) -> Any:
-    """An image that the user hands in, as an array."""
-    if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
-        value = tf.convert_to_tensor(value)
-        value = tf.cast(value, tf.float32) if value.dtype.is_floating else value
-        return value.numpy()
-    return np.asarray(value)
 
 
 def active_units(layer: Any, array: Array, item: tuple[int, int, int]) -> Units | None:

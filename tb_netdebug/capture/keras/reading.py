@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import psutil
+import tensorflow as tf
 
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
@@ -14,7 +16,8 @@ from tb_netdebug.capture.keras.layers import Network, native
 from tb_netdebug.capture.keras.looks import Look, Looks
 from tb_netdebug.capture.keras.tap import Tap
 from tb_netdebug.capture.keras.traced import Shown
-from tb_netdebug.capture.keras.weights import Held, Weights, held, moved, value_of
+from tb_netdebug.capture.keras.variables import held, moved, value_of
+from tb_netdebug.capture.keras.weights import Held, Weights
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.records.step import Fact, Sample
 
@@ -100,7 +103,7 @@ class Reading:
         if look.has_work:
             kind = look.kind()
             if kind != self._kind:
-                self._kind, self._size = kind, look.size()
+                self._kind, self._size = kind, size_of(look)
             look.scalars = dict(self._collector.scalars)
             self._facts[look.step] = self._collector.facts  # the record of the step will have this very list
             self._desk.put(look.step, lambda: self._looks.take(look), size=self._size)
@@ -143,3 +146,14 @@ class Reading:
             most_bytes=int(psutil.virtual_memory().available * COPIES_SHARE),
             threads=self.threads,
         )
+
+
+def size_of(look: Look) -> int:
+    """How many bytes are kept for it."""
+    shown = [each for _, parts in look.runs for tensors in parts.values() for each in tensors]
+    tensors = [*shown, *(tensor for _, tensor in look.weights)]
+    return sum(each.shape.num_elements() * each.dtype.size for each in tensors if is_ordinary(each))
+
+
+def is_ordinary(tensor: Any) -> bool:
+    return isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.string, tf.variant, tf.resource)

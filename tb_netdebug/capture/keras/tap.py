@@ -16,7 +16,8 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.fusion import may_show, may_show_gradient
 from tb_netdebug.capture.keras.layers import Layer, Network, Watched
 from tb_netdebug.capture.keras.loss_calls import LossSeen, Makers, loss_seen
-from tb_netdebug.capture.keras.values import dense, is_float, tensors_in
+from tb_netdebug.capture.keras.tensors import dense, tensors_in
+from tb_netdebug.capture.keras.values import is_float
 
 # An optimizer with more weights, or a network with more layers, is cut off here; losses are few.
 MOST_LOSSES = 16

@@ -16,8 +16,9 @@ from tb_netdebug.capture.keras.following import Following
 from tb_netdebug.capture.keras.health import flags_of, health_of
 from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.tap import MOST_INPUTS, Tap
-from tb_netdebug.capture.keras.values import dense, tensors_in
-from tb_netdebug.capture.keras.weights import Held, moved
+from tb_netdebug.capture.keras.tensors import dense, tensors_in
+from tb_netdebug.capture.keras.variables import moved
+from tb_netdebug.capture.keras.weights import Held
 
 Shown = dict[str, list[Any]]
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import reduce_per_replica
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
-from tb_netdebug.capture.keras.values import unconverted
+from tb_netdebug.capture.keras.autograph import unconverted
 
 # The numbers of a trace that Keras's own replicas share, and the tensors of the first replica.
 Shown = dict[str, list[Any]]

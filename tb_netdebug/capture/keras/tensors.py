@@ -1,0 +1,75 @@
+"""Tensors of TensorFlow: in what layers give, and what the user hands in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tb_netdebug.capture.keras.reader import active_units
+from tb_netdebug.capture.keras.values import array_of, item_of
+from tb_netdebug.records.step import Units
+from tb_netdebug.stats import kernel
+
+# An output may be nested, but a structure deeper or wider than this is data, not activations.
+MOST_DEPTH = 4
+MOST_TENSORS = 32
+
+
+def dense(value: Any) -> Any:
+    """An ordinary tensor with the values of a sparse one, duplicates added up; others as they are."""
+    if isinstance(value, tf.IndexedSlices):
+        places, numbers = tf.unique(value.indices)
+        return tf.math.unsorted_segment_sum(value.values, numbers, tf.size(places))
+    if isinstance(value, tf.SparseTensor):
+        return value.values
+    if isinstance(value, tf.RaggedTensor):
+        return value.flat_values
+    return value
+
+
+def tensors_in(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
+    if isinstance(output, tf.Tensor | tf.IndexedSlices | tf.SparseTensor | tf.RaggedTensor):
+        yield name, output
+    elif depth < MOST_DEPTH:
+        for key, value in parts_of(output):
+            yield from tensors_in(value, f"{name}[{key}]", depth + 1)
+
+
+def parts_of(output: Any) -> list[tuple[Any, Any]]:
+    if isinstance(output, Mapping):
+        return list(output.items())[:MOST_TENSORS]
+    if isinstance(output, list | tuple):
+        return list(enumerate(output))[:MOST_TENSORS]
+    return []
+
+
+def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, Units | None] | None:
+    """Of a tensor or array that the user hands in."""
+    if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
+        value = tf.convert_to_tensor(value)
+        if hasattr(value, "graph"):
+            refuse("a tensor", "inside of a tf.function it has no values yet")
+            return None
+        array = array_of(value)
+    else:
+        array = np.ascontiguousarray(value)
+    item = item_of(array)
+    if item is None:
+        refuse("a tensor", f"values of type {array.dtype} cannot be read")
+        return None
+    (summary,) = kernel.summarize([item], 1)
+    return summary, active_units(None, array, item)
+
+
+def pixels_of(value: Any) -> Any:
+    """An image that the user hands in, as an array."""
+    if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
+        value = tf.convert_to_tensor(value)
+        value = tf.cast(value, tf.float32) if value.dtype.is_floating else value
+        return value.numpy()
+    return np.asarray(value)
