@@ -14,6 +14,7 @@ from tb_netdebug.version import __version__
 COMMANDS = {
     "check": "judge recorded trainings, for people and for CI",
     "collect": "take in the records of trainings on other machines",
+    "debug": "step through a running training in this terminal",
     "doctor": "say what of NetDebug works on this machine",
     "export": "write what was recorded as CSV files",
     "replay": "show a capsule, and run its batch again",

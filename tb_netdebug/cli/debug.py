@@ -1,0 +1,83 @@
+"""Steps through a running training in the terminal: pause, step, break, watch, look at tensors.
+
+    netdebug debug                      the TensorBoard of this machine
+    netdebug debug localhost:6006       or http(s)://HOST:PORT/PREFIX/, as a browser has it
+    netdebug debug -c pause where 'tensors -k gradient --nonfinite'
+
+The training has to be armed (debugger= in nd.watch, or netdebug run --debugger), and TensorBoard has to be
+there. `help` lists the commands. With -c or from a pipe they are done one after the other; the exit code is
+0 when all went well, 1 when one did not. For a TensorBoard that others can open, too, the token comes from
+NETDEBUG_TOKEN_FILE or NETDEBUG_TOKEN, and travels over https only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Sequence
+
+from tb_netdebug.cli.debugging.choice import address_of_hub, choose_training
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
+from tb_netdebug.cli.debugging.trainings import tell_choice
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.cli.watch_screen import sigterm_as_exit
+from tb_netdebug.debugger.attendance import Attendance
+from tb_netdebug.debugger.client import Client
+from tb_netdebug.debugger.http_client import HttpClient
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "address", nargs="?", metavar="HOST:PORT", help="a TensorBoard (default: the one of this machine)"
+    )
+    parser.add_argument("--run", metavar="NAME", help="the run to debug")
+    parser.add_argument("--rank", type=int, metavar="N", help="which of its ranks (default: 0)")
+    parser.add_argument(
+        "-c", dest="commands", nargs="+", action="extend", metavar="COMMAND", help="do these, and end"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    address, how = address_of_hub(arguments.address)
+    if how:
+        print(how, file=sys.stderr)
+    client = HttpClient(address, label=label(), environ=os.environ)
+    with sigterm_as_exit():
+        return debug(client, commands=arguments.commands, run=arguments.run, rank=arguments.rank)
+
+
+def debug(
+    client: Client, *, commands: Sequence[str] | None = None, run: str | None = None, rank: int | None = None
+) -> int:
+    """Until the person leaves, or all commands are done; without commands and terminal those of standard
+    input. The exit code."""
+    is_interactive = commands is None and sys.stdin.isatty() and sys.stdout.isatty()
+    news: deque[str] = deque()
+
+    def hear(trouble: str | None) -> None:
+        news.append(harmless(trouble) if trouble else "TensorBoard is there again.")
+
+    with Attendance(client, hear) as attendance:
+        desk = Desk(client, attendance, Paper(), is_interactive=is_interactive)
+        choose_training(desk, run=run, rank=rank)
+        if not is_interactive:
+            return run_commands(desk, sys.stdin if commands is None else commands)
+        tell_choice(desk)
+        desk.paper.say("`help` lists the commands.")
+        Prompt(desk, news).run()
+    return 0
+
+
+def label() -> str:
+    """What others see of whoever has the controls."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):  # no such user in a container
+        name = "somebody"
+    return f"{name} in a terminal on {socket.gethostname()}"

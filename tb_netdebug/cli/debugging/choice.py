@@ -1,0 +1,69 @@
+"""Which hub, and which of its trainings."""
+
+from __future__ import annotations
+
+import time
+
+from tb_netdebug.cli.debugging.desk import LOOK_SECS, Desk, text_of
+from tb_netdebug.cli.debugging.tensorboards import USUAL_PORT, running
+from tb_netdebug.cli.debugging.trainings import named
+from tb_netdebug.cli.debugging.words import CommandError
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.debugger.client import Client, ClientError, Training
+from tb_netdebug.debugger.hub_address import HubAddress
+
+HOW_TO_ARM = "arm one by debugger=True in nd.watch, or by netdebug run --debugger"
+MOST_LISTED = 10
+
+
+def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
+    """And a sentence about how it was chosen, empty if the person did. Raises UserMistake."""
+    if given is not None:
+        try:
+            return HubAddress.of(given), ""
+        except ValueError as error:
+            raise UserMistake(str(error)) from None
+    found = running()
+    if len(found) > 1:
+        listed = ", ".join(f"{board.url} ({harmless(board.logdir)})" for board in found)
+        raise UserMistake(f"several TensorBoards run here; give the address of one: {listed}")
+    if found:
+        return HubAddress.of(found[0].url), f"The TensorBoard of this machine: {found[0].url}"
+    usual = f"http://localhost:{USUAL_PORT}"
+    return HubAddress.of(usual), f"No TensorBoard of yours has told of itself here; trying {usual}"
+
+
+def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
+    """A person is told of others, and may wait for the first. Raises UserMistake."""
+    try:
+        found = desk.client.sessions()
+        if not found and desk.is_interactive:
+            found = first_of(desk.client, desk)
+        if not found:
+            raise UserMistake(f"there is no training to debug: {HOW_TO_ARM}")
+        desk.choose(_chosen(found, run, rank, is_interactive=desk.is_interactive))
+    except (ClientError, CommandError) as error:
+        raise UserMistake(text_of(error)) from None
+    if len(found) > 1:
+        desk.paper.say(f"There are {len(found)} trainings: `sessions` lists them, `use` takes another one.")
+
+
+def first_of(client: Client, desk: Desk) -> list[Training]:
+    with desk.paper.status(f"There is no training to debug yet: {HOW_TO_ARM}. Ctrl-C leaves."):
+        while not (found := client.sessions()):
+            time.sleep(LOOK_SECS)
+    return found
+
+
+def _chosen(found: list[Training], run: str | None, rank: int | None, *, is_interactive: bool) -> Training:
+    """A paused one first, for somebody is needed there; then the newest."""
+    if run is not None:
+        return named(found, run=run, rank=rank)
+    of_rank = [each for each in found if each.rank == (rank or 0)]
+    if len({each.run for each in of_rank}) > 1 and not is_interactive:
+        names = ", ".join(harmless(each.run) for each in of_rank[:MOST_LISTED])
+        raise UserMistake(f"there are several trainings; give --run NAME: {names}")
+    if not of_rank:
+        raise UserMistake(f"there is no rank {rank or 0} here")
+    return next((each for each in of_rank if each.is_paused), of_rank[-1])

@@ -1,0 +1,72 @@
+"""A command of the debugger: what it is called, what it takes, what it does."""
+
+from __future__ import annotations
+
+import inspect
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.words import CommandError, Parser, compact, without_file, words_of
+
+
+def _nothing(parser: Parser) -> None:
+    """Most commands take no arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`act` does it; its docstring is the help. `takes` declares the arguments.
+
+    `completes` names what Tab offers for its words: "layers", "tensors", or words to choose from. `is_raw`:
+    it gets the rest of the line as it was typed, in `text`. With `compares`, ">" is a comparison in it, and
+    not the way into a file. `repeats`: an empty line does it again.
+    """
+
+    name: str
+    act: Callable[[Desk, Namespace], None]
+    short: tuple[str, ...] = ()
+    takes: Callable[[Parser], None] = _nothing
+    completes: tuple[str, ...] = ()
+    is_raw: bool = False
+    compares: bool = False
+    repeats: bool = False
+
+    @property
+    def purpose(self) -> str:
+        return self.help.partition("\n")[0]
+
+    @property
+    def help(self) -> str:
+        return inspect.cleandoc(self.act.__doc__ or "")
+
+    @property
+    def usage(self) -> str:
+        if self.is_raw:
+            return f"{self.name} ..."
+        return " ".join(self._parser().format_usage().removeprefix("usage: ").split())
+
+    def run(self, desk: Desk, text: str) -> None:
+        """`text` is what stands behind the name. Raises CommandError, ClientError."""
+        if self.is_raw:
+            desk_arguments, file = Namespace(text=text), None
+        else:
+            text, file = (text, None) if self.compares else without_file(text)
+            words = words_of(compact(text) if "tensors" in self.completes else text)
+            desk_arguments = self._parser().parse_args(words)
+        with desk.paper.onto(file):
+            self.act(desk, desk_arguments)
+
+    def _parser(self) -> Parser:
+        parser = Parser(self.name)
+        self.takes(parser)
+        return parser
+
+
+def whole(text: str, what: str) -> int:
+    """Raises CommandError."""
+    try:
+        return int(text)
+    except ValueError:
+        raise CommandError(f"{text!r} is no {what}.") from None

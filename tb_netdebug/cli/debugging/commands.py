@@ -1,0 +1,66 @@
+"""All commands by name, and help about them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tb_netdebug.cli.debugging import looking, moving, stops, trainings, values
+from tb_netdebug.cli.debugging.command import Command
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.words import CommandError, Parser
+
+GROUPS = {
+    "moving": moving.COMMANDS,
+    "stopping": stops.COMMANDS,
+    "where it is": looking.COMMANDS,
+    "tensors": values.COMMANDS,
+    "trainings": trainings.COMMANDS,
+}
+
+
+def give_help(desk: Desk, arguments: Namespace) -> None:
+    """Lists the commands, or explains one.
+
+    Every command can be shortened as long as it is clear. `COMMAND > FILE` writes its output into a file. An
+    empty line repeats the last step. Ctrl-C pauses a running training, Ctrl-D leaves.
+    """
+    if arguments.command is not None:
+        return _explain(desk, command_of(arguments.command))
+    for group, commands in {**GROUPS, "help": (HELP,)}.items():
+        desk.paper.line((group, "bold"))
+        for command in commands:
+            names = ", ".join((command.name, *command.short))
+            desk.paper.say(f"  {names:<18} {command.purpose}")
+    desk.paper.say(f"\n{HELP.help.partition(chr(10))[2].strip()}")
+
+
+def _explain(desk: Desk, command: Command) -> None:
+    short = f" (short: {', '.join(command.short)})" if command.short else ""
+    desk.paper.say(f"{command.usage}{short}\n\n{command.help}")
+
+
+def _command(parser: Parser) -> None:
+    parser.add_argument("command", nargs="?", metavar="COMMAND")
+
+
+HELP = Command("help", give_help, short=("h", "?"), takes=_command, completes=("commands",))
+COMMANDS = (*(command for group in GROUPS.values() for command in group), HELP)
+
+
+def command_of(word: str) -> Command:
+    """By its name, a short form, or the beginning of one name alone. CommandError."""
+    exact = [command for command in COMMANDS if word in (command.name, *command.short)]
+    found = exact or [command for command in COMMANDS if command.name.startswith(word)]
+    if not found:
+        raise CommandError(f"There is no command {word!r}: `help` lists them.")
+    if len(found) > 1:
+        raise CommandError(f"Which one: {', '.join(command.name for command in found)}?")
+    return found[0]
+
+
+def run_line(desk: Desk, line: str) -> Command:
+    """Does what the line says; returns its command. Raises CommandError, ClientError."""
+    word, _, rest = line.strip().partition(" ")
+    command = command_of(word)
+    command.run(desk, rest)
+    return command

@@ -1,0 +1,30 @@
+"""What watchpoints want, and what they have found, in words."""
+
+from __future__ import annotations
+
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.debugger.client import Json
+
+
+def condition_text(told: Json) -> str:
+    """Of a hit or a watchpoint, such as "abs_max > 100"."""
+    if told.get("statistic") == "nonfinite":
+        return "not finite"
+    threshold = told.get("threshold")
+    number = "?" if threshold is None else f"{float(threshold):g}"
+    return f"{told.get('statistic')} {told.get('comparison')} {number}"
+
+
+def actual_text(hit: Json) -> str:
+    """Of values that are not finite it is their number."""
+    if hit.get("actual") is None:
+        return ""
+    actual = float(hit["actual"])
+    return f"{actual:.0f} values" if hit.get("statistic") == "nonfinite" else f"{actual:.6g}"
+
+
+def hit_text(hit: Json) -> str:
+    return harmless(
+        f"  hit {hit.get('number')} of watchpoint {hit.get('watchpoint')}: {hit.get('tensor')}: "
+        f"{condition_text(hit)}: {actual_text(hit)}"
+    )

@@ -1,0 +1,166 @@
+"""Where the person works: the hub, the training that was chosen, and what is known of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.words import CommandError
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.debugger.attendance import Attendance
+from tb_netdebug.debugger.client import Client, ClientError, GoneError, Training, UnreachableError
+
+LOOK_SECS = 0.1
+RETRY_SECS = 1.0
+MOST_NAMES = 2000
+# Of these the state is the value.
+STEERING = frozenset({"pause", "continue", "step", "run_to", "detach"})
+
+
+class InterruptedWaitError(Exception):
+    """Ctrl-C came twice while a training was waited for: it was asked to pause, and has not yet."""
+
+
+class Desk:
+    """`is_interactive`: a person types, and can be asked. All of it belongs to one thread."""
+
+    def __init__(self, client: Client, attendance: Attendance, paper: Paper, *, is_interactive: bool) -> None:
+        self.client = client
+        self.paper = paper
+        self.is_interactive = is_interactive
+        self.is_done = False
+        self.told_hits = 0
+        self._attendance = attendance
+        self._training: Training | None = None
+        self._layers: list[Mapping[str, Any]] | None = None
+        self._epoch = ""
+
+    # ---- which training ------------------------------------------------------------------------------------
+
+    @property
+    def has_training(self) -> bool:
+        return self._training is not None
+
+    @property
+    def training(self) -> Training:
+        if self._training is None:
+            raise CommandError("No training was chosen: `sessions` lists them, `use` takes one.")
+        return self._training
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        return self.training.state
+
+    def choose(self, training: Training) -> None:
+        self._layers = None
+        self._training = training
+        self._remember(self._attendance.attend([training.key]))
+        self.told_hits = int(self.state.get("hits") or 0)
+
+    def take(self, *, release: bool = False) -> None:
+        """The controls; or lets go of them."""
+        key = self.training.key
+        self._remember(
+            self._attendance.attend([key], take=None if release else key, release=key if release else None)
+        )
+
+    def refresh(self) -> None:
+        """The newest state. Who is not in the list any more is over, unless the hub itself is a new one: to
+        that the training has yet to come back."""
+        if self._remember(self.client.sessions()):
+            return
+        if self.client.epoch != self._epoch:
+            raise UnreachableError("TensorBoard was started again; the training has not come back to it yet.")
+        self._training = replace(self.training, state={**self.state, "status": "over"})
+
+    def _remember(self, trainings: Sequence[Training]) -> bool:
+        """Whether it is among them. One that was started again has another key, and the same run and rank."""
+        own = self.training
+        found = next((each for each in trainings if each.key == own.key), None) or next(
+            (each for each in trainings if (each.run, each.rank) == (own.run, own.rank)), None
+        )
+        if found is None:
+            return False
+        if found.key != own.key:
+            self._attendance.attend([found.key])
+        self._training, self._epoch = found, self.client.epoch
+        return True
+
+    # ---- what it is asked ----------------------------------------------------------------------------------
+
+    def call(self, verb: str, **arguments: Any) -> Any:
+        """Raises ClientError."""
+        try:
+            value = self.client.call(self.training.key, verb, **arguments)
+        except GoneError:
+            self.refresh()
+            if self.training.is_over:
+                raise GoneError(f"The training {harmless(self.training.run)} is over.") from None
+            value = self.client.call(self.training.key, verb, **arguments)
+        if verb in STEERING and isinstance(value, dict):
+            self._training = replace(self.training, state=value)
+        return value
+
+    def layers(self) -> list[Mapping[str, Any]]:
+        """Asked for once: layers seldom change."""
+        if self._layers is None:
+            self._layers = self.call("modules")
+        return self._layers
+
+    def exactly(self, text: str) -> str:
+        """A regular expression: who types the whole name of a layer means that one alone."""
+        is_layer = any(layer.get("name") == text for layer in self.layers())
+        return f"^{re.escape(text)}$" if is_layer else text
+
+    def tensor_names(self) -> list[str]:
+        return [str(entry["name"]) for entry in self.call("tensors", most=MOST_NAMES)]
+
+    # ---- waiting -------------------------------------------------------------------------------------------
+
+    def go(self, verb: str, **arguments: Any) -> None:
+        """Sets the training off, and waits until it stops again. Ctrl-C pauses it."""
+        with self._pausing_on_interrupt():
+            self.call(verb, **arguments)
+        self.wait_for_stop()
+
+    def wait_for_stop(self) -> None:
+        """Until it is paused or over. Raises InterruptedWaitError."""
+        with self.paper.status("Running; Ctrl-C pauses it.") as status:
+            while self.state.get("status") == "running":
+                with self._pausing_on_interrupt():
+                    status.update(self._look())
+
+    def _look(self) -> str:
+        time.sleep(LOOK_SECS)
+        try:
+            self.refresh()
+        except UnreachableError:
+            if not self.is_interactive:
+                raise
+            time.sleep(RETRY_SECS)
+            return "TensorBoard does not answer; waiting for it."
+        loss = self.state.get("loss")
+        told = f", loss {float(loss):.6g}" if loss is not None else ""
+        return f"Running, step {self.state.get('step')}{told}; Ctrl-C pauses it."
+
+    @contextmanager
+    def _pausing_on_interrupt(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not self.is_interactive:
+                raise
+            try:
+                self.call("pause", wait=1.0)
+            except KeyboardInterrupt:
+                raise InterruptedWaitError from None
+
+
+def text_of(error: Exception) -> str:
+    """What a person gets to read of it: hubs quote names that others have chosen."""
+    return harmless(str(error)) if isinstance(error, ClientError) else str(error)

@@ -1,0 +1,168 @@
+"""Commands that look at a training: where it is, its code, its layers."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from tb_netdebug.cli.debugging.command import Command
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.place_text import line_text, numbered, source_around, tell_state
+from tb_netdebug.cli.debugging.words import CommandError, Parser
+from tb_netdebug.cli.harmless import harmless
+
+AROUND = 4
+Frame = Mapping[str, Any]
+
+
+def where(desk: Desk, arguments: Namespace) -> None:
+    """Shows where it is: place, stack (the newest call last), source.
+
+    Frames of libraries are left out unless --all. Numbers of frames are for `locals`.
+    """
+    desk.refresh()
+    tell_state(desk, with_source=False)
+    if not desk.training.is_paused:
+        return
+    frames: list[Frame] = desk.call("stack")
+    for number, frame in reversed(list(enumerate(frames))):
+        if arguments.all or frame.get("is_user"):
+            desk.paper.say(f"  #{number} {line_text(frame)}")
+    own = _innermost(frames)
+    if own is not None:
+        marks = layer_marks(desk, str(own["file"]))
+        for line in source_around(desk, str(own["file"]), int(own["line"]), around=AROUND, marks=marks):
+            desk.paper.say(line)
+
+
+def _innermost(frames: list[Frame]) -> Frame | None:
+    return next((frame for frame in frames if frame.get("is_user")), frames[0] if frames else None)
+
+
+def layer_marks(desk: Desk, file: str) -> dict[int, str]:
+    """Which layers come from which lines of the file."""
+    marks: dict[int, list[str]] = {}
+    for layer in desk.layers():
+        if layer.get("file") == file and layer.get("line"):
+            marks.setdefault(int(layer["line"]), []).append(str(layer["name"] or layer["class_name"]))
+    return {line: ", ".join(names) for line, names in marks.items()}
+
+
+def source(desk: Desk, arguments: Namespace) -> None:
+    """Shows a source file, with the layers that come from its lines.
+
+    source              the file that it is in
+    source net.py:40    around line 40 of a file that a layer or the stack comes from
+    """
+    frames: list[Frame] = desk.call("stack") if desk.training.is_paused else []
+    own = _innermost(frames)
+    text, _, number = (arguments.file or "").partition(":")
+    if not text:
+        if own is None:
+            raise CommandError("It is in no file now: pause it, or name a file.")
+        text = str(own["file"])
+    file = _file(desk, frames, text)
+    current = int(own["line"]) if own is not None and own["file"] == file else 0
+    marks = layer_marks(desk, file)
+    if number.isdecimal():
+        lines = source_around(desk, file, int(number), around=10, current=current, marks=marks)
+    else:
+        told = desk.call("source", file=file)
+        first = int(told["first_line"])
+        lines = [
+            numbered(each, text, is_current=each == current, mark=marks.get(each, ""))
+            for each, text in enumerate(told["lines"], first)
+        ]
+    for line in lines:
+        desk.paper.say(line)
+
+
+def _file(desk: Desk, frames: list[Frame], text: str) -> str:
+    """By its end, such as net.py, of those that may be shown."""
+    known = [str(each["file"]) for each in (*frames, *desk.layers()) if each.get("file")]
+    found = sorted(
+        {
+            each
+            for each in known
+            if each == text or re.split(r"[\\/]", each)[-1] == text or each.endswith(f"/{text}")
+        }
+    )
+    if not found:
+        names = ", ".join(harmless(each) for each in dict.fromkeys(known))
+        raise CommandError(f"No layer and no frame comes from {text!r}. There are: {names or 'none'}")
+    if len(found) > 1:
+        raise CommandError(f"Which one: {', '.join(map(harmless, found))}?")
+    return found[0]
+
+
+def local_names(desk: Desk, arguments: Namespace) -> None:
+    """Shows the local variables of a frame: `locals 2`; without a number those of your innermost."""
+    frames: list[Frame] = desk.call("stack")
+    frame = _innermost(frames) if arguments.frame is None else None
+    if arguments.frame is not None and 0 <= arguments.frame < len(frames):
+        frame = frames[arguments.frame]
+    if frame is None:
+        raise CommandError(
+            f"There are frames 0 to {len(frames) - 1}." if frames else "There is no stack now."
+        )
+    desk.paper.say(line_text(frame))
+    rows = [[each["name"], each["type"], each["text"]] for each in frame.get("locals") or ()]
+    desk.paper.rows(["name", "type", "value"], rows)
+
+
+def modules(desk: Desk, arguments: Namespace) -> None:
+    """Lists the layers of the model, in the order in which they are called.
+
+    With -m only those whose names match, with -t those whose class does.
+    """
+    layers = [
+        layer
+        for layer in desk.layers()
+        if matches(arguments.match, layer["name"]) and matches(arguments.type, layer["class_name"])
+    ]
+    here = (desk.state.get("place") or {}).get("module")
+    rows = [
+        [
+            ("-> " if layer["name"] == here else "   ") + (layer["name"] or "(the model)"),
+            layer["class_name"],
+            layer.get("parameters") or 0,
+            f"{layer['file']}:{layer['line']}" if layer.get("file") else "",
+        ]
+        for layer in layers
+    ]
+    desk.paper.rows(["   layer", "class", "parameters", "source"], rows, right=["parameters"])
+
+
+def matches(pattern: str | None, text: str) -> bool:
+    """CommandError for what is no regular expression."""
+    try:
+        return pattern is None or re.search(pattern, str(text)) is not None
+    except re.error as error:
+        raise CommandError(f"{pattern!r} is no regular expression: {error}.") from None
+
+
+def _where(parser: Parser) -> None:
+    parser.add_argument("-a", "--all", action="store_true")
+
+
+def _file_argument(parser: Parser) -> None:
+    parser.add_argument("file", nargs="?", metavar="FILE[:LINE]")
+
+
+def _frame(parser: Parser) -> None:
+    parser.add_argument("frame", nargs="?", type=int, metavar="FRAME")
+
+
+def _modules(parser: Parser) -> None:
+    parser.add_argument("-m", "--match", metavar="RE")
+    parser.add_argument("-t", "--type", metavar="RE")
+
+
+COMMANDS = (
+    Command("where", where, short=("w", "bt"), takes=_where),
+    Command("source", source, takes=_file_argument, completes=("files",)),
+    Command("locals", local_names, takes=_frame),
+    Command("modules", modules, short=("m",), takes=_modules, completes=("--match", "--type", "layers")),
+)

@@ -1,0 +1,133 @@
+"""Commands that set the training off and stop it."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+
+from tb_netdebug.cli.debugging.command import Command, whole
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.place_text import tell_state
+from tb_netdebug.cli.debugging.words import CommandError, Parser, excluding
+from tb_netdebug.debugger.verbs import STEPS
+
+DIRECTLY = "&"
+PAUSE_SECS = 10.0
+
+
+def pause(desk: Desk, _: Namespace) -> None:
+    """Pauses the training at the next place that it passes, and shows where."""
+    deadline = time.monotonic() + PAUSE_SECS
+    desk.call("pause", wait=1.0)
+    while desk.state.get("status") == "running" and time.monotonic() < deadline:
+        desk.call("pause", wait=1.0)
+    if desk.state.get("status") == "running":
+        desk.paper.say("It has been asked to pause, and does so at the next place; `wait` waits for it.")
+    tell_state(desk)
+
+
+def go_on(desk: Desk, arguments: Namespace) -> None:
+    """Lets the training run until a breakpoint, a watchpoint or Ctrl-C stops it.
+
+    `continue &` does not wait for that. `detach` lets it run for good.
+    """
+    if arguments.directly == DIRECTLY:
+        desk.call("continue")
+        desk.paper.say("Running; `wait` waits for the next stop, `pause` pauses it.")
+        return
+    desk.go("continue")
+    tell_state(desk)
+
+
+def step(desk: Desk, arguments: Namespace) -> None:
+    """Runs a batch on, or N; or layers, layers backward, optimizer steps, operations.
+
+    step                       a batch
+    step layer 3               three layers forward
+    step layer -m attention    the next layer whose name matches
+    step op -x 'view|copy'     the next operation that is none of these
+
+    Ops are slow: every operation of the model is looked at while stepping them.
+    """
+    wanted = list(arguments.what)
+    by = wanted.pop(0) if wanted and not wanted[0].isdecimal() else "batch"
+    if by not in STEPS:
+        raise CommandError(f"It can step by {', '.join(STEPS)}, not by {by!r}.")
+    times = whole(wanted.pop(0), "number of steps") if wanted else 1
+    if wanted:
+        raise CommandError(f"{wanted[0]!r} is one word too many. Usage: step [BY] [N] [-m RE] [-x RE]")
+    step_by(desk, by, times, excluding(arguments.match, arguments.exclude))
+
+
+def next_layer(desk: Desk, arguments: Namespace) -> None:
+    """Steps to the next layer forward, or N of them on. Short for `step layer`."""
+    step_by(desk, "layer", arguments.count, excluding(arguments.match, arguments.exclude))
+
+
+def step_by(desk: Desk, by: str, times: int, match: str | None) -> None:
+    if by not in (desk.training.session.get("can") or STEPS):
+        reasons = " ".join(map(str, desk.training.session.get("cannot") or ()))
+        raise CommandError(f"This training cannot be stepped by {by}. {reasons}".strip())
+    desk.go("step", by=by, count=times, match=match)
+    tell_state(desk)
+
+
+def until(desk: Desk, arguments: Namespace) -> None:
+    """Runs to a layer whose name matches, or with `until step N` to the end of that batch."""
+    words = arguments.target
+    if words[0] == "step" and len(words) == 2:
+        desk.go("run_to", step=whole(words[1], "number of a step"))
+    elif len(words) == 1:
+        desk.go("run_to", layer=desk.exactly(words[0]))
+    else:
+        raise CommandError("Usage: until LAYER-RE, or until step N")
+    tell_state(desk)
+
+
+def wait(desk: Desk, _: Namespace) -> None:
+    """Waits until the training stops, as `continue` does. Ctrl-C pauses it."""
+    desk.refresh()
+    desk.wait_for_stop()
+    tell_state(desk)
+
+
+def detach(desk: Desk, _: Namespace) -> None:
+    """Lets the training run on, with all that would stop it off until somebody comes back."""
+    desk.call("detach")
+    tell_state(desk)
+
+
+def _directly(parser: Parser) -> None:
+    parser.add_argument("directly", nargs="?", choices=[DIRECTLY], metavar="&")
+
+
+def _filter(parser: Parser) -> None:
+    parser.add_argument("-m", "--match", metavar="RE")
+    parser.add_argument("-x", "--exclude", metavar="RE")
+
+
+def _step(parser: Parser) -> None:
+    parser.add_argument("what", nargs="*", metavar="BY|N")
+    _filter(parser)
+
+
+def _next(parser: Parser) -> None:
+    parser.add_argument("count", nargs="?", type=int, default=1, metavar="N")
+    _filter(parser)
+
+
+def _target(parser: Parser) -> None:
+    parser.add_argument("target", nargs="+", metavar="LAYER-RE|step N")
+
+
+COMMANDS = (
+    Command("pause", pause),
+    Command("continue", go_on, short=("c", "cont"), takes=_directly, repeats=True),
+    Command(
+        "step", step, short=("s",), takes=_step, completes=(*STEPS, "--match", "--exclude"), repeats=True
+    ),
+    Command("next", next_layer, short=("n",), takes=_next, completes=("--match", "--exclude"), repeats=True),
+    Command("until", until, short=("u",), takes=_target, completes=("step", "layers")),
+    Command("wait", wait),
+    Command("detach", detach),
+)

@@ -1,0 +1,124 @@
+"""Where a training is, in words, with its source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tb_netdebug.cli.debugging.conditions import hit_text
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.debugger.client import ClientError, Json
+
+PHASES = {
+    "start": "at the start",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer step",
+    "end": "at the end of the batch",
+    "code": "in the program's own code",
+}
+MOST_NEW_HITS = 5
+TAB = "    "
+
+
+def place_text(place: Json | None) -> str:
+    """Such as "forward, before encoder.0 (Linear)"."""
+    if not place:
+        return "not in a batch yet"
+    words = [PHASES.get(str(place.get("phase")), str(place.get("phase")))]
+    if place.get("op"):
+        words.append(f"before {place['op']}" + (f" in {place['module']}" if place.get("module") else ""))
+    elif place.get("module"):
+        of = f" ({place['class_name']})" if place.get("class_name") else ""
+        words.append(f"{place.get('edge') or 'before'} {place['module']}{of}")
+    elif place.get("phase") in ("forward", "backward", "optimizer"):
+        words.insert(0, str(place.get("edge") or "before"))
+        return harmless(" ".join(words))
+    return harmless(", ".join(words))
+
+
+def line_text(place: Mapping[str, Any]) -> str:
+    function = f" in {place['function']}" if place.get("function") else ""
+    return harmless(f"{place['file']}:{place['line']}{function}")
+
+
+def tell_state(desk: Desk, *, with_source: bool = True) -> None:
+    """What the training does, and where; new hits come along."""
+    state = desk.state
+    status = state.get("status")
+    if status == "over":
+        desk.paper.say("The training is over.")
+    elif status == "running":
+        desk.paper.say(f"Running, step {state.get('step')}.")
+    else:
+        _tell_stop(desk, state, with_source=with_source)
+    if state.get("note"):
+        desk.paper.say(f"Note: {harmless(str(state['note']))}")
+    tell_new_hits(desk)
+
+
+def _tell_stop(desk: Desk, state: Json, *, with_source: bool) -> None:
+    desk.paper.line((f"Paused in step {state.get('step')}", "bold"), reason_text(state.get("reason")))
+    place = state.get("place")
+    desk.paper.say(f"  {place_text(place)}")
+    if with_source and place and place.get("file"):
+        desk.paper.say(f"  {line_text(place)}")
+        for line in source_around(desk, str(place["file"]), int(place["line"]), around=0):
+            desk.paper.say(line)
+    if state.get("resumes_at"):
+        desk.paper.say("  Other ranks wait for it: it goes on by itself before their time-out.")
+
+
+def reason_text(reason: Json | None) -> str:
+    """Why it stopped; of a watchpoint also which one."""
+    if not reason or not reason.get("text"):
+        return "."
+    watchpoint = f"watchpoint {reason.get('id')} was hit: " if reason.get("kind") == "watchpoint" else ""
+    return harmless(f": {watchpoint}{reason['text']}")
+
+
+def tell_new_hits(desk: Desk) -> None:
+    count = int(desk.state.get("hits") or 0)
+    if count <= desk.told_hits:
+        desk.told_hits = count
+        return
+    hits = desk.call("hits", since=desk.told_hits)
+    desk.told_hits = count
+    for hit in hits[:MOST_NEW_HITS]:
+        desk.paper.line((hit_text(hit), "red"))
+    if len(hits) > MOST_NEW_HITS:
+        desk.paper.say(f"  and {len(hits) - MOST_NEW_HITS} more: `hits`")
+
+
+def source_around(
+    desk: Desk,
+    file: str,
+    line: int,
+    *,
+    around: int,
+    current: int | None = None,
+    marks: Mapping[int, str] | None = None,
+) -> list[str]:
+    """Lines of it with numbers, an arrow at `current` (default: that line). The file may be one that cannot
+    be shown; then there are none."""
+    try:
+        told = desk.call("source", file=file)
+    except ClientError:
+        return []
+    first = int(told["first_line"])
+    lines: Sequence[str] = told["lines"]
+    current = line if current is None else current
+    start, end = max(line - around, first), line + around + 1
+    return [
+        numbered(
+            number, lines[number - first], is_current=number == current, mark=(marks or {}).get(number, "")
+        )
+        for number in range(start, min(end, first + len(lines)))
+    ]
+
+
+def numbered(number: int, text: str, *, is_current: bool, mark: str = "") -> str:
+    shown = harmless(text.expandtabs(len(TAB)).rstrip())
+    layers = f"   # {harmless(mark)}" if mark else ""
+    return f"{'->' if is_current else '  '} {number:>5}  {shown}{layers}".rstrip()

@@ -1,0 +1,119 @@
+"""Reads commands from a person or from a list, and does them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tb_netdebug.cli.debugging.command import Command
+from tb_netdebug.cli.debugging.commands import run_line
+from tb_netdebug.cli.debugging.completion import DELIMITERS, Completion
+from tb_netdebug.cli.debugging.desk import Desk, InterruptedWaitError, text_of
+from tb_netdebug.cli.debugging.place_text import tell_state
+from tb_netdebug.cli.debugging.words import CommandError
+from tb_netdebug.debugger.client import ClientError
+
+PROMPT = "(netdebug) "
+HISTORY = Path("netdebug") / "debug_history"
+MOST_HISTORY = 1000
+
+
+class Prompt:
+    """For a person at a terminal. `news` are sentences that came while nobody asked."""
+
+    def __init__(self, desk: Desk, news: deque[str]) -> None:
+        self._desk = desk
+        self._news = news
+        self._repeated = ""
+
+    def run(self) -> None:
+        """Until the person leaves."""
+        with line_editing(Completion(self._desk)):
+            while not self._desk.is_done:
+                try:
+                    self._tell_news()
+                    self._do(input(PROMPT))
+                except KeyboardInterrupt:
+                    print()
+                    self._desk.paper.say("`quit` or Ctrl-D leaves.")
+                except EOFError:
+                    print()
+                    self._do("quit")
+
+    def _do(self, line: str) -> None:
+        line = line.strip() or self._repeated
+        command = attempted(self._desk, line) if line else None
+        self._repeated = line if command is not None and command.repeats else ""
+
+    def _tell_news(self) -> None:
+        """Also what others have done to the training, or it by itself."""
+        while self._news:
+            self._desk.paper.say(self._news.popleft())
+        if not self._desk.has_training:
+            return
+        before = self._desk.state.get("status")
+        with suppress(ClientError):  # who attends says it, once
+            self._desk.refresh()
+            if self._desk.state.get("status") != before:
+                tell_state(self._desk)
+
+
+def attempted(desk: Desk, line: str) -> Command | None:
+    """Does it, and says what is wrong with it."""
+    try:
+        return run_line(desk, line)
+    except (CommandError, ClientError) as error:
+        desk.paper.say(text_of(error))
+    except InterruptedWaitError:
+        desk.paper.say("It has not paused yet, but will; `wait` waits for that.")
+    return None
+
+
+def run_commands(desk: Desk, lines: Iterable[str]) -> int:
+    """Without a person: the first that goes wrong is the last. The exit code."""
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            run_line(desk, line)
+        except (CommandError, ClientError) as error:
+            print(f"netdebug: {text_of(error)}", file=sys.stderr)
+            return 1
+        if desk.is_done:
+            break
+    return 0
+
+
+@contextmanager
+def line_editing(completion: Completion) -> Iterator[None]:
+    """Tab, and a history that outlasts the program, where Python has readline."""
+    try:
+        import readline
+    except ImportError:  # Windows, and Pythons built without it
+        yield
+        return
+    before = readline.get_completer(), readline.get_completer_delims()
+    readline.set_completer(completion.next_for_readline)
+    readline.set_completer_delims(DELIMITERS)
+    is_libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+    readline.set_history_length(MOST_HISTORY)
+    path = history_path()
+    with suppress(OSError):  # the first time there is none
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        readline.set_completer(before[0])
+        readline.set_completer_delims(before[1])
+        with suppress(OSError):  # a home that cannot be written to is no reason to complain
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            readline.write_history_file(path)
+
+
+def history_path() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / HISTORY

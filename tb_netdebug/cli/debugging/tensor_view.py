@@ -1,0 +1,130 @@
+"""A tensor as text: what it is, its statistics, and the part of it that was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.cli.sparkline import sparkline
+from tb_netdebug.debugger.client import Json
+
+Ranges = Sequence[tuple[float, float]]
+GAP = 2
+COUNTS = (("nan", "NaN"), ("pos_inf", "+Inf"), ("neg_inf", "-Inf"), ("zeros", "zeros"))
+MEASURES = ("min", "max", "mean", "std", "norm")
+HISTOGRAM_WIDTH = 40
+BAD, MARK = "bold red", "*"
+
+
+def tell_tensor(paper: Paper, told: Json, *, values: bool = True, ranges: Ranges = ()) -> None:
+    """The value of `tensor` or `evaluate`; without `values` the statistics alone."""
+    where = f" on {told['device']}" if told.get("device") else ""
+    size = f", {size_text(int(told['bytes']))}" if told.get("bytes") is not None else ""
+    paper.line(
+        (harmless(str(told.get("name"))), "bold"),
+        harmless(f"  {told.get('dtype')}{list(told.get('shape') or ())}{where}{size}"),
+    )
+    _tell_part(paper, told, values=values, ranges=ranges, label=str(told.get("slice") or ""))
+    for key in ("previous", "difference"):
+        if told.get(key):
+            paper.line((f"{key}:", "bold"))
+            _tell_part(paper, told[key], values=values, ranges=ranges, label="")
+    for note in told.get("notes") or ():
+        paper.say(f"Note: {harmless(str(note))}")
+
+
+def _tell_part(paper: Paper, told: Json, *, values: bool, ranges: Ranges, label: str) -> None:
+    if told.get("statistics"):
+        paper.line(*statistics_text(told["statistics"]))
+    if told.get("histogram"):
+        paper.say(f"  {histogram_text(told['histogram'], ascii_only=paper.is_ascii)}")
+    if values and told.get("cells"):
+        if label:
+            paper.say(f"  values of {harmless(label)}:")
+        for line in matrix(told["cells"], width=paper.width, ranges=ranges):
+            paper.line(*line)
+
+
+def statistics_text(told: Json) -> list[str | tuple[str, str]]:
+    """The line of counts and measures; what is not finite stands out."""
+    pieces: list[str | tuple[str, str]] = [f"  {told.get('count')} values"]
+    for key, name in COUNTS:
+        if told.get(key):
+            text = f"{told[key]} {name}"
+            pieces += [", ", text if key == "zeros" else (text, BAD)]
+    known = [f"{name} {number_text(told[name])}" for name in MEASURES if told.get(name) is not None]
+    return [*pieces, f"; {', '.join(known)}" if known else ""]
+
+
+def histogram_text(told: Json, *, ascii_only: bool) -> str:
+    counts = [float(count) for count in told["counts"]]
+    drawn = sparkline([math.sqrt(count) for count in counts], HISTOGRAM_WIDTH, ascii_only=ascii_only)
+    return f"{number_text(told['lower'])} {drawn} {number_text(told['upper'])}"
+
+
+def matrix(cells: Json, *, width: int, ranges: Ranges = ()) -> Iterator[list[str | tuple[str, str]]]:
+    """Lines of numbers, each with the index of its row; columns that do not fit come below, in blocks."""
+    values = cells["values"]
+    rows, columns = cells["shape"]
+    if values and not isinstance(values[0], list):
+        values = [values[start : start + columns] for start in range(0, len(values), max(columns, 1))]
+    row_names = [str(cells["rows"][0] + cells["rows"][1] * each) for each in range(rows)]
+    column_names = [str(cells["columns"][0] + cells["columns"][1] * each) for each in range(columns)]
+    texts = [[_marked(value, ranges) for value in row] for row in values]
+    cell = (
+        max([len(text) for row in texts for text in row] + [len(name) for name in column_names], default=1)
+        + GAP
+    )
+    head = max(map(len, row_names), default=0) + GAP
+    at_once = max((width - head) // cell, 1)
+    for start in range(0, columns, at_once):
+        part = slice(start, start + at_once)
+        yield [(" " * head + "".join(name.rjust(cell) for name in column_names[part]), "dim")]
+        for name, row, shown in zip(row_names, values, texts, strict=True):
+            line: list[str | tuple[str, str]] = [(name.rjust(head), "dim")]
+            for value, text in zip(row[part], shown[part], strict=True):
+                line += [" " * (cell - len(text)), text if math.isfinite(number_of(value)) else (text, BAD)]
+            yield line
+
+
+def _marked(value: Any, ranges: Ranges) -> str:
+    """What lies in a range has a star, which a pipe keeps, too."""
+    is_within = any(lower <= number_of(value) <= upper for lower, upper in ranges)
+    return number_text(value) + (MARK if is_within else " " * bool(ranges))
+
+
+def number_of(value: Any) -> float:
+    """From the wire, where NaN and infinities are texts; of truth values 0 and 1."""
+    return float(value) if value is not None else math.nan
+
+
+def number_text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1e12):
+        return str(value)
+    number = float(value)
+    return f"{number:.5g}" if math.isfinite(number) else str(number)
+
+
+def size_text(count: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count = count / 1000  # type: ignore[assignment]
+    return f"{count:.3g} GB"
+
+
+def entry_row(entry: Json) -> list[object]:
+    """Of a list of tensors."""
+    return [
+        entry.get("name"),
+        entry.get("dtype"),
+        Text(str(list(entry.get("shape") or ()))),
+        size_text(int(entry.get("bytes") or 0)),
+    ]

@@ -1,0 +1,141 @@
+"""Commands about the trainings themselves: which there are, who steers, and leaving."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tb_netdebug.cli.debugging.command import Command
+from tb_netdebug.cli.debugging.desk import Desk, text_of
+from tb_netdebug.cli.debugging.place_text import place_text, tell_state
+from tb_netdebug.cli.debugging.words import CommandError, Parser
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.debugger.client import ClientError, Training
+
+
+def sessions(desk: Desk, _: Namespace) -> None:
+    """Lists the trainings that can be debugged here."""
+    found = desk.client.sessions()
+    own = desk.training.key if desk.has_training else None
+    rows = [
+        [
+            f"{'->' if each.key == own else '  '} {number}",
+            each.run,
+            each.rank,
+            each.state.get("status") if each.is_connected else "not connected",
+            each.state.get("step"),
+            place_text(each.state.get("place")),
+            holder_text(desk, each),
+        ]
+        for number, each in enumerate(found)
+    ]
+    desk.paper.rows(
+        ["   no.", "run", "rank", "status", "step", "place", "controls"], rows, right=["rank", "step"]
+    )
+    if not found:
+        desk.paper.say(
+            "There is none: a training is armed by debugger= in nd.watch, or netdebug run --debugger."
+        )
+
+
+def holder_text(desk: Desk, training: Training) -> str:
+    if training.holder is None:
+        return "free"
+    return "you" if training.holder.get("client") == desk.client.id else str(training.holder.get("label"))
+
+
+def use(desk: Desk, arguments: Namespace) -> None:
+    """Goes on with another training: by its number in `sessions`, or by its run and rank."""
+    found = desk.client.sessions()
+    word = arguments.which
+    if word.isdecimal() and int(word) < len(found):
+        chosen = found[int(word)]
+    else:
+        chosen = named(found, run=word, rank=arguments.rank)
+    desk.choose(chosen)
+    tell_choice(desk)
+
+
+def named(trainings: list[Training], *, run: str, rank: int | None) -> Training:
+    """CommandError when there is none of that name, and when the name fits several."""
+    exact = [each for each in trainings if each.run == run] or [each for each in trainings if run in each.run]
+    found = [each for each in exact if each.rank == (rank or 0)]
+    runs = sorted({harmless(each.run) for each in found or trainings})
+    if not found:
+        which = f"rank {rank} of a run {harmless(run)!r}" if rank else f"run {harmless(run)!r}"
+        raise CommandError(f"There is no {which} here. There are: {', '.join(runs) or 'none'}")
+    if len(found) > 1:
+        raise CommandError(f"Which one: {', '.join(runs)}?")
+    return found[0]
+
+
+def tell_choice(desk: Desk) -> None:
+    """What was chosen, and what it is doing."""
+    session, training = desk.training.session, desk.training
+    ranks = int(session.get("world_size") or 1)
+    rank = f", rank {training.rank} of {ranks}" if ranks > 1 else ""
+    where = f"{session.get('program')}, process {session.get('pid')} on {session.get('host')}"
+    desk.paper.line((harmless(training.run), "bold"), harmless(f"{rank}: {where}"))
+    for sentence in session.get("cannot") or ():
+        desk.paper.say(f"Note: {harmless(str(sentence))}")
+    tell_state(desk)
+
+
+def take(desk: Desk, _: Namespace) -> None:
+    """Takes the controls, also from another page or terminal, which sees that."""
+    desk.take()
+    desk.paper.say("You have the controls.")
+
+
+def release(desk: Desk, _: Namespace) -> None:
+    """Lets go of the controls, for another page or terminal; looking is still possible."""
+    desk.take(release=True)
+    desk.paper.say("The controls are free.")
+
+
+def leave(desk: Desk, _: Namespace) -> None:
+    """Leaves. A paused training runs on, unless somebody else attends to it.
+
+    Breakpoints and watchpoints of a training that nobody attends to are off.
+    """
+    desk.is_done = True
+    if not (desk.is_interactive and desk.has_training):
+        return
+    try:
+        desk.refresh()
+        if desk.training.is_paused:
+            _part(desk)
+    except ClientError as error:  # which keeps nobody here
+        desk.paper.say(text_of(error))
+
+
+def _part(desk: Desk) -> None:
+    answer = ask("The training is paused. Let it run on? [Y/n, or c to stay here] ")
+    if answer.startswith("c"):
+        desk.is_done = False
+    elif not answer.startswith("n"):
+        desk.call("continue")
+    elif desk.training.clients < 2:
+        desk.paper.say("It runs on by itself in a moment, for nobody else attends to it.")
+
+
+def ask(question: str) -> str:
+    """An end of the input is a yes."""
+    try:
+        return input(question).strip().lower()
+    except EOFError:
+        print()
+        return "y"
+
+
+def _which(parser: Parser) -> None:
+    parser.add_argument("which", metavar="NUMBER|RUN")
+    parser.add_argument("rank", nargs="?", type=int, metavar="RANK")
+
+
+COMMANDS = (
+    Command("sessions", sessions),
+    Command("use", use, takes=_which, completes=("runs",)),
+    Command("take", take),
+    Command("release", release),
+    Command("quit", leave, short=("q", "exit")),
+)

@@ -1,0 +1,240 @@
+"""Commands for tensors and numbers: lists, values, expressions, the batch, learning rates."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from tb_netdebug.cli.debugging.command import Command, whole
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.looking import matches
+from tb_netdebug.cli.debugging.tensor_view import entry_row, number_text, size_text, tell_tensor
+from tb_netdebug.cli.debugging.words import CommandError, Parser, ranges_of, split_slice
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.debugger.client import ClientError
+from tb_netdebug.debugger.verbs import MOST_CELLS, WATCHED
+
+KINDS = tuple(kind for kind in WATCHED if kind != "scalar")
+ORDERS = {"order": None, "name": "name", "size": "bytes", "kind": "kind", "dtype": "dtype"}
+SEEN_CELLS = 400
+MOST_TENSORS = 2000
+MOST_LOOKED_AT = 200
+NONFINITE = ("nan", "pos_inf", "neg_inf")
+Entry = Mapping[str, Any]
+
+
+def tensors(desk: Desk, arguments: Namespace) -> None:
+    """Lists the tensors within reach, in the order in which the batch makes them.
+
+    tensors -k gradient -m encoder     of a kind, with names that match (-x: that do not)
+    tensors -s size -r                 sorted by order, name, size, kind or dtype; -r turns it round
+    tensors -v                         with statistics, which takes longer; --nonfinite: only the sick ones
+    """
+    found = desk.call("tensors", kind=arguments.kind, match=arguments.match, most=MOST_TENSORS)
+    found = [
+        each for each in found if arguments.exclude is None or not matches(arguments.exclude, each["name"])
+    ]
+    key = ORDERS[arguments.sort]
+    if key is not None:
+        found = sorted(found, key=lambda each: each[key])
+    found = found[::-1] if arguments.reverse else found
+    if arguments.verbose or arguments.nonfinite:
+        return _with_statistics(desk, found, only_sick=arguments.nonfinite)
+    desk.paper.rows(["tensor", "dtype", "shape", "size"], map(entry_row, found), right=["size"])
+    total = size_text(sum(int(each.get("bytes") or 0) for each in found))
+    desk.paper.say(f"{len(found)} tensors, {total}")
+
+
+def _with_statistics(desk: Desk, found: list[Entry], *, only_sick: bool) -> None:
+    rows = []
+    for entry in found[:MOST_LOOKED_AT]:
+        told = statistics_of(desk, str(entry["name"])) or {}
+        sick = sum(int(told.get(name) or 0) for name in NONFINITE)
+        if sick or not only_sick:
+            numbers = [number_text(told.get(name)) for name in ("min", "mean", "max", "std")]
+            rows.append([entry["name"], Text(str(list(entry["shape"]))), *numbers, sick or ""])
+    columns = ["tensor", "shape", "min", "mean", "max", "std", "not finite"]
+    desk.paper.rows(columns, rows, right=columns[2:])
+    if len(found) > MOST_LOOKED_AT:
+        desk.paper.say(
+            f"Only the first {MOST_LOOKED_AT} of {len(found)} were looked at: choose with -k and -m."
+        )
+
+
+def statistics_of(desk: Desk, name: str) -> Entry | None:
+    """None for a tensor without values that could be read."""
+    try:
+        told = desk.call("tensor", name=name, cells=1).get("statistics")
+    except ClientError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def show(desk: Desk, arguments: Namespace) -> None:
+    """Prints a tensor: statistics, histogram, and the values of a slice; big ones are thinned.
+
+    print weight:encoder.0.weight        the kind may be left out where the name is clear
+    print output:encoder.0[0, :, 3:10]   a slice, as in NumPy
+    print NAME -s                        the statistics alone; -a: as many values as possible
+    print NAME -r 1,inf                  a star at values in a range, or in [[-inf,-1],[1,inf]]
+    print NAME --previous                with the step before, and the difference
+    print NAME[SLICE] -w FILE.npy        writes it into a file that NumPy reads
+    """
+    name, part = resolved(desk, "".join(arguments.name))
+    if arguments.write:
+        return _write(desk, name, part, Path(arguments.write).expanduser())
+    told = desk.call(
+        "tensor",
+        name=name,
+        slice=part,
+        previous=arguments.previous,
+        cells=MOST_CELLS if arguments.all else SEEN_CELLS,
+    )
+    ranges = ranges_of(arguments.ranges) if arguments.ranges else ()
+    tell_tensor(desk.paper, told, values=not arguments.summary, ranges=ranges)
+
+
+def resolved(desk: Desk, text: str) -> tuple[str, str | None]:
+    """Name and slice. A name may end in brackets of its own (`input:encoder[1]`), so both are tried."""
+    tried = dict.fromkeys([(text, None), split_slice(text)])
+    found: list[str] = []
+    for name, part in tried:
+        kind = "" if name.partition(":")[0] in KINDS else "[a-z_]+:"
+        found = [
+            str(each["name"]) for each in desk.call("tensors", match=f"^{kind}{re.escape(name)}$", most=20)
+        ]
+        if len(found) == 1:
+            return found[0], part
+        if found:
+            raise CommandError(f"Which one: {', '.join(map(harmless, found))}?")
+    # It may be more than the list has: then the training says what it is.
+    return split_slice(text)
+
+
+def _write(desk: Desk, name: str, part: str | None, path: Path) -> None:
+    pieces = desk.client.download(desk.training.key, name, slice_text=part)
+    size = 0
+    try:
+        first = next(pieces, b"")  # what is refused leaves no empty file
+        with path.open("xb") as file:
+            size += file.write(first)
+            for piece in pieces:
+                size += file.write(piece)
+    except FileExistsError:
+        raise CommandError(f"There is already a file {path}.") from None
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from None
+    desk.paper.say(f"{path}: {size_text(size)}")
+
+
+def evaluate(desk: Desk, arguments: Namespace) -> None:
+    """Computes an expression over tensors, in the training, and shows it as `print` does.
+
+    Tensors are named as everywhere; names with other signs than letters, digits, dots and a colon go into
+    backquotes: eval abs(`gradient:encoder.0.weight`) / 2
+    """
+    if not arguments.text.strip():
+        raise CommandError("Which expression?")
+    tell_tensor(desk.paper, desk.call("evaluate", text=arguments.text.strip(), cells=SEEN_CELLS))
+
+
+def batch(desk: Desk, _: Namespace) -> None:
+    """Shows what the model was given in this batch, and the labels that the loss got."""
+    found = desk.call("batch")
+    rows = []
+    for entry in found:
+        told = statistics_of(desk, str(entry["name"])) or {}
+        numbers = [number_text(told.get(name)) for name in ("min", "mean", "max")]
+        rows.append([entry.get("role"), *entry_row(entry), *numbers])
+    columns = ["role", "tensor", "dtype", "shape", "size", "min", "mean", "max"]
+    desk.paper.rows(columns, rows, right=columns[4:])
+
+
+def learning_rate(desk: Desk, arguments: Namespace) -> None:
+    """Shows the learning rates, or sets one: lr [OPTIMIZER [GROUP]] VALUE.
+
+    lr 1e-4         of the only optimizer, all of its groups
+    lr 1 0 1e-4     of optimizer 1, group 0
+    """
+    desk.refresh()
+    rates = desk.state.get("learning_rates") or []
+    if arguments.words:
+        optimizer, group, value = _rate_of(arguments.words, {rate["optimizer"] for rate in rates})
+        rates = desk.call("set_learning_rate", optimizer=optimizer, group=group, value=value)
+    rows = [[rate.get(name) for name in ("optimizer", "group", "name")] for rate in rates]
+    shown = [[*row, number_text(rate.get("value"))] for row, rate in zip(rows, rates, strict=True)]
+    desk.paper.rows(["optimizer", "group", "name", "learning rate"], shown, right=["learning rate"])
+
+
+def _rate_of(words: list[str], optimizers: set[int]) -> tuple[int, int | None, float]:
+    """Optimizer, group and value that were meant. CommandError."""
+    *places, value = words
+    if len(places) > 2:
+        raise CommandError("Usage: lr [OPTIMIZER [GROUP]] VALUE")
+    if not places and len(optimizers) > 1:
+        raise CommandError("There are several optimizers: lr OPTIMIZER VALUE")
+    numbers = [whole(place, "number of an optimizer or a group") for place in places]
+    optimizer = numbers[0] if numbers else min(optimizers, default=0)
+    return optimizer, numbers[1] if len(numbers) > 1 else None, _number(value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise CommandError(f"{text!r} is no number.") from None
+
+
+def snapshot(desk: Desk, _: Namespace) -> None:
+    """Writes a capsule of this step, on the training's machine: `netdebug replay` runs it again."""
+    desk.paper.say(f"The capsule is {harmless(str(desk.call('snapshot')['path']))}")
+
+
+def _tensors(parser: Parser) -> None:
+    parser.add_argument("-k", "--kind", choices=KINDS, metavar="KIND")
+    parser.add_argument("-m", "--match", metavar="RE")
+    parser.add_argument("-x", "--exclude", metavar="RE")
+    parser.add_argument("-s", "--sort", choices=tuple(ORDERS), default="order", metavar="ORDER")
+    parser.add_argument("-r", "--reverse", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("--nonfinite", action="store_true")
+
+
+def _show(parser: Parser) -> None:
+    parser.add_argument("name", nargs="+", metavar="NAME[SLICE]")
+    parser.add_argument("-s", "--summary", action="store_true")
+    parser.add_argument("-a", "--all", action="store_true")
+    parser.add_argument("-r", "--ranges", metavar="RANGES")
+    parser.add_argument("-p", "--previous", action="store_true")
+    parser.add_argument("-w", "--write", metavar="FILE.npy")
+
+
+def _words(parser: Parser) -> None:
+    parser.add_argument("words", nargs="*", metavar="OPTIMIZER GROUP VALUE")
+
+
+COMMANDS = (
+    Command(
+        "tensors",
+        tensors,
+        short=("t",),
+        takes=_tensors,
+        completes=(*KINDS, *ORDERS, "--kind", "--match", "--exclude", "--sort", "--reverse", "--nonfinite"),
+    ),
+    Command(
+        "print",
+        show,
+        short=("p",),
+        takes=_show,
+        completes=("tensors", "--summary", "--all", "--ranges", "--previous", "--write"),
+    ),
+    Command("eval", evaluate, short=("e",), completes=("tensors",), is_raw=True),
+    Command("batch", batch),
+    Command("lr", learning_rate, takes=_words),
+    Command("snapshot", snapshot),
+)
