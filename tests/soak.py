@@ -10,6 +10,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 
@@ -23,22 +24,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), metavar="N")
     arguments = parser.parse_args()
     say(f"seed {arguments.seed}")
-    until, number, kills, steps, size, runs = time.monotonic() + arguments.seconds, 0, 0, 0, 0, 0
-    while (left := until - time.monotonic()) > 0 and kills < arguments.kills:
+    kills: Counter[str] = Counter()
+    until, number, steps, size, runs = time.monotonic() + arguments.seconds, 0, 0, 0, 0
+    while (left := until - time.monotonic()) > 0 and kills.total() < arguments.kills:
         seed = arguments.seed + number
         with (
             tempfile.TemporaryDirectory() as folder,
             Home() as home,
             Storm(home, Path(folder), seed) as storm,
         ):
-            storm.blow(min(left, 60.0), arguments.kills - kills)
+            storm.blow(min(left, 60.0), arguments.kills - kills.total())
             storm.settle()
         number += 1
-        kills, steps = kills + storm.kills.total(), steps + storm.steps
+        kills, steps = kills + storm.kills, steps + storm.steps
         size, runs = size + storm.bytes, runs + storm.runs
+        whom = ", ".join(f"{count} of a {victim}" for victim, count in sorted(kills.items()))
         say(
-            f"{kills} kills so far (now {dict(storm.kills)}): {runs} runs with {steps} steps and "
-            f"{size / 1e6:.1f} MB arrived whole, none lost, none twice"
+            f"{kills.total()} kills so far ({whom}): {runs} runs with {steps} steps and {size / 1e6:.1f} MB "
+            "arrived whole, none lost, none twice"
         )
     return 0
 
