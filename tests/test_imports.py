@@ -31,7 +31,7 @@ EARLIER_STAGES = {
     "writer": {"stats", "records"},
     "reader": {"stats", "records", "writer"},
     "judging": {"stats", "records", "writer", "reader", "checks", "configuration"},
-    "plugin": {"stats", "records", "reader", "checks", "judging", "stream"},
+    "plugin": {"stats", "records", "reader", "checks", "judging", "stream", "debugger"},
 }
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
 OURS_AT_START = {

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from werkzeug.wrappers import Request, Response
 
-from tb_netdebug.plugin import control, routes
+from tb_netdebug.debugger.calls import CallError
+from tb_netdebug.debugger.verbs import ArgumentError
+from tb_netdebug.plugin import control, debugging, routes
 from tb_netdebug.plugin.answers import FAILED
 from tb_netdebug.plugin.flags import Flags, flags_of
 from tb_netdebug.plugin.gate import READING, Gate, Refusal, wrong_method
@@ -40,6 +42,7 @@ class Route:
     most_bytes: int = control.MOST_BYTES
 
 
+POST = ("POST",)
 ROUTES: dict[str, Route] = {
     "index.js": Route(routes.static, guarded=False),
     "index.html": Route(routes.page),
@@ -49,6 +52,10 @@ ROUTES: dict[str, Route] = {
     "graph": Route(routes.graph),
     "columns": Route(routes.columns),
     "live": Route(routes.live),
+    "debugger/sessions": Route(debugging.sessions),
+    "debugger/attend": Route(debugging.attend, methods=POST),
+    "debugger/call": Route(debugging.call, methods=POST),
+    "debugger/tensor": Route(debugging.tensor, methods=POST),
 }
 _NO_ROUTE = Route(routes.nowhere)
 _FOLDER = "/plugin/netdebug/"
@@ -84,8 +91,10 @@ class Application:
         try:
             with short_turns():
                 return route.answer(self.service, request)
-        except QueryError as error:
+        except (QueryError, ArgumentError) as error:
             return error_reply(str(error), status=400)
+        except CallError as error:
+            return debugging.refusal(error)
         except ReaderError as error:
             return error_reply(str(error), status=422)
 

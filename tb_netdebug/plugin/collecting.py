@@ -1,4 +1,5 @@
-"""The collector of this TensorBoard: takes the records of trainings on other machines into the logdir.
+"""The collector of this TensorBoard: takes the records of trainings on other machines into the logdir, and
+brings the debugger together with trainings here and there.
 
 Nobody who just looks at runs needs it, so whatever keeps it from starting is a sentence, and never more: a
 complaint on the page when `--netdebug_listen` asked for it, else a fact that one may ask for.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from tb_netdebug.plugin.roots import is_url
 
 if TYPE_CHECKING:
+    from tb_netdebug.debugger.hub import Sessions
     from tb_netdebug.plugin.flags import Flags
     from tb_netdebug.plugin.roots import Root
     from tb_netdebug.stream.addresses import Address
@@ -34,10 +36,13 @@ LATER_SECS = 0.5
 class Collecting:
     """Starts once, in a thread of its own. Safe from any thread."""
 
-    def __init__(self, roots: Sequence[Root], flags: Flags, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, roots: Sequence[Root], flags: Flags, changed: Callable[[], None], sessions: Sessions
+    ) -> None:
         self._roots = roots
         self._flags = flags
         self._changed = changed
+        self._sessions = sessions
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -88,6 +93,9 @@ class Collecting:
             return
         try:
             collector = collector_of(self._roots, self._flags, notice=self._notify)
+            self._sessions.open(collector)
+            collector.on_control(self._sessions.take)
+            collector.on_left(self._sessions.lost)
             self._run(collector, collector.start())
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             self._trouble = f"Trainings on other machines cannot be watched: {_reason(error)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from werkzeug.wrappers import Request, Response
 
 from tb_netdebug.plugin import wire
-from tb_netdebug.plugin.live import Hub, News, Seat, Seats, resume_point
+from tb_netdebug.plugin.live import Hub, News, Seat, Seats, SessionKey, resume_point
 from tb_netdebug.plugin.replies import error_reply, reply
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Listener:
     def _told(self, news: News) -> bytes:
         if news.name is None:
             return self._event("runs", {"version": news.version}, news.version)
+        if isinstance(news.name, SessionKey):
+            return self._event("debugger", {**(news.row or {})}, news.version)
         return self._event("run", {"run": news.name, **(news.row or {})}, news.version)
 
     def _event(self, name: str, value: dict[str, object], version: int) -> bytes:

@@ -1,4 +1,5 @@
-"""What is new: the newest state of every run, and for each listener what changed since it last looked.
+"""What is new: the newest state of every run and of every session of the debugger, and for each listener what
+changed since it last looked.
 
 Nothing is queued. A change replaces the state before it, so a slow listener skips states but never falls
 behind, and a listener costs one number.
@@ -16,6 +17,18 @@ from itertools import takewhile
 
 Row = Mapping[str, object]
 LIST = None  # stands for the list of runs where others have the name of a run
+# Sessions that have gone are told to those who come back; of so many.
+MOST_SESSIONS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Names a debugger session, where a text is the name of a run."""
+
+    text: str
+
+
+Name = str | SessionKey | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +36,7 @@ class News:
     """`row` is None for the list itself."""
 
     version: int
-    name: str | None
+    name: Name
     row: Row | None
 
 
@@ -35,8 +48,9 @@ class Hub:
         self._news = threading.Condition()
         self._version = 0
         self._rows: dict[str, Row] = {}
+        self._sessions: dict[str, Row] = {}  # the one that changed last comes last
         # By the version of the newest change, oldest first.
-        self._changed: dict[str | None, int] = {LIST: 0}
+        self._changed: dict[Name, int] = {LIST: 0}
         self._closed = False
         self.heard = -math.inf  # when somebody last listened, on the monotonic clock
 
@@ -76,6 +90,20 @@ class Hub:
                 self._rows[name] = row
                 self._mark(name)
 
+    def set_session(self, key: str, row: Row | None) -> None:
+        """The new state of a debugger session, None when it has gone; nothing when it is as before."""
+        row = {"key": key, "is_gone": True} if row is None else row
+        with self._news:
+            if self._sessions.get(key) == row:
+                return
+            self._sessions.pop(key, None)
+            self._sessions[key] = row
+            if len(self._sessions) > MOST_SESSIONS:
+                oldest = next((each for each, row in self._sessions.items() if "is_gone" in row), key)
+                del self._sessions[oldest]
+                self._changed.pop(SessionKey(oldest), None)
+            self._mark(SessionKey(key))
+
     def since(self, version: int) -> list[News]:
         """What changed after a version, oldest first, each run once."""
         with self._news:
@@ -94,7 +122,7 @@ class Hub:
             self._closed = True
             self._news.notify_all()
 
-    def _mark(self, name: str | None) -> None:
+    def _mark(self, name: Name) -> None:
         self._version += 1
         self._changed.pop(name, None)
         self._changed[name] = self._version
@@ -102,8 +130,13 @@ class Hub:
 
     def _since(self, version: int) -> list[News]:
         newest_first = takewhile(lambda entry: entry[1] > version, reversed(self._changed.items()))
-        found = [News(at, name, None if name is None else self._rows[name]) for name, at in newest_first]
+        found = [News(at, name, self._row_of(name)) for name, at in newest_first]
         return found[::-1]
+
+    def _row_of(self, name: Name) -> Row | None:
+        if isinstance(name, SessionKey):
+            return self._sessions[name.text]
+        return None if name is None else self._rows[name]
 
 
 class Seats:

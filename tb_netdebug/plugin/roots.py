@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +33,15 @@ def is_url(path: str) -> bool:
 def described(roots: list[Root]) -> str:
     """As a person would write it."""
     return ", ".join(f"{name}:{path}" if name else path for name, path in roots)
+
+
+def names_of(roots: Sequence[Root], run_dir: str) -> list[str] | None:
+    """The folders in the name of a run, when it is in one of these; None for one elsewhere."""
+    for name, path in roots:
+        with suppress(ValueError):
+            parts = [*filter(None, [name]), *Path(run_dir).relative_to(path).parts]
+            return None if ".." in parts else parts
+    return None
 
 
 def parse_spec(spec: str) -> list[Root]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 from typing import TYPE_CHECKING
 
+from tb_netdebug.debugger.hub import Sessions
 from tb_netdebug.plugin.collecting import Collecting
 from tb_netdebug.plugin.control import Control
 from tb_netdebug.plugin.event_stream import MOST_STREAMS
 from tb_netdebug.plugin.live import Hub, Seats
 from tb_netdebug.plugin.page import StaticFile, load
 from tb_netdebug.plugin.reading import Reading
-from tb_netdebug.plugin.roots import Root, described
+from tb_netdebug.plugin.roots import Root, described, names_of
 from tb_netdebug.plugin.verdicts import Verdicts
 from tb_netdebug.plugin.workers import Workers
 from tb_netdebug.reader.logdir import LogDir
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to look at."
 # How many requests compute at once: each of them slows the streams a little.
 MOST_AT_WORK = 2
+MOST_DOWNLOADS = 4
 LIST_TIMEOUT_SECS = 3.0
 GOODBYE_SECS = 1.0
 
@@ -36,7 +38,9 @@ class Service:
         self.hub = Hub()
         self.seats = Seats(MOST_STREAMS)
         self.workers = Workers(MOST_AT_WORK)
-        self.collecting = Collecting(roots, flags, self.hub.tell_list)
+        self.sessions = Sessions(self.hub.set_session, named=lambda run_dir: names_of(roots, run_dir))
+        self.downloads = Seats(MOST_DOWNLOADS)
+        self.collecting = Collecting(roots, flags, self.hub.tell_list, self.sessions)
         self.control = Control.of(flags)
         self._verdicts = Verdicts(self.workers)
         self._complaints = [] if roots else [NO_LOGDIR]
@@ -86,4 +90,5 @@ class Service:
         self.workers.close()
         self._reading.close()
         self._logdir.close()
+        self.sessions.close()
         self.collecting.close()

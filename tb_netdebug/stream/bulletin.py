@@ -10,6 +10,8 @@ from tb_netdebug.stream.trainee import Trainee
 
 # A collector that is back so soon was not away.
 GRACE_SECS = 2.0
+# Who comes for the debugger alone goes by itself when TensorBoard has ended.
+DEBUGGER_GRACE_SECS = 10.0
 # A connection that comes and goes is told of this often.
 AGAIN_SECS = 900.0
 MOST_LETTERS = 400
@@ -56,7 +58,8 @@ class Bulletin:
             self.tell_one(each, now)
 
     def tell_one(self, trainee: Trainee, now: float, *, at_once: bool = False) -> None:
-        is_early = self._standing == LOST and now - self._since < GRACE_SECS and not at_once
+        grace_secs = DEBUGGER_GRACE_SECS if trainee.join.records_stay else GRACE_SECS
+        is_early = self._standing == LOST and now - self._since < grace_secs and not at_once
         sentence = "" if is_early or self._is_known(trainee, now) else self._sentence(trainee)
         if sentence:
             trainee.told[self._standing] = now
@@ -76,6 +79,8 @@ class Bulletin:
         return now - trainee.told.get(self._standing, -AGAIN_SECS) < AGAIN_SECS
 
     def _sentence(self, trainee: Trainee) -> str:
+        if trainee.join.records_stay:
+            return self._sentence_of_debugger()
         waiting = f"The training goes on, and its records wait in {trainee.join.run_dir}."
         if self._standing == CONNECTED:
             return f"the collector at {self._target} answers; what has waited is being sent."
@@ -88,6 +93,18 @@ class Bulletin:
             return f"nothing is sent to the collector at {self._target}: {self._reason} {waiting}"
         if self._standing == HELD_UP:
             return f"the collector at {self._target} takes no more for now: {self._reason} {waiting}"
+        return ""
+
+    def _sentence_of_debugger(self) -> str:
+        if self._standing == CONNECTED:
+            return f"the debugger at {self._target} answers."
+        if self._standing == LOST:
+            return (
+                f"the debugger at {self._target} cannot be reached ({self._reason}). The training goes on, "
+                "and connects as soon as it answers."
+            )
+        if self._standing == REFUSED:
+            return f"the debugger at {self._target} does not take this training: {self._reason}"
         return ""
 
 

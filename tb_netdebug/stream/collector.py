@@ -58,6 +58,7 @@ class Collector:
         self._notices = Notices(notice or logger.warning)
         self._id = secrets.token_hex(16)
         self._on_control: Callable[[str, bytes], None] | None = None
+        self._on_left: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._before = Totals()
@@ -116,8 +117,13 @@ class Collector:
             return sum((session.totals for session in self._sessions.values()), self._before)
 
     def on_control(self, callback: Callable[[str, bytes], None]) -> None:
-        """What trainers that take control say to the debugger: called with key and bytes, on our thread."""
+        """What trainers that take control say to the debugger: called with key and bytes, on our thread. To
+        be said before `start`: trainers on this machine look for such a collector."""
         self._on_control = callback
+
+    def on_left(self, callback: Callable[[], None]) -> None:
+        """Called on our thread when one of `trainers` has gone."""
+        self._on_left = callback
 
     def send(self, trainer_key: str, data: bytes) -> bool:
         """Bytes for a trainer that takes control. False when there is none of that key, or when so much waits
@@ -162,6 +168,7 @@ class Collector:
                 self._token,
                 str(self.root.absolute()),
                 tls=self.certificate.fingerprint if self.certificate else "",
+                debugs=self._on_control is not None,
             )
         except OSError as error:
             raise CollectorError(f"Trainers on this machine could not find the collector: {error}.") from None
@@ -187,7 +194,7 @@ class Collector:
         def make_session(send: Send) -> Session:
             return Session(
                 landing, disk, self._limits, collector=self._id, send=send,
-                on_control=self._controlled, on_refused=self._notices.add,
+                on_control=self._controlled, on_left=self._left, on_refused=self._notices.add,
             )  # fmt: skip
 
         server = Server(
@@ -234,6 +241,7 @@ class Collector:
             if self._sessions.get(session.agent) is session:
                 del self._sessions[session.agent]
                 self._before += session.totals
+        self._left()
 
     def _all(self) -> list[Session]:
         with self._lock:
@@ -246,6 +254,14 @@ class Collector:
             self._on_control(key, data)
         except Exception:  # the debugger's, and no reason to let go of the recordings
             logger.exception("NetDebug's debugger failed to take a message")
+
+    def _left(self) -> None:
+        if self._on_left is None:
+            return
+        try:
+            self._on_left()
+        except Exception:  # likewise
+            logger.exception("NetDebug's debugger failed to hear that a training has gone")
 
 
 async def _all_ended(sessions: list[Session]) -> bool:

@@ -23,7 +23,8 @@ _MOST_BYTES = 1 << 16
 @dataclass(frozen=True, slots=True)
 class Found:
     """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By `started`,
-    as in `process.py`, its process is told from another one that got the same number later."""
+    as in `process.py`, its process is told from another one that got the same number later. `debugs` when
+    somebody there takes what trainings say to the debugger."""
 
     port: int
     token: str = field(repr=False)
@@ -31,19 +32,20 @@ class Found:
     started: int
     logdir: str
     tls: str = ""
+    debugs: bool = False
 
     @property
     def is_alive(self) -> bool:
         return is_alive(self.pid, self.started)
 
 
-def publish(port: int, token: str, logdir: str, *, tls: str = "") -> Path:
+def publish(port: int, token: str, logdir: str, *, tls: str = "", debugs: bool = False) -> Path:
     """Leaves the file of a collector in this process, and removes those of dead ones. Raises OSError with a
     sentence when there is no folder that is private."""
     folder = runtime_folder()
     collectors()
     own = stat_of(os.getpid())
-    found = Found(port, token, os.getpid(), own.started if own else 0, logdir, tls)
+    found = Found(port, token, os.getpid(), own.started if own else 0, logdir, tls, debugs)
     path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -113,6 +115,7 @@ def _parsed(data: bytes) -> Found | None:
             started=int(told["started"]),
             logdir=str(told["logdir"]),
             tls=str(told["tls"]),
+            debugs=told.get("debugs") is True,
         )
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None

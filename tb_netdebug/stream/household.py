@@ -25,6 +25,8 @@ from tb_netdebug.stream.uplink import Uplink
 
 TICK_SECS = 0.05
 SLOW_TICK_SECS = 1.0
+# Of trainings that came for the debugger alone everything is heard at once.
+IDLE_TICK_SECS = 0.5
 # Without trainers: so long for the next one of a series.
 LINGER_SECS = 1.5
 # And so long for a collector that takes nothing; what was not sent waits for the next agent.
@@ -60,7 +62,7 @@ class Household:
         try:
             while not self._is_over() and not sending.done():
                 self._tick()
-                await asyncio.sleep(TICK_SECS)
+                await asyncio.sleep(TICK_SECS if self._roster.has_records else IDLE_TICK_SECS)
         finally:
             self._meeting.socket.unlink(missing_ok=True)
             server.close()
@@ -143,8 +145,9 @@ class Household:
         except (OSError, WireError, DecodeError):
             pass  # whatever it was, the trainer comes back if it can
         finally:
-            if trainee is not None and trainee.connection is writer:
-                trainee.connection = None
+            if trainee is not None:
+                trainee.hang_up(writer)
+                self._roster.look(time.monotonic())
             writer.close()
 
     def _take(
@@ -155,6 +158,7 @@ class Household:
         if what == "join":
             trainee = self._joined(message.join)
             trainee.connection = writer
+            trainee.tell_connected()
         elif trainee is None:
             raise WireError("the first message is a Join")
         elif what == "goodbye":

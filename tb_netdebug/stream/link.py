@@ -47,6 +47,9 @@ class Link:
 
     def __init__(self, remote: str, join: pb.Join, notice: Callable[[str], None]) -> None:
         self.on_control: Callable[[bytes], None] | None = None
+        self._on_connected: Callable[[], None] | None = None
+        self._is_connected = False
+        self._connecting = threading.Lock()
         self._remote = remote
         self._join = join
         self._notice = notice
@@ -65,18 +68,25 @@ class Link:
 
     @classmethod
     def start(
-        cls,
-        *,
-        remote: str,
-        run_dir: Path,
-        run: Sequence[str],
-        rank: int,
-        is_spool: bool,
-        takes_control: bool,
-        notice: Callable[[str], None],
-    ) -> Link:
+        cls, *, remote: str, run_dir: Path, run: Sequence[str], rank: int, is_spool: bool,
+        takes_control: bool, notice: Callable[[str], None],
+    ) -> Link:  # fmt: skip
         """Returns at once; all else happens in the thread. `notice` gets sentences for the terminal, on the
         thread. Raises OSError or RuntimeError when there is no room for a thread."""
+        link = cls.prepare(
+            remote=remote, run_dir=run_dir, run=run, rank=rank, is_spool=is_spool,
+            takes_control=takes_control, notice=notice,
+        )  # fmt: skip
+        link.begin()
+        return link
+
+    @classmethod
+    def prepare(
+        cls, *, remote: str, run_dir: Path, run: Sequence[str], rank: int, is_spool: bool,
+        takes_control: bool, notice: Callable[[str], None], records_stay: bool = False,
+    ) -> Link:  # fmt: skip
+        """As `start`, but nothing happens before `begin`. When `records_stay`, nothing travels but what the
+        debugger's ends say."""
         stat = stat_of(os.getpid())
         join = pb.Join(
             version=VERSION,
@@ -86,13 +96,29 @@ class Link:
             pid=os.getpid(),
             takes_control=takes_control,
             is_spool=is_spool,
+            records_stay=records_stay,
             started=stat.started if stat is not None else 0,
         )
-        link = cls(remote, join, notice)
+        return cls(remote, join, notice)
+
+    def begin(self) -> None:
+        """Raises RuntimeError."""
         wait_at_exit()
-        link._thread.start()
-        _links.add(link)
-        return link
+        self._thread.start()
+        _links.add(self)
+
+    @property
+    def remote(self) -> str:
+        return self._remote
+
+    def attach(self, on_control: Callable[[bytes], None], on_connected: Callable[[], None]) -> None:
+        """The debugger's end here. Both are called on the thread; `on_connected` whenever another end begins
+        to hear, and if one does already, at once."""
+        with self._connecting:
+            self.on_control, self._on_connected = on_control, on_connected
+            is_connected = self._is_connected
+        if is_connected:
+            on_connected()
 
     def send(self, data: bytes) -> bool:
         """To the debugger's other end; whether it was taken. It arrives at most once."""
@@ -146,6 +172,8 @@ class Link:
         """For agents to come: so everything is sent even when this process and the agent are killed."""
         meeting = Meeting.of(self._remote)
         self._door = Door(meeting)
+        if self._join.records_stay:
+            return
         try:
             self._note = Note.leave(meeting.notes, self._join)
         except OSError as error:
@@ -188,6 +216,7 @@ class Link:
             raise
         finally:
             self._outbox.close()
+            self._hear_connected(False)
             self._connection = None
             connection.close()
         if time.monotonic() - began > SOUND_SECS:
@@ -230,9 +259,18 @@ class Link:
                 self._notice(told.notice)
             elif what == "delivered":
                 self._is_closed = True
+            elif what == "connected":
+                self._hear_connected(told.connected)
             elif what == "control" and self.on_control is not None:
                 self.on_control(told.control)
         return bool(data)
+
+    def _hear_connected(self, is_connected: bool) -> None:
+        with self._connecting:
+            self._is_connected = is_connected
+            on_connected = self._on_connected if is_connected else None
+        if on_connected is not None:
+            on_connected()
 
     def _note_goodbye(self) -> None:
         if self._goodbye is not None and self._note is not None:
@@ -244,8 +282,10 @@ class Link:
         if not self._has_complained:
             self._has_complained = True
             self._notice(
-                f"nothing can be sent to {self._remote}: {reason}. The training goes on, and its records are "
-                f"in {self._join.run_dir}."
+                f"the debugger at {self._remote} cannot be reached: {reason}. The training goes on."
+                if self._join.records_stay
+                else f"nothing can be sent to {self._remote}: {reason}. The training goes on, and its "
+                f"records are in {self._join.run_dir}."
             )
 
     # ---- parts -------------------------------------------------------------------------------------------

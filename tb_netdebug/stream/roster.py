@@ -23,6 +23,11 @@ class Roster:
     def __len__(self) -> int:
         return len(self._trainees)
 
+    @property
+    def has_records(self) -> bool:
+        """Whether there are files to look after."""
+        return not all(trainee.join.records_stay for trainee in self._trainees.values())
+
     def all(self) -> list[Trainee]:
         return list(self._trainees.values())
 
@@ -56,6 +61,8 @@ class Roster:
         for trainee in self.all():
             if trainee.look(now, self._taken):
                 self.news.set()
+            if trainee.join.records_stay and trainee.has_left and not trainee.is_begun:
+                self.finish(trainee)  # no collector knows of it
 
     def finish(self, trainee: Trainee) -> None:
         """The collector has all of it. Its files stay taken: a later recording of the same process does not

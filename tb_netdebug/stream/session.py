@@ -36,7 +36,7 @@ class Session:
 
     def __init__(
         self, landing: Landing, disk: Disk, limits: Limits, *, collector: str, send: Send,
-        on_control: OnControl, on_refused: Callable[[str], None],
+        on_control: OnControl, on_left: Callable[[], None], on_refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.agent = ""
         self.host = ""
@@ -48,6 +48,7 @@ class Session:
         self._collector = collector
         self._write = send
         self._on_control = on_control
+        self._on_left = on_left
         self._on_refused = on_refused
         self._writing = asyncio.Lock()
         self._controlling = asyncio.Lock()
@@ -209,6 +210,7 @@ class Session:
         await self._acknowledger.settle()
         for file in self._arrivals.remove(arrival):
             await self._disk.slow(file.close)
+        self._on_left()
 
     def _control(self, control: Control) -> None:
         arrival = self._arrivals.of_trainer(control.trainer)

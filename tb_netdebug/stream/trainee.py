@@ -31,7 +31,8 @@ _numbers = itertools.count(1)
 
 
 class Trainee:
-    """One recording. It `has_left` when it said goodbye or its process is over: its files are complete."""
+    """One recording. It `has_left` when it said goodbye or its process is over: its files are complete. One
+    whose records stay where they are comes for the debugger, and leaves with its connection."""
 
     def __init__(self, join: pb.Join, note: Note | None) -> None:
         self.number = next(_numbers)
@@ -77,6 +78,9 @@ class Trainee:
             if self.note is not None:
                 self.goodbye = self.note.goodbye  # it may have been said without a connection
             self._leave()
+        if self.join.records_stay:
+            self.is_settled = self.has_left
+            return self.has_left
         has_news = not self.has_left and self._observer.look(now)
         if self.has_left:
             has_news |= self._settle(now)
@@ -100,6 +104,17 @@ class Trainee:
 
     # ---- the connection ----------------------------------------------------------------------------------
 
+    def hang_up(self, connection: asyncio.StreamWriter) -> None:
+        """That connection is over."""
+        if self.connection is connection:
+            self.connection = None
+            if self.join.records_stay:
+                self._leave()
+
+    def tell_connected(self) -> None:
+        """Whether what it says for the debugger arrives."""
+        self.tell(pb.ToTrainer(connected=self.is_begun))
+
     def tell(self, message: pb.ToTrainer) -> None:
         """Nothing when it is not connected."""
         if self.connection is None or self.connection.is_closing():
@@ -115,9 +130,10 @@ class Trainee:
             self.tell(pb.ToTrainer(delivered=delivered))
 
     def take_control(self, data: bytes) -> None:
-        """From the debugger's end in the trainer, on its way up."""
-        self.controls.append(data)
-        self.control_bytes += len(data)
+        """From the debugger's end in the trainer, on its way up. Without a collector nobody waits for it."""
+        if self.is_begun:
+            self.controls.append(data)
+            self.control_bytes += len(data)
 
     def next_control(self) -> bytes | None:
         if not self.controls:
@@ -129,7 +145,11 @@ class Trainee:
     # ---- the end -----------------------------------------------------------------------------------------
 
     def forget_stream(self) -> None:
-        self.is_begun = False
+        if self.is_begun:
+            self.is_begun = False
+            self.tell_connected()
+        self.controls.clear()
+        self.control_bytes = 0
         self.rests_until = 0.0
         for replica in self.replicas.values():
             replica.forget_stream()
@@ -164,7 +184,7 @@ class Trainee:
     def _leave(self) -> None:
         if self.left_at is None:
             self.left_at = time.monotonic()
-            if self.goodbye is not None:
+            if self.goodbye is not None and not self.join.records_stay:
                 self._write_ending(None)
 
     def _settle(self, now: float) -> bool:

@@ -114,6 +114,7 @@ class Upstream:
             takes_control=trainee.join.takes_control,
         )
         await self._write(pb.Up(begin=begin))
+        trainee.tell_connected()
 
     async def _send_controls(self, trainee: Trainee) -> None:
         while (data := trainee.next_control()) is not None:
