@@ -5,16 +5,16 @@ from __future__ import annotations
 import faulthandler
 import io
 import os
-import site
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
 from types import FrameType, TracebackType
 from typing import Any
 
-from tb_netdebug.capture.frames import OURS
+from tb_netdebug.debugger import tensor_text
+from tb_netdebug.debugger.tensor_text import head_of, is_tensor
+from tb_netdebug.debugger.user_code import foreign_folders
 
 # The innermost frames are the ones to look at, and a line each is enough for a person.
 MOST_FRAMES = 8
@@ -131,13 +131,6 @@ def user_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     return found[-MOST_FRAMES:]
 
 
-def foreign_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    folders = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]}
-    folders |= {*site.getsitepackages(), site.getusersitepackages(), OURS}
-    return tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
-
-
 # ---- tensors ----------------------------------------------------------------------------------------------
 
 
@@ -160,15 +153,12 @@ class TensorLines:
                 yield f"    {full:<12} {told}"
 
     def _summary(self, tensor: Any) -> str:
-        dtype = str(tensor.dtype).rpartition(".")[2]
-        device = str(getattr(tensor, "device", "cpu"))
-        shape = "×".join(map(str, tensor.shape)) or "one value"
-        text = f"{dtype} {shape}" + ("" if device == "cpu" else f" on {device}")
+        text = head_of(tensor)
         count = 1
         for length in tensor.shape:
             count *= length
         self._values += count
-        if device != "cpu" or self._values > MOST_VALUES or not count:
+        if str(getattr(tensor, "device", "cpu")) != "cpu" or self._values > MOST_VALUES or not count:
             return text
         return f"{text}  {numbers_of(tensor)}".rstrip()
 
@@ -184,14 +174,6 @@ def tensors_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{str(key)[:40]!r}]", each) for key, each in parts if is_tensor(each))
 
 
-def is_tensor(value: Any) -> bool:
-    """Of torch or NumPy, if the program has loaded them; nothing is imported for it."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
-        return True
-    return numpy is not None and isinstance(value, getattr(numpy, "ndarray", ()))
-
-
 def numbers_of(tensor: Any) -> str:
     """Range, mean and what is not finite; empty for what cannot be read."""
     from tb_netdebug.stats.packed import Summary
@@ -199,13 +181,7 @@ def numbers_of(tensor: Any) -> str:
     packed = packed_of(tensor)
     if packed is None:
         return ""
-    summary = Summary.unpack(packed)
-    told = []
-    if summary.finite:
-        told.append(f"min {summary.min:.4g}, mean {summary.mean:.4g}, max {summary.max:.4g}")
-    bad = [(summary.nan, "NaN"), (summary.pos_inf, "Inf"), (summary.neg_inf, "-Inf")]
-    told += [f"{count} {name}" for count, name in bad if count]
-    return ", ".join(told)
+    return tensor_text.numbers_of(Summary.unpack(packed))
 
 
 def packed_of(tensor: Any) -> bytes | None:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
-# Where the package lies, in the spelling that the code objects of its modules have.
-OURS = __file__.rpartition("capture")[0]
-# Code that a program has made up has names such as "<eval_with_key>"; these are what a person has typed.
-TYPED = ("<stdin>", "<string>", "<python-input", "<ipython-input")
+from tb_netdebug.debugger.user_code import OURS, TYPED, is_foreign, is_ours
+
+__all__ = ["MOST_FRAMES", "OURS", "TYPED", "is_foreign", "is_ours", "place_of", "user_frame"]
+
 MOST_FRAMES = 64
-
-
-def is_ours(code: CodeType) -> bool:
-    """Also the code that a function runs while we listen to its calls, see `pytorch.taps`."""
-    return code.co_filename.startswith(OURS) or "__netdebug_tell" in code.co_varnames
-
-
-def is_foreign(code: CodeType, folders: tuple[str, ...] = ()) -> bool:
-    """Whether no line of it is worth telling: it is ours, lies in one of the folders, or was made up."""
-    path = code.co_filename
-    return path.startswith(folders) or is_ours(code) or (path.startswith("<") and not path.startswith(TYPED))
 
 
 def user_frame(frame: FrameType | None, folders: tuple[str, ...] = ()) -> FrameType | None:

@@ -1,0 +1,72 @@
+"""What watchpoints have found, in the order in which it happened."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from tb_netdebug.debugger.place import Place
+
+MOST_HITS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """`number` counts all of a training, from 1 on; `watchpoint` is its id."""
+
+    step: int
+    place: Place
+    watchpoint: int
+    tensor: str
+    kind: str
+    statistic: str
+    comparison: str
+    threshold: float | None
+    actual: float
+    advice: str
+    number: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        names = (
+            "number", "step", "watchpoint", "tensor", "kind", "statistic", "comparison", "threshold",
+            "actual", "advice",
+        )  # fmt: skip
+        return {**{name: getattr(self, name) for name in names}, "place": self.place.as_dict()}
+
+    @property
+    def sentence(self) -> str:
+        """A sentence for the person whose training has stopped."""
+        if self.threshold is None:
+            return f"{self.tensor} holds {self.actual:.0f} values that are NaN or infinite"
+        way = "above" if self.comparison == ">" else "below"
+        return f"{self.statistic} of {self.tensor} is {self.actual:.4g}, {way} {self.threshold:.4g}"
+
+
+class HitList:
+    """The newest ones; of older ones it is known how many there were."""
+
+    def __init__(self) -> None:
+        self._hits: deque[Hit] = deque(maxlen=MOST_HITS)
+        self.count = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many of those counted are no longer there: too old, or cleared."""
+        return self.count - len(self._hits)
+
+    def add(self, hit: Hit) -> Hit:
+        self.count += 1
+        numbered = replace(hit, number=self.count)
+        self._hits.append(numbered)
+        return numbered
+
+    def clear(self) -> None:
+        """Numbers go on from where they are."""
+        self._hits.clear()
+
+    def since(self, number: int, most: int) -> list[dict[str, Any]]:
+        """The first `most` of those after this number."""
+        first = self.count - len(self._hits)
+        return [hit.as_dict() for hit in islice(self._hits, max(number - first, 0), None)][: max(most, 0)]
