@@ -33,10 +33,12 @@ from tb_netdebug.capture.pytorch.reader import (
     TensorReader,
     host_item,
 )
+from tb_netdebug.capture.pytorch.stepping.workbench import TorchWorkbench
 from tb_netdebug.capture.pytorch.values import is_functorch_wrapped
 from tb_netdebug.capture.pytorch.weights import Weights
 from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings
+from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.records.step import Kind, Sample, Series, Units
 from tb_netdebug.stats import kernel
 
@@ -88,6 +90,7 @@ class TorchAdapter:
             ProbeContext(models, self._parameters, self._optimizers, collector, self._reader, guard, settings)
         )
         self._merging = Merging(collector, self._refusals, self._parameters.current().values())
+        self._workbench: TorchWorkbench | None = None
         self._generation = -1
         self._follow_growth()
         self._explain_compiled()
@@ -169,7 +172,22 @@ class TorchAdapter:
         """Watches one more optimizer, if it moves what is watched; whether it does."""
         return self._optimizers.add(optimizer)
 
+    def workbench(self, stops: Stops) -> TorchWorkbench:
+        """For the debugger: stops of this training are told to `stops`. Closed with the adapter."""
+        self._workbench = TorchWorkbench(
+            self._models,
+            self._parameters,
+            self._optimizers,
+            self._graph,
+            stops=stops,
+            collector=self._collector,
+            guard=self._guard,
+        )
+        return self._workbench
+
     def close(self) -> None:
+        if self._workbench is not None:
+            self._workbench.close()
         for part in (
             self._probes,
             self._optimizers,

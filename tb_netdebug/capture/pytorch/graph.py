@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -107,6 +108,11 @@ class GraphTracer:
         self._take_off([hook for trace, hook in self._hooks if trace.calls])
         self._hooks = [(trace, hook) for trace, hook in self._hooks if not trace.calls]
         return encode_graph(Graph(tuple(self._nodes()), tuple(self._edges)))
+
+    def order_of(self, module: nn.Module) -> int | None:
+        """The place of its first call, as far as that was seen."""
+        trace = self._traces.get(id(module))
+        return None if trace is None else trace.order
 
     def close(self) -> None:
         self._flow = None
@@ -220,9 +226,14 @@ def node_of(name: str, parent: str | None, module: nn.Module, trace: Trace) -> N
     )
 
 
+def code_of(module: nn.Module) -> CodeType | None:
+    """Of its forward, where that is a function of Python."""
+    return getattr(getattr(type(module), "forward", None), "__code__", None)
+
+
 def source_of(module: nn.Module) -> tuple[str, int]:
     """Where the module's forward is written: the file below the working folder, else its last parts."""
-    code = getattr(getattr(type(module), "forward", None), "__code__", None)
+    code = code_of(module)
     if code is None:
         return "", 0
     path = Path(code.co_filename)

@@ -58,6 +58,16 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     That is the local part of a distributed one, the stored values of a sparse one, a float copy of types that
     the kernel does not know. Raises UnreadableError when there are none.
     """
+    tensor = laid_out(tensor)
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.dtype not in CODES:
+        tensor = as_float(tensor)
+    return tensor.resolve_neg()
+
+
+def laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    """The same without a copy of values that have a place of their own: strided, of whatever type."""
     tensor = tensor.detach()
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
@@ -70,13 +80,9 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         raise UnreadableError("it is on the meta device and has no values")
     if tensor.layout is not strided:
         tensor = stored_values(tensor)
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
     if tensor.numel() and tensor.untyped_storage().size() == 0:
         raise UnreadableError("its memory has been given back (a sharded parameter between two uses)")
-    if tensor.dtype not in CODES:
-        tensor = as_float(tensor)
-    return tensor.resolve_neg()
+    return tensor
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
