@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tb_netdebug.capture.host_memory import listed_descendants, searched_descendants
 from tb_netdebug.records.witness import Ending, Witness, encode_witness
 from tb_netdebug.stream.process import TICKS_PER_SEC, Stat, stat_of
 from tb_netdebug.writer import values
-from tb_netdebug.writer.event_file import SIDE_FOLDER, EventFile, file_name
+from tb_netdebug.writer.event_file import SIDE_FOLDER, SUFFIX, EventFile, file_name
 from tb_netdebug.writer.framing import frame
 
 PAYLOAD = "witness"
@@ -65,6 +66,7 @@ class Observer:
     """Keeps the file of one training; never raises. The file is made with the first sample."""
 
     def __init__(self, run_dir: Path, *, pid: int, rank: int) -> None:
+        self._run_dir = run_dir
         self._folder = run_dir / SIDE_FOLDER
         self._pid, self._rank = pid, rank
         self._tree = ProcessTree(pid, rank)
@@ -89,7 +91,9 @@ class Observer:
         return self._write(seen)
 
     def end(self, ending: Ending) -> None:
-        """The last word, or a better one."""
+        """The last word, or a better one. It is never told as earlier than the training's own beginning, or it
+        would be taken for that of one before: a clock may have been set back meanwhile."""
+        ending = replace(ending, time=max(ending.time, newest_start(self._run_dir, self._pid)))
         self._write(
             Witness(
                 time=ending.time,
@@ -146,3 +150,14 @@ def witness_name(rank: int, pid: int) -> str:
     """As the files of that training are called, so that agents to come know whose it is."""
     _, secs, host, _, number, suffix = file_name(1).split(".")
     return f"agent{rank}.{secs}.{host}.{pid}.{number}.{suffix}"
+
+
+def newest_start(run_dir: Path, pid: int) -> float:
+    """When the newest file of that training was begun, as its name says; 0 when there is none."""
+    names = [
+        path.name.split(".")
+        for folder in (run_dir, run_dir / SIDE_FOLDER)
+        for path in folder.glob(f"*.{pid}.*{SUFFIX}")
+        if not path.name.startswith("agent")
+    ]
+    return max((float(parts[-5]) for parts in names if len(parts) > 5 and parts[-5].isdigit()), default=0.0)
