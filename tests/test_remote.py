@@ -21,7 +21,7 @@ from tests.support.collector_process import CollectorProcess
 from tests.support.loops import ROOT, Recorded
 from tests.support.streamed import Home, contents, wait_for
 
-# A training as people write it, with workers that are forked in every epoch.
+# A training as people write it, with workers that are forked in every epoch: 80 of them.
 LOADER_PROGRAM = """
 import sys, torch
 from torch import nn
@@ -34,7 +34,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
 loader = DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context="fork")
 monitor = nd.watch(model, optimizer, run="soak")
-for epoch in range(6):
+for epoch in range(40):
     for x, y in loader:
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x), y)
@@ -194,7 +194,7 @@ def test_loaders_that_fork_are_left_alone(home: Home, collector: CollectorProces
     """Workers come and go while records are sent; when the program ends, the collector has everything."""
     ran = program(home, tmp_path / "work", "-c", LOADER_PROGRAM, text="", remote=collector.address)
     assert (0, "") == (ran.returncode, ran.stderr)
-    assert list(range(24)) == Recorded(collector.root / "soak").steps
+    assert list(range(160)) == Recorded(collector.root / "soak").steps
     assert str(home.temporary) in ran.stdout
     assert [] == list((tmp_path / "work").iterdir())
     wait_for(lambda: not home.notes())

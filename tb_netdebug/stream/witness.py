@@ -91,8 +91,8 @@ class Observer:
         return self._write(seen)
 
     def end(self, ending: Ending) -> None:
-        """The last word, or a better one. It is never told as earlier than the training's own beginning, or it
-        would be taken for that of one before: a clock may have been set back meanwhile."""
+        """The last word, or a better one. Where a clock was set back meanwhile it is not told as earlier than
+        the training's own beginning: it would be taken for the end of one before."""
         ending = replace(ending, time=max(ending.time, newest_start(self._run_dir, self._pid)))
         self._write(
             Witness(
