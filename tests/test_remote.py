@@ -33,7 +33,7 @@ model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
 loader = DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context="fork")
-monitor = nd.watch(model, optimizer, run="soak")
+monitor = nd.watch(model, optimizer, run="soak", on_finding="ignore")
 for epoch in range(40):
     for x, y in loader:
         optimizer.zero_grad()

@@ -78,8 +78,9 @@ class Storm:
 
     def _kill_trainer(self) -> None:
         trainer = self._trainers.pop(self._random.randrange(len(self._trainers)))
+        self._keep(trainer.run_dir)  # when it is gone, the agent takes away what was delivered
         trainer.kill()
-        self._keep(trainer.run_dir)  # an agent waits longer than this before it takes anything away
+        self._keep(trainer.run_dir)  # a file that was made in that moment
         self.kills["trainer"] += 1
 
     def _kill_who_collects(self) -> None:
