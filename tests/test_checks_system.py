@@ -122,6 +122,14 @@ def test_evaluations_take_their_time() -> None:
     assert {} == found(records)
 
 
+def test_steps_that_waited_for_a_processor() -> None:
+    """What is left of them is what others take: another program was the reason."""
+    records = scalar("time/step", lambda step: 0.5 if step % 20 == 19 else 0.02)
+    for each in records[19::20]:
+        each.scalars["probe/waited"] = 0.47
+    assert {} == found(records)
+
+
 def paused(secs: float, **checks: Any) -> dict[str, Finding]:
     records = scalar("loss", lambda step: 1.0, 60)
     for each in records[40:]:

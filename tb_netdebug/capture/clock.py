@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from tb_netdebug.capture.processor_wait import ProcessorWait
+
 now = time.perf_counter
 
 
@@ -16,12 +18,13 @@ class StepClock:
     Work that an accelerator does asynchronously counts where the host waits for it.
     """
 
-    __slots__ = ("_began", "_phase", "_since", "_times")
+    __slots__ = ("_began", "_phase", "_queue", "_since", "_times")
 
     def __init__(self) -> None:
         self._began = self._since = now()
         self._phase: str | None = "time/data"
         self._times: dict[str, float] = {}
+        self._queue = ProcessorWait()
 
     def enter(self, phase: str | None) -> None:
         """Ends the phase before; None stands for time that belongs to no phase."""
@@ -32,6 +35,11 @@ class StepClock:
         self._phase = phase
         self._since = moment
 
+    def skip(self, secs: float) -> None:
+        """So long the training was held up by us: it belongs to no step."""
+        self._began += secs
+        self._since += secs
+
     def finish(self) -> dict[str, float]:
         """The step's times in seconds, and a fresh start for the next one."""
         moment = now()
@@ -41,6 +49,9 @@ class StepClock:
         self._phase = "time/data"
         if len(times) == 1:
             times = {}  # nothing was seen of the model: all of it would be called data
-        times["time/step"] = moment - self._began
+        times["time/step"] = whole = moment - self._began
+        waited = self._queue.of_step(whole, ended=moment)
+        if waited is not None:
+            times["probe/waited"] = waited  # for a processor
         self._began = self._since = moment
         return times

@@ -49,7 +49,8 @@ class StepTimeOutlier(Rule):
                 and self._seen > self.limits.skipped
                 and not record.scalars.get("probe/evaluations")
             ):
-                self._secs.append((record.step, secs))
+                # what another program on this machine took is not the training's
+                self._secs.append((record.step, secs - record.scalars.get("probe/waited", 0.0)))
         return self._judge() if len(self._secs) >= self.limits.steps else None
 
     def _judge(self) -> Sign | None:
