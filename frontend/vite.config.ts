@@ -10,7 +10,7 @@ export default defineConfig({
   server: {
     proxy: api
       ? {
-          "^/(runs|run|graph|columns|live)($|\\?)": {
+          "^/(runs|run|graph|columns|live|debugger/(sessions|attend|call|tensor))($|\\?)": {
             target: new URL(api).origin,
             rewrite: (path) => new URL(api).pathname + path.slice(1),
           },

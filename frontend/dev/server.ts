@@ -1,5 +1,6 @@
 /**
- * Stands in for TensorBoard while one works on the page: `npm run dev` serves the sources with made-up runs.
+ * Stands in for TensorBoard while one works on the page: `npm run dev` serves the sources with made-up runs, and
+ * made-up trainings that can be paused (none with NETDEBUG_TRAININGS=0).
  * NETDEBUG_RUNS=1000 makes more runs, NETDEBUG_LIVE=1 lets the unfinished one grow, and
  * NETDEBUG_API=http://localhost:6006/data/plugin/netdebug/ takes the data from a real TensorBoard instead.
  */
@@ -7,12 +8,14 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Plugin } from "vite";
 import { answerAll } from "./answers";
+import { answerDebugger, onDebuggerNews } from "./debugger";
 import { findingsOf } from "./findings";
 import { graphOf, KINDS, seriesNames } from "./network";
 import { endingOf, processesOf } from "./pulse";
 import { EPOCH, makeRuns, rowOf, scalarNames, stepsOf, type MadeRun } from "./runs";
 
 const ROUTES = new Set(["runs", "run", "graph", "columns", "live"]);
+const DEBUGGER = new Set(["sessions", "attend", "call", "tensor"]);
 
 export function madeUpData(): Plugin {
   const live = Boolean(process.env["NETDEBUG_LIVE"]);
@@ -20,7 +23,9 @@ export function madeUpData(): Plugin {
   const answer = (request: IncomingMessage, response: ServerResponse, next: () => void): void => {
     const url = new URL(request.url ?? "/", "http://localhost");
     const route = url.pathname.slice(url.pathname.lastIndexOf("/") + 1);
-    if (ROUTES.has(route)) respond(route, url.searchParams, response, runs, live);
+    const debug = /\/debugger\/(\w+)$/.exec(url.pathname)?.[1];
+    if (debug !== undefined && DEBUGGER.has(debug)) void answerDebugger(debug, request, response);
+    else if (ROUTES.has(route)) respond(route, url.searchParams, response, runs, live);
     else next();
   };
   return {
@@ -95,7 +100,9 @@ function stream(response: ServerResponse, runs: MadeRun[], live: boolean): void 
       tell("run", { run: run.name, ...rowOf(run, live) }, stepsOf(run, live));
     }
   }, 200);
+  const stop = onDebuggerNews((data) => tell("debugger", data, stepsOf(runs[0] as MadeRun, live)));
   response.on("close", () => {
+    stop();
     clearInterval(heartbeat);
     clearInterval(news);
   });

@@ -4,6 +4,9 @@ import "./style/shell.css";
 import "./style/runs.css";
 import "./style/chart.css";
 import { render } from "preact";
+import { startDebugger } from "./app/debugger";
+import { startAttendance } from "./app/debugger-attendance";
+import { startClient } from "./app/debugger-client";
 import { listenToKeys } from "./app/keyboard";
 import { followLink } from "./app/link";
 import { remember } from "./app/remembered";
@@ -22,5 +25,8 @@ remember("sort", sort, (found): found is (typeof SORTS)[number] => SORTS.some((e
 followLink();
 listenToKeys();
 startSession();
+startClient();
+startDebugger();
+startAttendance();
 const place = document.getElementById("page");
 if (place) render(<Shell />, place);

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "./icons";
+import { DEBUGGER_KEYS } from "./debugger-keys";
 import { KEYS } from "./keyboard";
 import { helpOpen } from "./state";
 
@@ -25,17 +26,25 @@ export function Help(): JSX.Element {
           <span class="unseen">Close</span>
         </button>
       </div>
-      <dl class="help-keys">
-        {KEYS.map(([keys, what]) => (
-          <div key={keys}>
-            <dt>
-              <kbd>{keys}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
+      <KeyList keys={KEYS} />
+      <h3>On the page Debugger</h3>
+      <KeyList keys={DEBUGGER_KEYS} />
       <p class="faint">In a chart: drag to zoom, double click to show all, hold Shift and drag to move.</p>
     </dialog>
+  );
+}
+
+function KeyList({ keys: all }: { readonly keys: typeof KEYS }): JSX.Element {
+  return (
+    <dl class="help-keys">
+      {all.map(([keys, what]) => (
+        <div key={keys}>
+          <dt>
+            <kbd>{keys}</kbd>
+          </dt>
+          <dd>{what}</dd>
+        </div>
+      ))}
+    </dl>
   );
 }

@@ -13,6 +13,7 @@ const PATHS = {
   download: "M8 2.5v7.5M5 7.2l3 3 3-3M3 13h10",
   chevron: "M6 4l4 4-4 4",
   sliders: "M2 5h7M13 5h1M2 11h1M7 11h7M11 3.4v3.2M5 9.4v3.2",
+  copy: "M6 5.5h7.5v8H6zM3.5 10.5h-1v-8H10v1",
   check: "M3.5 8.5l3 3 6-7",
   warning: "M8 2.5l6 11H2zM8 6.8v3M8 11.6v.1",
   error: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 5v3.6M8 10.9v.1",

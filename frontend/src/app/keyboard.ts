@@ -1,10 +1,11 @@
 /** Keys of the whole page. Charts and canvases in focus take theirs before. */
 
 import { moveCursor } from "../charts/cursor";
+import { listenToDebuggerKeys } from "./debugger-keys";
 import { drawerOpen, helpOpen, page, PAGES, paused, range } from "./state";
 
 export const KEYS: readonly (readonly [keys: string, what: string])[] = [
-  ["1 – 6", "Pages"],
+  ["1 – 7", "Pages"],
   ["/", "Search runs"],
   ["Space", "Pause or continue the picture"],
   ["← →", "Move the cursor from point to point; with Shift ten at a time"],
@@ -14,6 +15,7 @@ export const KEYS: readonly (readonly [keys: string, what: string])[] = [
 ];
 
 export function listenToKeys(): void {
+  listenToDebuggerKeys(isTyping);
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.key === "Escape") return close();

@@ -6,6 +6,7 @@ import { parseRunList, parseRunNews } from "../wire/json";
 import { connection, hidden, listen, tellRunChange } from "../wire/live";
 import type { RunList, RunRow } from "../wire/types";
 import { firstChoice, type Choice } from "../lib/first-choice";
+import { hearDebugger, refreshSessions } from "./debugger";
 import * as state from "./state";
 
 let known: { readonly epoch: string; readonly version: number } | null = null;
@@ -13,16 +14,22 @@ let loading: Promise<void> | null = null;
 let again = false;
 
 export function startSession(): void {
-  void refreshList();
+  refreshAll();
   listen((name, data) => {
     if (name === "run") hearNews(data);
-    else if (name === "hello") void refreshList();
+    else if (name === "debugger") hearDebugger(data);
+    else if (name === "hello") refreshAll();
     else refreshSoon();
   });
   // After a time in the dark there may have been news that nobody told us.
-  connection.subscribe((now) => now === "open" && void refreshList());
-  hidden.subscribe((now) => !now && known && void refreshList());
+  connection.subscribe((now) => now === "open" && refreshAll());
+  hidden.subscribe((now) => !now && known && refreshAll());
   state.paused.subscribe((now) => !now && known && void refreshList());
+}
+
+function refreshAll(): void {
+  void refreshList();
+  void refreshSessions();
 }
 
 /** Fetches the list, once at a time; what asks meanwhile gets one more turn. */

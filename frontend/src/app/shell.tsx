@@ -14,7 +14,7 @@ import { TopBar } from "./top-bar";
 /** Everything: the bar, the list of runs and the page. */
 export function Shell(): JSX.Element {
   return (
-    <div class="shell">
+    <div class={`shell ${page.value === "debugger" ? "shell-wide" : ""}`}>
       <TopBar />
       <RunsPanel />
       {drawerOpen.value && <div class="drawer-back" onClick={() => (drawerOpen.value = false)} />}
@@ -27,6 +27,8 @@ export function Shell(): JSX.Element {
 }
 
 function Body(): JSX.Element {
+  // A training can be paused that has no run here.
+  if (page.value === "debugger") return <PageBody key="debugger" name="debugger" />;
   if (runs.value === null) return listError.value ? <Unreachable /> : <p class="hint">Looking for runs …</p>;
   if (runs.value.length === 0) return listComplete.value ? <NoRuns /> : <p class="hint">Still looking for runs …</p>;
   if (!focusedRun.value) return <NoRunChosen />;

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { VIEWS } from "../views/registry";
+import { anyPaused } from "./debugger";
 import { Icon } from "./icons";
 import { LiveIndicator } from "./live-indicator";
 import { RunName } from "./run-name";
@@ -33,6 +34,7 @@ export function TopBar(): JSX.Element {
             }}
           >
             {VIEWS[name].title}
+            {name === "debugger" && anyPaused.value && <PausedMark />}
           </a>
         ))}
       </nav>
@@ -47,5 +49,15 @@ export function TopBar(): JSX.Element {
         <span class="unseen">Keys</span>
       </button>
     </header>
+  );
+}
+
+/** Someone's training stands still: that is to be seen from every page. */
+function PausedMark(): JSX.Element {
+  return (
+    <span class="tab-paused" title="A training is paused">
+      <Icon name="pause" />
+      <span class="unseen">a training is paused</span>
+    </span>
   );
 }

@@ -10,6 +10,8 @@ export interface VirtualListProps<Item> {
   readonly label: string;
   /** Scrolled into sight when it changes. */
   readonly current: number;
+  /** How many rows around that one come into sight with it. */
+  readonly around?: number;
 }
 
 const MARGIN_ROWS = 4;
@@ -18,13 +20,13 @@ const MARGIN_ROWS = 4;
 export function VirtualList<Item>(props: VirtualListProps<Item>): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [sight, setSight] = useState({ top: 0, height: 600 });
-  const { items, rowHeight, current } = props;
+  const { items, rowHeight, current, around = 0 } = props;
   const look = (): void => {
     const element = box.current;
     if (element) setSight({ top: element.scrollTop, height: element.clientHeight });
   };
   useEffect(() => (box.current ? onSize(box.current, look) : undefined), []);
-  useEffect(() => reveal(box.current, current, rowHeight), [current]);
+  useEffect(() => reveal(box.current, current, rowHeight, around), [current]);
   const first = Math.max(0, Math.floor(sight.top / rowHeight) - MARGIN_ROWS);
   const last = Math.min(items.length, Math.ceil((sight.top + sight.height) / rowHeight) + MARGIN_ROWS);
   return (
@@ -46,9 +48,10 @@ export function VirtualList<Item>(props: VirtualListProps<Item>): JSX.Element {
   );
 }
 
-function reveal(box: HTMLDivElement | null, index: number, rowHeight: number): void {
+function reveal(box: HTMLDivElement | null, index: number, rowHeight: number, around: number): void {
   if (!box || index < 0) return;
-  const [top, bottom] = [index * rowHeight, (index + 1) * rowHeight];
+  const room = Math.max(0, Math.min(around, Math.floor((box.clientHeight / rowHeight - 1) / 2)));
+  const [top, bottom] = [(index - room) * rowHeight, (index + 1 + room) * rowHeight];
   if (top < box.scrollTop) box.scrollTop = top;
   else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
 }

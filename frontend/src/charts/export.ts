@@ -103,6 +103,10 @@ function fileName(name: string): string {
   return safe.replace(/^[.-]+|-+$/g, "") || "chart";
 }
 
+export function saveFile(blob: Blob, name: string, kind: string): void {
+  download(blob, `${fileName(name)}.${kind}`);
+}
+
 function download(blob: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

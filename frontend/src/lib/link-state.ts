@@ -1,6 +1,6 @@
 /** The part of the page's state that a link carries, and its text. */
 
-export const PAGES = ["overview", "layers", "histograms", "data", "resources", "graph"] as const;
+export const PAGES = ["overview", "layers", "histograms", "data", "resources", "graph", "debugger"] as const;
 export type PageName = (typeof PAGES)[number];
 export const AXES = ["step", "time", "samples"] as const;
 export type Axis = (typeof AXES)[number];

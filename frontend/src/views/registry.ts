@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import type { PageName } from "../app/state";
 import type { ViewProps } from "../app/view";
 import { DataView } from "./data/index";
+import { DebuggerView } from "./debugger/index";
 import { GraphView } from "./graph/index";
 import { HistogramsView } from "./histograms/index";
 import { LayersView } from "./layers/index";
@@ -24,4 +25,5 @@ export const VIEWS: Readonly<Record<PageName, PageEntry>> = {
   data: { title: "Data", View: DataView, curves: true },
   resources: { title: "Resources", View: ResourcesView, curves: true },
   graph: { title: "Graph", View: GraphView, curves: false },
+  debugger: { title: "Debugger", View: DebuggerView, curves: false },
 };

@@ -1,0 +1,116 @@
+/** What the debugger's page says, in words. */
+
+import type { Condition, DebuggerState, Place, StepBy } from "../wire/debugger-types";
+import { formatCount, formatNumber } from "./format";
+
+/** "before encoder.layers.2", to go behind "in batch 812, ". */
+export function placeWords(place: Place): string {
+  const edge = place.edge === "after" ? "after" : "before";
+  const whole = place.module ?? (place.class_name || "the model");
+  if (place.phase === "start") return "at its start";
+  if (place.phase === "end") return "at its end";
+  if (place.phase === "code") return `at nd.breakpoint()${codeWords(place)}`;
+  if (place.op !== null) return `before ${place.op} in ${whole}`;
+  if (place.phase === "optimizer") return `${edge} the optimizer's step`;
+  if (place.phase === "backward") {
+    if (place.module === null) return `${edge} the backward pass`;
+    return edge === "before" ? `in the backward pass, before ${whole}` : `in the backward pass, after ${whole}`;
+  }
+  return place.module === null ? `${edge} the forward pass` : `${edge} ${whole}`;
+}
+
+/** " in train.py:12", or nothing. */
+export function codeWords({ file, line }: Pick<Place, "file" | "line">): string {
+  return file === null || line === 0 ? "" : ` in ${fileName(file)}:${line}`;
+}
+
+export function fileName(path: string): string {
+  return path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1);
+}
+
+export type Tone = "paused" | "running" | "lost" | "over";
+
+export interface StatusWords {
+  readonly tone: Tone;
+  readonly text: string;
+  /** Why it is so; empty where there is nothing to say. */
+  readonly why: string;
+}
+
+export function statusWords(state: DebuggerState, isConnected: boolean): StatusWords {
+  const where = state.place ? `, ${placeWords(state.place)}` : "";
+  const batch = `batch ${formatCount(state.step)}`;
+  if (state.status === "over") return { tone: "over", text: "The training is over", why: "" };
+  if (!isConnected) {
+    const why = "The connection to the training is lost, and is tried again. A paused training goes on by itself.";
+    return { tone: "lost", text: `Last seen in ${batch}${where}`, why };
+  }
+  if (state.status === "paused") {
+    return { tone: "paused", text: `Paused in ${batch}${where}`, why: state.reason?.text ?? "" };
+  }
+  const why = state.is_waiting ? "It stops at the place that was asked for." : "";
+  return { tone: "running", text: `Running, in ${batch}`, why };
+}
+
+const STEP_WORDS: Readonly<Record<StepBy, readonly [label: string, what: string]>> = {
+  batch: ["Batch", "To the end of this batch"],
+  layer: ["Layer", "To the next layer, forward or backward"],
+  backward: ["Backward", "To the next layer of the backward pass"],
+  optimizer: ["Optimizer", "To the optimizer's step"],
+  op: ["Op", "To the next operation, within layers too"],
+};
+
+export function stepLabel(by: StepBy): string {
+  return STEP_WORDS[by][0];
+}
+
+export function stepMeaning(by: StepBy): string {
+  return STEP_WORDS[by][1];
+}
+
+const STATISTIC_WORDS: Readonly<Record<string, string>> = {
+  nonfinite: "NaN or Inf",
+  min: "least value",
+  max: "greatest value",
+  abs_max: "greatest magnitude",
+  mean: "mean",
+  abs_mean: "mean magnitude",
+  std: "deviation",
+  norm: "norm",
+  zeros: "share of zeros",
+  change: "change since the last step",
+};
+
+export function statisticWords(statistic: string): string {
+  return STATISTIC_WORDS[statistic] ?? statistic;
+}
+
+export function kindWords(kind: string): string {
+  return kind === "state" ? "optimizer state" : kind.replace("_", " ");
+}
+
+/** "gradient: greatest magnitude > 100", for a condition or a hit. */
+export function conditionWords(condition: Pick<Condition, "kind" | "statistic" | "comparison" | "threshold">): string {
+  const { kind, statistic, comparison, threshold } = condition;
+  const words = `${kindWords(kind)}: ${statisticWords(statistic)}`;
+  return comparison === "is" || threshold === null ? words : `${words} ${comparison} ${formatNumber(threshold)}`;
+}
+
+/** The pattern that finds this layer and no other. */
+export function exactPattern(name: string): string {
+  return `^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+}
+
+/** Whether a pattern finds a name. Python's patterns are not quite ours; what we cannot read finds nothing. */
+export function isFound(pattern: string | null, name: string): boolean {
+  if (pattern === null) return false;
+  try {
+    return new RegExp(pattern).test(name);
+  } catch {
+    return false;
+  }
+}
+
+export function shapeWords(shape: readonly number[]): string {
+  return shape.length === 0 ? "scalar" : shape.join(" × ");
+}

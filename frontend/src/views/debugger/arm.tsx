@@ -1,0 +1,41 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { Icon } from "../../app/icons";
+
+const IN_CODE = "nd.watch(model, optimizer, debugger=True)";
+const FROM_SHELL = "netdebug run --debugger train.py";
+
+/** How a training comes to be listed here. */
+export function Arm(): JSX.Element {
+  return (
+    <section class="notice">
+      <h2>No training can be paused yet</h2>
+      <p>A training lets itself be paused when it was started for it, in its code or from the shell:</p>
+      <Copyable text={IN_CODE} />
+      <Copyable text={FROM_SHELL} />
+      <p class="muted">
+        That cannot be done from here: who can open this page must not be able to get hold of a training that nobody
+        has opened for it. Trainings that are open appear here by themselves.
+      </p>
+    </section>
+  );
+}
+
+function Copyable({ text }: { readonly text: string }): JSX.Element {
+  const copied = useSignal(false);
+  const copy = async (): Promise<void> => {
+    await navigator.clipboard.writeText(text);
+    copied.value = true;
+  };
+  return (
+    <div class="copyable">
+      <code>{text}</code>
+      {/* Browsers offer the clipboard over https and on this machine only. */}
+      {"clipboard" in navigator && (
+        <button type="button" class="button" onClick={() => void copy()}>
+          <Icon name={copied.value ? "check" : "copy"} /> {copied.value ? "Copied" : "Copy"}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,108 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { steer } from "../../app/debugger";
+import { Icon } from "../../app/icons";
+import { shownName } from "../../lib/tensor-name";
+import { PHASES, type Breakpoint, type DebuggerEntry } from "../../wire/debugger-types";
+import { NumberField } from "./number-field";
+
+type Draft = Pick<Breakpoint, "layer" | "phase" | "step">;
+
+const PHASE_WORDS: Readonly<Record<string, string>> = {
+  forward: "forward",
+  backward: "backward",
+  optimizer: "optimizer's step",
+  end: "end of the batch",
+};
+const OF_LAYERS = new Set(["forward", "backward"]);
+
+/** Places at which the training pauses. */
+export function BreaksPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
+  const { breakpoints } = shown.state;
+  const draft = useSignal<Draft>({ layer: "", phase: "forward", step: null });
+  return (
+    <div class="debug-stacked">
+      <p class="muted">The training pauses before these. The dot beside a layer sets one, too.</p>
+      {breakpoints.map((each) => (
+        <BreakpointRow key={each.id} breakpoint={each} />
+      ))}
+      <section class="debug-row debug-draft" aria-label="New breakpoint">
+        <Fields draft={draft.value} onChange={(next) => (draft.value = next)} />
+        <button type="button" class="button" onClick={() => void set(null, draft.peek(), true)}>
+          Add
+        </button>
+      </section>
+    </div>
+  );
+}
+
+async function set(id: number | null, { layer, phase, step }: Draft, isOn: boolean): Promise<void> {
+  const pattern = OF_LAYERS.has(phase) ? layer || null : null;
+  await steer("set_breakpoint", { id, layer: pattern, phase, step, is_on: isOn });
+}
+
+function BreakpointRow({ breakpoint }: { readonly breakpoint: Breakpoint }): JSX.Element {
+  const { id, is_on, hits } = breakpoint;
+  const name = `${breakpoint.layer ?? ""} ${PHASE_WORDS[breakpoint.phase] ?? breakpoint.phase}`.trim();
+  return (
+    <section class={`debug-row ${is_on ? "" : "debug-off"}`} aria-label={`Breakpoint: ${shownName(name)}`}>
+      <label class="debug-switch" title={is_on ? "On" : "Off"}>
+        <input type="checkbox" checked={is_on} onChange={() => void set(id, breakpoint, !is_on)} />
+        <span class="unseen">On</span>
+      </label>
+      <Fields draft={breakpoint} onChange={(next) => void set(id, next, is_on)} />
+      <span class="debug-count" title="How often it stopped the training">
+        {hits > 0 && `${hits} ×`}
+      </span>
+      <button
+        type="button"
+        class="button icon-button"
+        title="Remove"
+        onClick={() => void steer("remove_breakpoint", { id })}
+      >
+        <Icon name="close" />
+        <span class="unseen">Remove {shownName(name)}</span>
+      </button>
+    </section>
+  );
+}
+
+function Fields({ draft, onChange }: { readonly draft: Draft; readonly onChange: (next: Draft) => void }): JSX.Element {
+  return (
+    <span class="debug-condition">
+      <select
+        aria-label="Phase"
+        value={draft.phase}
+        onChange={(event) => onChange({ ...draft, phase: event.currentTarget.value })}
+      >
+        {PHASES.map((each) => (
+          <option key={each} value={each}>
+            {PHASE_WORDS[each]}
+          </option>
+        ))}
+      </select>
+      {OF_LAYERS.has(draft.phase) && (
+        <input
+          type="text"
+          class="debug-pattern"
+          aria-label="Pattern that layers fit"
+          title="A regular expression; layers in whose names it is found stop the training"
+          placeholder="any layer"
+          spellcheck={false}
+          maxLength={500}
+          value={draft.layer ?? ""}
+          onChange={(event) => onChange({ ...draft, layer: event.currentTarget.value })}
+        />
+      )}
+      <label class="setting">
+        from batch
+        <NumberField
+          label="From batch"
+          hint="Empty: at once"
+          value={draft.step}
+          onChange={(next) => onChange({ ...draft, step: Math.max(0, Math.round(next)) })}
+        />
+      </label>
+    </span>
+  );
+}

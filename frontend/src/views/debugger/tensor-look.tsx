@@ -1,0 +1,94 @@
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { formatCount, formatNumber } from "../../lib/format";
+import { shownName } from "../../lib/tensor-name";
+import { valueAxis } from "../../lib/value-axis";
+import { VIEW_STATISTICS, type TensorLook } from "../../wire/debugger-types";
+import { HistogramChart } from "../histograms/histogram-chart";
+import { MatrixChart } from "./matrix-chart";
+
+interface LookProps {
+  readonly look: TensorLook;
+  readonly name: string;
+  readonly slice: string;
+}
+
+const LABELS: Readonly<Record<string, string>> = {
+  count: "values",
+  pos_inf: "+Inf",
+  neg_inf: "−Inf",
+  nan: "NaN",
+  std: "deviation",
+};
+const COUNTS = new Set(["count", "zeros", "nan", "pos_inf", "neg_inf"]);
+const BAD = new Set(["nan", "pos_inf", "neg_inf"]);
+
+/** Statistics, histogram and the slice of one tensor, or of a difference. */
+export function Look({ look, name, slice }: LookProps): JSX.Element {
+  return (
+    <div class="debug-look">
+      <Statistics statistics={look.statistics} />
+      <LookHistogram look={look} name={name} />
+      {look.cells && look.cells.values.length > 0 ? (
+        <MatrixChart
+          matrix={look.cells}
+          label={`Heat map of ${shownName(name)}${slice}, ${look.cells.height} rows and ${look.cells.width} columns. Arrow keys go from cell to cell.`}
+          exportName={`${name}-${slice}`}
+        />
+      ) : (
+        <p class="hint">There are no values in this slice.</p>
+      )}
+    </div>
+  );
+}
+
+export function Statistics({ statistics }: { readonly statistics: TensorLook["statistics"] }): JSX.Element {
+  const shown = VIEW_STATISTICS.filter((each) => statistics[each] !== undefined);
+  return (
+    <dl class="debug-statistics">
+      {shown.map((each) => {
+        const value = statistics[each] ?? NaN;
+        return (
+          <div key={each} class={BAD.has(each) && value > 0 ? "bad" : ""}>
+            <dt>{LABELS[each] ?? each}</dt>
+            <dd>{COUNTS.has(each) ? formatCount(value) : formatNumber(value, 5)}</dd>
+          </div>
+        );
+      })}
+    </dl>
+  );
+}
+
+function LookHistogram({ look, name }: Omit<LookProps, "slice">): JSX.Element | null {
+  const { histogram, statistics } = look;
+  const shape = useMemo(() => {
+    if (!histogram || histogram.counts.length === 0) return null;
+    const { lower, upper, counts } = histogram;
+    // By weights, not by the difference: the span of all doubles is no double.
+    const edge = (i: number): number => lower * (1 - i / counts.length) + upper * (i / counts.length);
+    const bins = {
+      lower: Float64Array.from(counts, (_, i) => edge(i)),
+      upper: Float64Array.from(counts, (_, i) => edge(i + 1)),
+      counts: Float64Array.from(counts),
+    };
+    const nonfinite = ["nan", "pos_inf", "neg_inf"].reduce((sum, each) => sum + (statistics[each] ?? 0), 0);
+    return { bins, nonfinite };
+  }, [look]);
+  const axis = useMemo(
+    () => histogram && valueAxis("linear", histogram.lower, histogram.upper, 0),
+    [histogram?.lower, histogram?.upper],
+  );
+  const all = useMemo(() => (shape ? [shape] : []), [shape]);
+  if (!axis || !shape) return null;
+  return (
+    <HistogramChart
+      histograms={all}
+      axis={axis}
+      mode="count"
+      log={false}
+      label={`Histogram of ${shownName(name)}`}
+      exportName={`${name}-histogram`}
+      height={150}
+    />
+  );
+}
