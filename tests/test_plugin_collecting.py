@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tb_netdebug.debugger.hub import Sessions
 from tb_netdebug.plugin.collecting import Collecting
 from tb_netdebug.plugin.flags import Flags
 from tb_netdebug.plugin.roots import Root
@@ -131,7 +132,7 @@ def test_names_that_are_none_are_said(logdir: Path) -> None:
 def trouble(roots: list[Root], flags: Flags) -> tuple[str, list[str]]:
     """Why there is no collector with these flags, and what of that the page shows to everybody."""
     changed = Event()
-    collecting = Collecting(roots, flags, changed.set)
+    collecting = Collecting(roots, flags, changed.set, Sessions(lambda key, row: None))
     collecting.start()
     assert changed.wait(60)
     told, complaints = collecting.as_dict()["trouble"], collecting.complaints
@@ -184,7 +185,7 @@ def test_a_grpc_that_does_not_fit_is_said(logdir: Path, monkeypatch: pytest.Monk
 
 def test_a_program_that_is_no_tensorboard_gets_no_collector(logdir: Path) -> None:
     """Its process is not ours to start servers in."""
-    collecting = Collecting([("", str(logdir))], Flags(), lambda: None)
+    collecting = Collecting([("", str(logdir))], Flags(), lambda: None, Sessions(lambda key, row: None))
     collecting.start()
     collecting.close()
     assert {"address": None, "trouble": None, "trainers": 0} == collecting.as_dict()

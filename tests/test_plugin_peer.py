@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_netdebug.plugin.peer import _end, is_not_of, is_other_users
+from tb_netdebug.plugin.peer import _end, is_not_of, is_other_users, owner_of_peer
 from tests.support.tensorboard_process import OURS, TensorBoard
 
 CLIENT = "0100007F:C350"
@@ -58,6 +58,27 @@ def test_a_connection_of_ours_is_found(host: str) -> None:
             assert (os.getuid() != 0) == is_not_of(os.getuid() + 1, lines, client=end, server=port)
             accepted.close()
         assert is_other_users({**environ, "REMOTE_PORT": "1"})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_kernel_tells_of_a_connection(host: str) -> None:
+    """By that alone it is known whose it is; when the other end is closed, nobody is trusted for it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection((host, port)) as client:
+            accepted, (address, client_port, *_) = server.accept()
+            environ = {
+                "REMOTE_ADDR": address,
+                "REMOTE_PORT": client_port,
+                "SERVER_PORT": str(port),
+                "werkzeug.socket": accepted,
+            }
+            assert (os.getuid(), os.fstat(client.fileno()).st_ino) == owner_of_peer(accepted)
+            assert not is_other_users(environ)
+        assert is_other_users(environ)
+        accepted.close()
+        assert owner_of_peer(accepted) is None
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Controls:
 
     def sweep(self, *, now: float) -> None:
         """Those who have left let go of everything."""
-        gone = [each.name for each in self._visitors.values() if now - each.seen >= AWAY_SECS]
+        gone = [each.name for each in self._visitors.values() if now >= each.seen + AWAY_SECS]
         for name in gone:
             del self._visitors[name]
         if gone:

@@ -25,6 +25,7 @@ class Entry:
         self.trainer: str | None = None
         self.calls: dict[int, Call] = {}
         self.clients = 0
+        self.leased_at = 0.0
         self.lost_at = 0.0
         self.told_at = -1.0
         self.is_untold = False

@@ -75,7 +75,6 @@ class Sessions:
         self._trainers: dict[str, Entry] = {}
         self._controls = Controls()
         self._numbers = itertools.count(1)
-        self._renew_at = 0.0
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
@@ -171,9 +170,10 @@ class Sessions:
                 raise CallError(BUSY, "The training has more to answer than it can.")
             call = Call(next(self._numbers), verb, ended)
             frame = encoded("call", id=call.number, client=client, verb=verb, arguments=wanted)
-            if not self._send(entry, frame):
-                raise CallError(BUSY, "The training does not listen at the moment.")
             entry.calls[call.number] = call
+            if not self._send(entry, frame):
+                self.forget(entry, call)
+                raise CallError(BUSY, "The training does not listen at the moment.")
         return call
 
     def answer(self, entry: Entry, call: Call, *, secs: float = ANSWER_SECS) -> Any:
@@ -278,7 +278,7 @@ class Sessions:
 
     def _remove_old(self, now: float) -> None:
         for entry in list(self._entries.values()):
-            if not entry.is_connected and now - entry.lost_at >= KEPT_SECS:
+            if not entry.is_connected and now >= entry.lost_at + KEPT_SECS:
                 self._remove(entry)
 
     def _remove(self, entry: Entry) -> None:
@@ -292,11 +292,8 @@ class Sessions:
     def _renew_leases(self, now: float) -> None:
         for entry in self._trainers.values():
             self._set_lease(entry)
-        if now >= self._renew_at:
-            self._renew_at = now + RENEW_SECS
-            for entry in self._trainers.values():
-                if entry.clients:
-                    self._lease(entry, entry.clients)
+            if entry.clients and now >= entry.leased_at + RENEW_SECS:
+                self._lease(entry, entry.clients)
 
     def _set_lease(self, entry: Entry) -> None:
         clients = self._controls.count(entry.training) if entry.is_connected else 0
@@ -306,6 +303,7 @@ class Sessions:
             self._tell_now(entry)
 
     def _lease(self, entry: Entry, clients: int) -> None:
+        entry.leased_at = self._clock()
         self._send(entry, encoded("lease", clients=clients, secs=LEASE_SECS))
 
     def _send(self, entry: Entry, frame: bytes) -> bool:
@@ -330,7 +328,7 @@ class Sessions:
 
     def _tell_soon(self, entry: Entry) -> None:
         """Now, or when enough time has passed since the last time."""
-        if self._clock() - entry.told_at >= TELL_SECS:
+        if self._clock() >= entry.told_at + TELL_SECS:
             self._tell_now(entry)
         else:
             entry.is_untold = True
@@ -342,7 +340,7 @@ class Sessions:
 
     def _tell_late(self, now: float) -> None:
         for entry in self._entries.values():
-            if entry.is_untold and now - entry.told_at >= TELL_SECS:
+            if entry.is_untold and now >= entry.told_at + TELL_SECS:
                 self._tell_now(entry)
 
     # ---- the thread --------------------------------------------------------------------------------------
@@ -350,11 +348,9 @@ class Sessions:
     def _next_due(self, now: float) -> float | None:
         dues = [entry.told_at + TELL_SECS for entry in self._entries.values() if entry.is_untold]
         dues += [entry.lost_at + KEPT_SECS for entry in self._entries.values() if not entry.is_connected]
+        dues += [each.leased_at + RENEW_SECS for each in self._trainers.values() if each.clients]
         departure = self._controls.next_departure()
-        if departure is not None:
-            dues.append(departure)
-            dues.append(self._renew_at)
-        return min(dues, default=None)
+        return min(dues if departure is None else [*dues, departure], default=None)
 
     def _rouse(self) -> None:
         """There may be something to do earlier than was thought."""

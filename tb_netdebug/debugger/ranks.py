@@ -37,8 +37,9 @@ def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapp
         return answer(sessions, ranks[0], sessions.ask(ranks[0], client, verb, wanted), wanted)
     if verb == "pause" and wanted["step"] is None and not any(each.is_paused for each in ranks):
         return pause_together(sessions, client, key, wanted)
+    twins = {each.key: twin(ranks[0], each, verb, wanted) for each in ranks}
     call = sessions.ask(ranks[0], client, verb, wanted)
-    tell(sessions, ranks[1:], client, verb, {each.key: twin(ranks[0], each, verb, wanted) for each in ranks})
+    tell(sessions, ranks[1:], client, verb, twins)
     return answer(sessions, ranks[0], call, wanted)
 
 

@@ -1,5 +1,5 @@
-"""A session of the debugger without a training: it speaks as one should, and its batches are counted by whoever
-has it, or by a thread of its own.
+"""A session of the debugger without a training: it speaks as one should, and its batches are counted by
+whoever has it, or by a thread of its own.
 
     session = ScriptedSession(send, run="a")     # frames go out by `send`, and come in by `receive`
     session.advance(3)                            # so many batches later
@@ -67,7 +67,7 @@ class ScriptedSession:
             else:
                 self.asked.append(dict(head))
                 if head["verb"] not in self.silent:
-                    self._answer(head)
+                    self._answer(dict(head))
 
     def tell(self) -> None:
         self._send(encoded("state", state=self.state()))
@@ -127,6 +127,14 @@ class ScriptedSession:
     def _continue(self) -> Any:
         self.is_paused, self.goal = False, None
         return self.state()
+
+    def _step(self, **arguments: Any) -> Any:
+        return self.state()
+
+    _run_to = _step
+
+    def _detach(self) -> Any:
+        return self._continue()
 
     def _set_breakpoint(self, id: int | None, **wanted: Any) -> Any:
         if id is None:
@@ -197,6 +205,11 @@ class _Program:
         self.session = ScriptedSession(lambda data: self.line.send(data), pid=os.getpid(), **about)
         self.session.about["run_dir"] = run_dir
         ready = threading.Event()
+
+        def connected() -> None:
+            ready.wait()
+            self.session.connected()
+
         self.line = ControlLine.start(
             target,
             run_dir=Path(run_dir),
@@ -204,7 +217,7 @@ class _Program:
             rank=self.session.about["rank"],
             notice=self.told.append,
             on_control=self.session.receive,
-            on_connected=lambda: ready.wait() and self.session.connected(),
+            on_connected=connected,
         )
         ready.set()
         if rate:
