@@ -69,6 +69,8 @@ class HttpClient:
                 raise _refusal(reply.status, reply.read(MOST_REPLY_BYTES), self.address)
             while piece := reply.read(PIECE_BYTES):
                 yield piece
+            if reply.length:
+                raise ClientError("The tensor was cut short: the training has gone on, or the hub has ended.")
 
     def _trainings(self, told: Mapping[str, Any]) -> list[Training]:
         self.epoch = str(told.get("epoch"))

@@ -7,6 +7,7 @@ For the words of the terminal alone; `tests/test_debug_command_live.py` has a re
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,8 +55,8 @@ STACK = [
     {"file": FILE, "line": 20, "function": "<module>", "is_user": True, "locals": []},
 ]  # fmt: skip
 PLACE = {
-    "phase": "forward", "module": "encoder", "class_name": "Linear", "edge": "before", "op": None, "number": 2,
-    "file": FILE, "line": 10, "function": "forward",
+    "phase": "forward", "module": "encoder", "class_name": "Linear", "edge": "before", "op": None,
+    "number": 2, "file": FILE, "line": 10, "function": "forward",
 }  # fmt: skip
 STATISTICS = {
     "count": 6, "nan": 1, "pos_inf": 0, "neg_inf": 0, "zeros": 2, "min": -1.5, "max": 2.0, "mean": 0.25,
@@ -65,7 +66,8 @@ CELLS = {"shape": [2, 3], "rows": [0, 1], "columns": [0, 1], "values": [[0.0, 1.
 TENSOR = {
     "name": "weight:encoder.weight", "shape": [2, 3], "dtype": "float32", "device": "cpu", "bytes": 24,
     "statistics": STATISTICS, "histogram": {"lower": -1.5, "upper": 2.0, "counts": [1, 0, 2, 2]},
-    "slice": "[:, :]", "cells": CELLS, "previous": None, "difference": None, "notes": ["Something is thinned."],
+    "slice": "[:, :]", "cells": CELLS, "previous": None, "difference": None,
+    "notes": ["Something is thinned."],
 }  # fmt: skip
 HIT = {
     "number": 1, "step": 4, "place": PLACE, "watchpoint": 1, "tensor": "gradient:encoder.weight",
@@ -80,7 +82,7 @@ NPY = b"\x93NUMPY" + bytes(300_000)
 Answer = Callable[[dict[str, Any]], Any]
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """Answered with this status and sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -90,7 +92,7 @@ class Refusal(Exception):
 
 class ScriptedHub:
     """`calls` are (verb, arguments) in their order; `answers` overrides what a verb answers. The training is
-    paused at first; what steps it leaves it paused, but `continue` leaves it running until `stop` is called."""
+    paused at first; a step leaves it paused, but `continue` leaves it running until `stop` is called."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
@@ -98,6 +100,7 @@ class ScriptedHub:
         self.answers: dict[str, Answer] = {}
         self.epoch = "first"
         self.token = TOKEN
+        self.is_token_in_page = True
         self.holder: dict[str, Any] | None = None
         self.changed = threading.Condition()
         self.session: dict[str, Any] = {
@@ -115,6 +118,7 @@ class ScriptedHub:
         }  # fmt: skip
         self.others: list[dict[str, Any]] = []
         self.is_gone = False
+        self.npy_bytes = len(NPY)
         self.port = 0
 
     @property
@@ -165,7 +169,7 @@ class ScriptedHub:
     def call(self, body: dict[str, Any]) -> dict[str, Any]:
         verb, arguments = body["verb"], body["arguments"]
         if self.is_gone or body["session"] != KEY:
-            raise Refusal(404, "There is no such training any more.")
+            raise RefusedError(404, "There is no such training any more.")
         with self.changed:
             self.calls.append((verb, arguments))
             self.changed.notify_all()
@@ -237,12 +241,10 @@ class ScriptedHub:
 
     def _source(self, wanted: dict[str, Any]) -> dict[str, Any]:
         if wanted["file"] != FILE:
-            raise Refusal(422, "That file is none of this training's.")
+            raise RefusedError(422, "That file is none of this training's.")
         return {"file": FILE, "first_line": 1, "lines": SOURCE}
 
     def _tensors(self, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-        import re
-
         kind, match = wanted.get("kind"), wanted.get("match") or ""
         return [
             each for each in TENSORS if kind in (None, each["kind"]) and re.search(match, str(each["name"]))
@@ -250,7 +252,7 @@ class ScriptedHub:
 
     def _tensor(self, wanted: dict[str, Any]) -> dict[str, Any]:
         if wanted["name"] not in [each["name"] for each in TENSORS]:
-            raise Refusal(422, f"There is no tensor {wanted['name']}.")
+            raise RefusedError(422, f"There is no tensor {wanted['name']}.")
         more = {"previous": {"statistics": STATISTICS}, "difference": {"statistics": STATISTICS}}
         return {**TENSOR, "name": wanted["name"], **(more if wanted.get("previous") else {})}
 
@@ -268,8 +270,8 @@ def serving(hub: ScriptedHub) -> Iterator[ScriptedHub]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == f"{ROUTES}index.html":
-                page = f'<html><head><meta name="netdebug-token" content="{hub.token}" /></head></html>'
-                self._reply(200, page.encode())
+                token = f'<meta name="netdebug-token" content="{hub.token}" />' * hub.is_token_in_page
+                self._reply(200, f"<html><head>{token}</head></html>".encode())
             elif self.path == f"{ROUTES}debugger/sessions":
                 self._reply(200, json.dumps(hub.sessions()).encode())
             elif self.path == "/data/plugins_listing":
@@ -284,27 +286,27 @@ def serving(hub: ScriptedHub) -> Iterator[ScriptedHub]:
                 route = self.path.removeprefix(f"{ROUTES}debugger/")
                 if route == "tensor":
                     hub.calls.append(("tensor.npy", json.loads(body)))
-                    return self._reply(200, NPY)
+                    return self._reply(200, NPY, size=hub.npy_bytes)
                 answer = {"attend": hub.attend, "call": hub.call}[route](json.loads(body))
                 self._reply(200, json.dumps(answer).encode())
-            except Refusal as refusal:
+            except RefusedError as refusal:
                 self._error(refusal.status, str(refusal))
 
         def _check(self) -> None:
             """As `plugin/control.py`."""
             if self.headers["Origin"] != f"http://{self.headers['Host']}":
-                raise Refusal(403, "Only our own page.")
+                raise RefusedError(403, "Only our own page.")
             if self.headers["Content-Type"] != "application/json":
-                raise Refusal(415, "JSON alone.")
+                raise RefusedError(415, "JSON alone.")
             if self.headers["X-NetDebug-Token"] != hub.token:
-                raise Refusal(403, "The token is missing or an old one.")
+                raise RefusedError(403, "The token is missing or an old one.")
 
         def _error(self, status: int, sentence: str) -> None:
             self._reply(status, json.dumps({"error": sentence}).encode())
 
-        def _reply(self, status: int, body: bytes) -> None:
+        def _reply(self, status: int, body: bytes, *, size: int | None = None) -> None:
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) if size is None else size))
             self.end_headers()
             self.wfile.write(body)
 

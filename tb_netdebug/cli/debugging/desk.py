@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ STEERING = frozenset({"pause", "continue", "step", "run_to", "detach"})
 
 
 class InterruptedWaitError(Exception):
-    """Ctrl-C came twice while a training was waited for: it was asked to pause, and has not yet."""
+    """Ctrl-C came twice: the training was asked to pause, and has not yet."""
 
 
 class Desk:
@@ -123,17 +122,25 @@ class Desk:
     # ---- waiting -------------------------------------------------------------------------------------------
 
     def go(self, verb: str, **arguments: Any) -> None:
-        """Sets the training off, and waits until it stops again. Ctrl-C pauses it."""
-        with self._pausing_on_interrupt():
+        """Sets the training off, and waits until it stops again, as `wait_for_stop`."""
+        try:
             self.call(verb, **arguments)
+        except KeyboardInterrupt:
+            self._ask_to_pause()
         self.wait_for_stop()
 
     def wait_for_stop(self) -> None:
-        """Until it is paused or over. Raises InterruptedWaitError."""
+        """Until it is paused or over. Ctrl-C pauses it; a second one raises InterruptedWaitError."""
+        has_asked = False
         with self.paper.status("Running; Ctrl-C pauses it.") as status:
             while self.state.get("status") == "running":
-                with self._pausing_on_interrupt():
+                try:
                     status.update(self._look())
+                except KeyboardInterrupt:
+                    if has_asked:
+                        raise InterruptedWaitError from None
+                    has_asked = True
+                    self._ask_to_pause()
 
     def _look(self) -> str:
         time.sleep(LOOK_SECS)
@@ -148,17 +155,14 @@ class Desk:
         told = f", loss {float(loss):.6g}" if loss is not None else ""
         return f"Running, step {self.state.get('step')}{told}; Ctrl-C pauses it."
 
-    @contextmanager
-    def _pausing_on_interrupt(self) -> Iterator[None]:
+    def _ask_to_pause(self) -> None:
+        """After a Ctrl-C; without a person it ends the program, as everywhere."""
+        if not self.is_interactive:
+            raise KeyboardInterrupt
         try:
-            yield
+            self.call("pause", wait=1.0)
         except KeyboardInterrupt:
-            if not self.is_interactive:
-                raise
-            try:
-                self.call("pause", wait=1.0)
-            except KeyboardInterrupt:
-                raise InterruptedWaitError from None
+            raise InterruptedWaitError from None
 
 
 def text_of(error: Exception) -> str:

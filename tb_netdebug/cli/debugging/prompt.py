@@ -13,6 +13,7 @@ from tb_netdebug.cli.debugging.command import Command
 from tb_netdebug.cli.debugging.commands import run_line
 from tb_netdebug.cli.debugging.completion import DELIMITERS, Completion
 from tb_netdebug.cli.debugging.desk import Desk, InterruptedWaitError, text_of
+from tb_netdebug.cli.debugging.moving import DIRECTLY
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.debugger.client import ClientError
@@ -47,7 +48,8 @@ class Prompt:
     def _do(self, line: str) -> None:
         line = line.strip() or self._repeated
         command = attempted(self._desk, line) if line else None
-        self._repeated = line if command is not None and command.repeats else ""
+        is_repeated = command is not None and command.repeats and not line.endswith(DIRECTLY)
+        self._repeated = line if is_repeated else ""
 
     def _tell_news(self) -> None:
         """Also what others have done to the training, or it by itself."""
@@ -101,6 +103,7 @@ def line_editing(completion: Completion) -> Iterator[None]:
     readline.set_completer_delims(DELIMITERS)
     is_libedit = "libedit" in (readline.__doc__ or "")
     readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+    readline.parse_and_bind("set show-all-if-ambiguous on")
     readline.set_history_length(MOST_HISTORY)
     path = history_path()
     with suppress(OSError):  # the first time there is none

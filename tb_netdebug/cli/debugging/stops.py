@@ -69,6 +69,7 @@ def watch(desk: Desk, arguments: Namespace) -> None:
 
 
 def _watch_recommended(desk: Desk) -> None:
+    desk.refresh()
     there = {point.get("preset") for point in desk.state.get("watchpoints") or ()}
     for preset in desk.call("presets"):
         if preset["preset"] not in there:

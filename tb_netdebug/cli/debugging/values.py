@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def _write(desk: Desk, name: str, part: str | None, path: Path) -> None:
     size = 0
     try:
         first = next(pieces, b"")  # what is refused leaves no empty file
-        with path.open("xb") as file:
+        with path.open("xb") as file, _removed_if_cut(path):
             size += file.write(first)
             for piece in pieces:
                 size += file.write(piece)
@@ -130,6 +131,16 @@ def _write(desk: Desk, name: str, part: str | None, path: Path) -> None:
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from None
     desk.paper.say(f"{path}: {size_text(size)}")
+
+
+@contextmanager
+def _removed_if_cut(path: Path) -> Iterator[None]:
+    """Half a tensor would look like a whole one to nobody, but be in the way of the next try."""
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def evaluate(desk: Desk, arguments: Namespace) -> None:

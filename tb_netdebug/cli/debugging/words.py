@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import NoReturn
 
-_TO_FILE = re.compile(r"(?P<command>.*?)\s>\s*(?P<file>\S+)\s*")
+_TO_FILE = re.compile(r"(?P<command>.*?)(?:^|\s)>\s*(?P<file>\S+)\s*")
 _RANGE = re.compile(r"\[?\s*([^\[\],\s]+)\s*,\s*([^\[\],\s]+)\s*\]?")
 
 
