@@ -107,6 +107,17 @@ def test_large_inputs_that_hurt() -> None:
     assert finding.where == ["input/0"]
 
 
+def test_the_loss_is_told_as_it_is_recorded() -> None:
+    """Also where the loss function adds up what the training divides by the number of words."""
+    records = pictures([40.0, 9.0, 4.0, *[2.4] * 77])
+    for each in records:
+        for name in ("value", "baseline"):
+            each.scalars[f"probe/loss/0/{name}"] *= 900.0
+    message = found(records)["input-scale"].message
+    assert "the loss went from 40 to 2.4 in" in message
+    assert "a constant answer would have 2.3" in message
+
+
 def test_large_inputs_that_work() -> None:
     """Worth knowing, no more; ordinary ones not even that."""
     falling = [40.0 / (1 + step) for step in range(80)]

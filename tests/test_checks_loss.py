@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rules.loss import RULES
 from tb_netdebug.records.step import Kind, StepRecord
 from tests.support.stories import judged, record, sample
@@ -81,6 +82,23 @@ def test_the_scale_of_the_loss_is_no_matter(scale: float) -> None:
 
 
 # ---- at the start
+
+
+@pytest.mark.parametrize(("first", "is_said"), [(2.3, False), (6.5, False), (7.5, True), (40.0, True)])
+def test_a_first_loss_that_is_added_up_over_words(first: float, is_said: bool) -> None:
+    """As libraries for texts do it: of 64 words in a batch 50 count, and the sum is divided by them."""
+    call = {**CLASSES, "reduction": "sum", "num_classes": 10}
+    numbers = {**AT_CHANCE, "baseline": 50 * 2.23, "uniform": 50 * LN10}
+    losses = learning(100, start=first)
+    records = training(losses, call=call, numbers=numbers)
+    for each, loss in zip(records, losses, strict=True):
+        if "probe/loss/0/uniform" in each.scalars:
+            each.scalars["probe/loss/0/value"] = 50 * loss
+    found = judged(RULES, records)
+    assert is_said is ("loss-at-chance-start" in alarms(found))
+    if is_said:
+        said = found["loss-at-chance-start"].message
+        assert f"The first loss is {number(losses[0])} for each answer" in said
 
 
 @pytest.mark.parametrize(("first", "is_said"), [(2.3, False), (6.5, False), (7.5, True), (40.0, True)])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..history import History
 from ..phrases import number
+from .loss_course import course
 from .loss_curves import main_curves
 from .progress import mean
 
@@ -50,7 +51,8 @@ class Headway:
 
 
 def headway(history: History) -> Headway | None:
-    """None while there are too few losses to say anything."""
+    """None while there are too few losses to say anything. In units of the loss that is recorded: where that
+    is a mean, and the loss function adds up, nobody would know the numbers of the latter."""
     curve, baseline = main_curves(history)
     if curve is None or curve.count < FIRST + NEWEST:
         return None
@@ -63,4 +65,13 @@ def headway(history: History) -> Headway | None:
         base = mean(bases[-NEWEST:])
         before *= base / max(mean(bases[:-NEWEST]), 1e-30)
     start = curve.windows[0].mean if curve.windows else math.nan
-    return Headway(history.steps, curve.first, start, before, now, base, curve.nonfinite)
+    unit = 1.0 if curve.name == "loss" else factor(history)
+    first, start, before, now, base = (unit * each for each in (curve.first, start, before, now, base))
+    return Headway(history.steps, first, start, before, now, base, curve.nonfinite)
+
+
+def factor(history: History) -> float:
+    """Of the recorded loss to what the loss function returned; 1 where they have little to do with each
+    other."""
+    found = course(history).calls.factor
+    return found if found > 0 else 1.0

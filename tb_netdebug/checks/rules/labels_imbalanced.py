@@ -20,8 +20,8 @@ MOST_CLASSES = 64
 class ImbalanceLimits:
     ratio: float = 10.0  # most frequent class to the mean of the others
     labels: float = 500  # before that it may be chance
-    looks: float = 8  # batches in a row that are all answered by the most frequent class
-    mixed_looks: float = 4  # of them with other classes in it
+    looks: float = 6  # batches in a row that are all answered by the most frequent class
+    mixed_looks: float = 3  # of them with other classes in it: only they tell
     steps: float = 64  # at first every network answers like that
     likeness: float = 0.005  # accuracy and share of the class, in batches that are answered by it alone
     share_of_baseline: float = 0.7  # a loss below that of a constant answer: rare classes are being learned

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
@@ -52,10 +53,12 @@ class LossAtChanceStart(Rule):
         signs = []
         for key, call in calls.items():
             seen = {name: record.scalars.get(f"probe/loss/{key}/{name}") for name in MEASURED}
-            if call.get("reduction") == "mean" and seen["value"] is not None:
+            if call.get("reduction") in ("mean", "sum") and seen["value"] is not None:
                 rows = math.prod(call.get("target_shape") or (1,))
+                seen = of_one_answer(seen, call, rows)
                 severity = Severity.INFO if is_excused or self._answers(seen, rows) else Severity.WARNING
-                signs += self._classes(seen, severity) or self._numbers(seen)
+                of_each = " for each answer" if call.get("reduction") == "sum" else ""
+                signs += self._classes(seen, severity, of_each) or self._numbers(seen, of_each)
         return signs
 
     def _answers(self, seen: dict[str, float | None], rows: int) -> bool:
@@ -69,7 +72,7 @@ class LossAtChanceStart(Rule):
         often = share + self.limits.deviations * math.sqrt(share * (1.0 - share) / rows)
         return (accuracy == 0.0 and never) or accuracy > max(often, 1.5 * (seen["top_share"] or 0.0))
 
-    def _classes(self, seen: dict[str, float | None], severity: Severity) -> list[Sign]:
+    def _classes(self, seen: dict[str, float | None], severity: Severity, of_each: str) -> list[Sign]:
         value, guess, limits = seen["value"], seen["uniform"], self.limits
         if value is None or guess is None or guess <= 0:
             return []
@@ -79,8 +82,8 @@ class LossAtChanceStart(Rule):
         return [
             Sign(
                 severity,
-                f"The first loss is {number(value)}, {number(ratio, 2)} times the {number(guess)} that "
-                f"guessing among all classes would get (more than {number(limits.ratio)} times is too much): "
+                f"The first loss is {number(value)}{of_each}, {number(ratio, 2)} times the {number(guess)} "
+                f"that guessing among all classes would get (more than {number(limits.ratio)} times is too much): "
                 "the untrained network is already very sure of answers that are wrong.",
                 "Make the first scores small: a smaller initialisation of the last layer, such as "
                 "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
@@ -94,7 +97,7 @@ class LossAtChanceStart(Rule):
             )
         ]
 
-    def _numbers(self, seen: dict[str, float | None]) -> list[Sign]:
+    def _numbers(self, seen: dict[str, float | None], of_each: str) -> list[Sign]:
         """Targets far from zero are no fault of the network's: only its outputs' own width counts."""
         value, guess = seen["value"], seen["baseline"]
         width, spread, middle = seen["input_std"], seen["target_std"], seen["target_mean"]
@@ -108,7 +111,7 @@ class LossAtChanceStart(Rule):
                 Severity.WARNING,
                 f"The outputs of the untrained network spread {number(width / size)} times as wide as the "
                 f"targets are large (more than {number(self.limits.wide)} times is too much): the first loss "
-                f"is {number(value)}, a constant answer would get {number(guess)}.",
+                f"is {number(value)}{of_each}, a constant answer would get {number(guess)}.",
                 "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
                 "0 and spread 1.",
                 {
@@ -118,6 +121,16 @@ class LossAtChanceStart(Rule):
                 sureness=0.85,
             )
         ]
+
+
+def of_one_answer(seen: dict[str, float | None], call: dict[str, Any], rows: int) -> dict[str, float | None]:
+    """A loss that is added up, as the mean that it could be: of the answers that count, where some do not."""
+    if call.get("reduction") != "sum":
+        return seen
+    uniform, classes = seen["uniform"], call.get("num_classes") or 0
+    count = uniform / math.log(classes) if uniform and classes > 1 else rows
+    summed = {name: seen[name] for name in ("value", "baseline", "uniform")}
+    return {**seen, **{name: None if value is None else value / count for name, value in summed.items()}}
 
 
 def has_frozen(history: History) -> bool:
