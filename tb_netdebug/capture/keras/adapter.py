@@ -25,11 +25,14 @@ from tb_netdebug.capture.keras.memory import answers_late, device_memory
 from tb_netdebug.capture.keras.optimizers import Optimizers
 from tb_netdebug.capture.keras.reading import Reading
 from tb_netdebug.capture.keras.scalars import Scalars
+from tb_netdebug.capture.keras.stepping.on_tensorflow import OnTensorFlow
+from tb_netdebug.capture.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.capture.keras.steps import TrainSteps
 from tb_netdebug.capture.keras.tensors import pixels_of, summary_of
 from tb_netdebug.capture.keras.traced import Ran
 from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings
+from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.records.step import Sample, Units
 
 Late = list[tuple[int, dict[str, float], list[Sample]]]
@@ -51,6 +54,7 @@ class KerasAdapter:
     ) -> None:
         self._models = dict(models)
         self._collector = collector
+        self._guard = guard
         self._settings = settings
         self._refusals = Refusals(guard)
         self._network = Network(models, settings.wants)
@@ -87,6 +91,8 @@ class KerasAdapter:
             each.install()
         self._loop = LoopTap(self._network, guard, self.steps, self._before_loop_update)
         self._optimizers = Optimizers(optimizers, models, lambda: self._loop.optimizers)
+        self._source: OnTensorFlow | None = None
+        self._bench: KerasWorkbench | None = None
         listen(self._loop)
 
     # ---- the seam ----------------------------------------------------------------------------------------
@@ -115,6 +121,9 @@ class KerasAdapter:
         self._loop.begin_step(sampling=False)
         self._ended += 1
         look.late = self._scalars.take_late()
+        if self._bench is not None and self._source is not None:
+            self._source.has_run(ran)
+            self._bench.batch_ran()
         return self._reading.put(look)
 
     def late(self, *, wait: bool) -> Late:
@@ -156,7 +165,16 @@ class KerasAdapter:
     def graph(self) -> bytes | None:
         return self._graph.take()
 
+    def workbench(self, stops: Stops) -> KerasWorkbench:
+        self._source = OnTensorFlow(self._network, self.steps, self._loop, self._optimizers.known)
+        self._bench = KerasWorkbench(
+            self._network, self._source, stops=stops, collector=self._collector, guard=self._guard
+        )
+        return self._bench
+
     def close(self) -> None:
+        if self._bench is not None:
+            self._bench.close()
         for each in self.steps:
             each.remove()
         leave(self._loop)

@@ -6,6 +6,7 @@ import inspect
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,9 +157,14 @@ def count_of(variable: Any) -> int:
     return int(np.prod(variable.shape, dtype=np.int64))
 
 
+def code_of(layer: Any) -> CodeType | None:
+    """Of its call, where that is a function of Python."""
+    return getattr(inspect.unwrap(type(layer).call), "__code__", None)
+
+
 def source_of(layer: Any) -> tuple[str, int]:
     """Where the layer's call is written: the file below the working folder, else its last parts."""
-    code = getattr(inspect.unwrap(type(layer).call), "__code__", None)
+    code = code_of(layer)
     if code is None:
         return "", 0
     path = Path(code.co_filename)

@@ -48,6 +48,7 @@ class TrainSteps:
     """Takes the place of a model's `train_function`; `last` is what its last run has shown.
 
     `told` is called behind each run with Keras's results, where nobody else tells that a batch is over.
+    `shows_all`: the full version in every step.
     """
 
     model: Any
@@ -59,6 +60,7 @@ class TrainSteps:
     wants_gradients: bool
     always_flags: bool = False
     follows: bool = False
+    shows_all: bool = False
     last: Ran | None = None
     runs: int = 0
     is_running: bool = False
@@ -149,7 +151,9 @@ class TrainSteps:
         But the light version has its turn as soon as a step need not be sampled, so that it is traced then.
         """
         collector = self.collector
-        return collector.sampling or self.is_eager or (collector.probing and False in self._versions)
+        if collector.sampling or self.is_eager or self.shows_all:
+            return True
+        return collector.probing and False in self._versions
 
     def _run_ours(self, iterator: Any, *, full: bool) -> Any:
         version = self._versions.get(full)
