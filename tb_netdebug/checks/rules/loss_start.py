@@ -83,8 +83,8 @@ class LossAtChanceStart(Rule):
             Sign(
                 severity,
                 f"The first loss is {number(value)}{of_each}, {number(ratio, 2)} times the {number(guess)} "
-                f"that guessing among all classes would get (more than {number(limits.ratio)} times is too much): "
-                "the untrained network is already very sure of answers that are wrong.",
+                f"that guessing among all classes would get (more than {number(limits.ratio)} times is too "
+                "much): the untrained network is already very sure of answers that are wrong.",
                 "Make the first scores small: a smaller initialisation of the last layer, such as "
                 "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
                 "layer before the output. If the network was trained before, on other classes, this is no "
