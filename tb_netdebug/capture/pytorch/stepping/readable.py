@@ -26,7 +26,7 @@ from tb_netdebug.stats import kernel
 from tb_netdebug.stats.packed import Summary
 
 # What has to be converted or brought from a device is copied in pieces of so many values.
-PIECE = 1 << 20
+PIECE = 1 << 18
 # A sparse tensor is written out to be looked at when it has so few values.
 MOST_WRITTEN_OUT = 1 << 20
 # The kernel goes through views of so many dimensions.

@@ -87,8 +87,8 @@ class Tensors:
         then = self._previous.get(f"weight:{found.of}")
         if then is None or then.shape != found.tensor.shape:
             raise WorkbenchError(
-                f"{name} is known from the batch after next: the weights before a step are kept since it was "
-                "first asked for, as far as there is room"
+                f"{name} is known from the next batch on: the weights before a step are kept once it was "
+                "asked for, as far as there is room"
             )
         return DifferenceReadable(entry, now, TensorReadable(entry, then), before=lambda: self._before(entry))
 

@@ -55,6 +55,7 @@ class TorchWorkbench:
         self._optimizers = optimizers
         self._graph = graph
         self._needs = NOTHING
+        self._steps_before = 0  # of optimizers, until the end of the batch before
         self._layers = Layers(models, parameters)
         self._kept = KeptTensors()
         self._previous = PreviousValues()
@@ -106,11 +107,13 @@ class TorchWorkbench:
             self._kept.clear()
         self._needs = needs
         self._previous.keep_only(with_weights(needs.previous))
+        self._take_weights()
         self._put_on()
         self._settle()
 
     def end_batch(self) -> None:
         self._note_thread()
+        self._steps_before = self._optimizers.steps
         try:
             self._take_previous()
         except Exception as error:
@@ -238,6 +241,16 @@ class TorchWorkbench:
         except WorkbenchError:
             return None
         return tensor if is_direct(tensor) else None
+
+    def _take_weights(self) -> None:
+        """As long as no optimizer has stepped in this batch, they are those of the batch before."""
+        if self._optimizers.steps != self._steps_before or not self._optimizers.known():
+            return
+        self._layers.look()
+        for name in with_weights(self._needs.previous):
+            of = name.removeprefix("weight:")
+            if of in self._layers.weights and self._previous.get(name) is None:
+                self._previous.take(name, self._layers.weights[of])
 
     def _take_previous(self) -> None:
         """Updates first: they are made from the weights of the batch before."""
