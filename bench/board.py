@@ -92,6 +92,18 @@ class Board:
         children = psutil.Process(self.process.pid).children(recursive=True)
         return sum(child.memory_info().rss for child in children)
 
+    def collector(self) -> str:
+        """Where it takes the records of trainings elsewhere. Raises BoardError when it does not."""
+        until = time.monotonic() + START_SECS
+        while time.monotonic() < until:
+            told = json.loads(self.get("runs"))["collector"]
+            if told["address"] or told["trouble"]:
+                break
+            time.sleep(0.1)
+        if not told["address"]:
+            raise BoardError(told["trouble"] or "TensorBoard has not started its collector")
+        return str(told["address"])
+
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=REPLY_SECS)
 

@@ -27,6 +27,7 @@ from bench import (
     many_runs,
     memory,
     one_pass,
+    remote,
     report,
     step_time,
 )
@@ -52,6 +53,7 @@ PARTS: dict[str, Callable[[Session], Part]] = {
     "keras": keras_fit.measure,
     "live": live.measure,
     "manners": manners.measure,
+    "remote": remote.measure,
     "collector": collector.measure,
     "log_bytes": log_bytes.measure,
     "memory": memory.measure,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.board import Board
-from bench.browser import Browser, Look, Sighting, chromium, overview
+from bench.browser import Look, Sighting, chromium, overview
+from bench.elsewhere import meeting_place
 from bench.latency import Lateness, delays_of
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
@@ -32,12 +34,14 @@ METHOD = (
     "page has shown the last step of all runs, at the latest ten seconds after them; steps that were never "
     "seen count as seen then. The route by which TensorBoard's own pages get scalars is asked twice a "
     "second meanwhile, and judged in the same way: it is what they could show if they asked as often. They "
-    "ask every 30 seconds, and only when auto-reload was switched on. Trainers, TensorBoard and browser "
-    "share this machine's cores and clock."
+    "ask every 30 seconds, and only when auto-reload was switched on. Through the stream: the training "
+    "writes into a folder of its own, and its agent sends what it writes to the collector in TensorBoard, "
+    "over loopback. Trainers, agent, TensorBoard and browser share this machine's cores and clock."
 )
 LIMIT_MS = 500.0
 STEP_SECS = 0.04
-RUNS = (1, 8)
+# How many runs, and whether they come through the stream.
+OBSERVED = ((1, False), (8, False), (1, True))
 SECS = 300
 QUICK_SECS = 20
 LAST_LOOK_SECS = 10.0
@@ -53,6 +57,7 @@ class TraineeError(RuntimeError):
 class Observation:
     """What was seen of some runs on our page, and of the first of them on TensorBoard's route."""
 
+    title: str
     logdir: Path
     runs: list[str]
     since: float
@@ -66,48 +71,48 @@ def measure(session: Session) -> Part:
     began = time.monotonic()
     secs = QUICK_SECS if session.is_quick else SECS
     promises, tables = [], []
-    for count in RUNS:
-        seen = observe(session, count, secs)
+    for count, is_remote in OBSERVED:
+        seen = observe(session, count, secs, is_remote=is_remote)
         ours, peer = lateness(seen, seen.ours, seen.runs), lateness(seen, seen.peer, seen.runs[:1])
-        text = f"{many(count)} live: from the end of a batch to the screen, 95th percentile"
+        text = f"{seen.title}: from the end of a batch to the screen, 95th percentile"
         promises.append(Promise(text, ours.p95, LIMIT_MS, "ms", True))
         tables.append(table_of(seen, ours, peer))
     return Part("live", TITLE, METHOD, 1, time.monotonic() - began, promises, tables)
 
 
-def observe(session: Session, count: int, secs: float) -> Observation:
+def observe(session: Session, count: int, secs: float, *, is_remote: bool = False) -> Observation:
     """Trains so many networks for some seconds under the eyes of a browser."""
+    title = f"{many(count)} live, through the stream" if is_remote else f"{many(count)} live"
     runs = [f"run{number}" for number in range(1, count + 1)]
-    logdir = session.folder / f"live{count}"
+    logdir = session.folder / title.replace(" ", "-")
     logdir.mkdir(parents=True)
     with ExitStack() as stack:
+        if is_remote:
+            stack.enter_context(meeting_place())
         board = stack.enter_context(Board(logdir)).need_netdebug()
-        session.progress.show(f"{TITLE}: {many(count)}, training begins")
-        trainers = stack.enter_context(training(logdir, runs))
-        browser = stack.enter_context(chromium(session.folder / f"profile{count}"))
+        session.progress.show(f"{TITLE}: {title}, training begins")
+        place = Path(f"{logdir}-elsewhere") if is_remote else logdir
+        trainers = stack.enter_context(training(place, runs, remote=board.collector() if is_remote else ""))
+        browser = stack.enter_context(chromium(session.folder / f"profile of {title}"))
         peer = stack.enter_context(PeerPoll(board, runs[0]))
         look = stack.enter_context(browser.look(f"{board.url}/{overview(runs)}"))
         look.wait_for(runs)
         since = time.time()
         for passed in watch_for(look, secs):
-            session.progress.show(f"{TITLE}: {many(count)}, {passed:.0f} of {secs:.0f} s")
+            session.progress.show(f"{TITLE}: {title}, {passed:.0f} of {secs:.0f} s")
         stop(trainers)
         ended = last_steps(logdir, runs)
         look.wait(lambda now: reached(now.sightings) >= ended.items(), secs=LAST_LOOK_SECS)
-        return seen_so_far(logdir, runs, since, look, peer, browser)
-
-
-def seen_so_far(
-    logdir: Path, runs: list[str], since: float, look: Look, peer: PeerPoll, browser: Browser
-) -> Observation:
-    return Observation(logdir, runs, since, time.time(), look.sightings, peer.sightings, browser.version)
+        return Observation(
+            title, logdir, runs, since, time.time(), look.sightings, peer.sightings, browser.version
+        )
 
 
 @contextmanager
-def training(logdir: Path, runs: Sequence[str]) -> Iterator[list[subprocess.Popen[str]]]:
+def training(logdir: Path, runs: Sequence[str], *, remote: str) -> Iterator[list[subprocess.Popen[str]]]:
     """Trainers that have all done their first step; ended in any case."""
     with ExitStack() as stack:
-        trainers = [stack.enter_context(trainer(logdir, run)) for run in runs]
+        trainers = [stack.enter_context(trainer(logdir, run, remote)) for run in runs]
         try:
             for one in trainers:
                 assert one.stdout is not None
@@ -119,11 +124,12 @@ def training(logdir: Path, runs: Sequence[str]) -> Iterator[list[subprocess.Pope
                 one.kill()
 
 
-def trainer(logdir: Path, run: str) -> subprocess.Popen[str]:
+def trainer(logdir: Path, run: str, remote: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(TRAINEE), str(logdir), run, str(STEP_SECS)]
+    env = {**os.environ, "NETDEBUG_REMOTE": remote}
     # A session of its own: Ctrl-C is for us, and we end it.
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
@@ -212,7 +218,7 @@ def table_of(seen: Observation, ours: Lateness, peer: Lateness) -> Table:
         Column("median, ms", 0, "less"), Column("95 %, ms", 0, "less"), Column("latest, ms", 0, "less"),
         Column("steps"), Column("steps never seen"), Column("frames or answers of a run"),
     ]  # fmt: skip
-    return Table(f"{many(len(seen.runs))} live, Chromium {seen.browser}", columns, rows)
+    return Table(f"{seen.title}, Chromium {seen.browser}", columns, rows)
 
 
 def row_of(title: str, late: Lateness, sightings: int, *, is_ours: bool) -> Row:

@@ -273,9 +273,12 @@ def test_following_sees_all_that_is_written(tmp_path: Path) -> None:
     assert followed.looks > 0 < followed.refresh_secs
 
 
-def test_live_steps_are_seen(with_browser: Callable[..., live.Observation], session: Session) -> None:
-    """One run for a second, by our page and by TensorBoard's route."""
-    seen = with_browser(lambda: live.observe(session, 1, 1.0))
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_live_steps_are_seen(
+    with_browser: Callable[..., live.Observation], session: Session, is_remote: bool
+) -> None:
+    """One run for a second, by our page and by TensorBoard's route; also when it comes through the stream."""
+    seen = with_browser(lambda: live.observe(session, 1, 1.0, is_remote=is_remote))
     late = live.lateness(seen, seen.ours, seen.runs)
     assert 10 <= late.steps
     assert 0 == late.unseen
