@@ -175,14 +175,14 @@ def _kind(error: LookupError) -> str:
 
 class DebuggedTraining(SpokenTo):
     """In a process of its own, with a line to a hub; without a `target` it finds the one of this machine.
-    `rate` batches a second."""
+    `rate` batches a second. It `shares` a link by which its records go to the target."""
 
     def __init__(
         self, home: Home, run_dir: Path, target: str | None = None, *, rate: float = 0.0,
-        env: dict[str, str] | None = None, **about: Any,
+        shares: bool = False, **about: Any,
     ) -> None:  # fmt: skip
-        super().__init__(__file__, env={**home.env, **(env or {})})
-        self.do("open", target, str(run_dir), rate, about)
+        super().__init__(__file__, env=home.env)
+        self.do("open", target, str(run_dir), rate, shares, about)
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = self.do("facts")
@@ -199,7 +199,9 @@ class _Program:
         self.told: list[str] = []
         self.ending = threading.Event()
 
-    def open(self, target: str | None, run_dir: str, rate: float, about: dict[str, Any]) -> None:
+    def open(
+        self, target: str | None, run_dir: str, rate: float, shares: bool, about: dict[str, Any]
+    ) -> None:
         from tb_netdebug.stream.control_line import ControlLine
 
         self.session = ScriptedSession(lambda data: self.line.send(data), pid=os.getpid(), **about)
@@ -218,10 +220,24 @@ class _Program:
             notice=self.told.append,
             on_control=self.session.receive,
             on_connected=connected,
+            link=self._link(target, run_dir) if shares and target else None,
         )
         ready.set()
         if rate:
             threading.Thread(target=self._run, args=(rate,), daemon=True).start()
+
+    def _link(self, target: str, run_dir: str) -> Any:
+        from tb_netdebug.stream.link import Link
+
+        return Link.start(
+            remote=target,
+            run_dir=Path(run_dir),
+            run=self.session.about["run"],
+            rank=0,
+            is_spool=False,
+            takes_control=True,
+            notice=self.told.append,
+        )
 
     def _run(self, rate: float) -> None:
         began = time.monotonic()
