@@ -50,11 +50,21 @@ export function onDebuggerNews(listener: (data: unknown) => void): () => void {
 }
 
 function entryOf(training: MadeTraining): Json {
-  const now = Date.now();
-  const looking = [...attended.values()].filter(({ at, sessions }) => now - at < 10_000 && sessions.includes(training.key));
-  const holder = holders.get(training.key) ?? null;
+  const looking = [...attended.keys()].filter((client) => isLooking(client, training));
+  const holder = holderOf(training);
   const { key, facts, state } = training;
   return { key, session: facts, state, holder, clients: looking.length, is_connected: true };
+}
+
+function isLooking(client: string, training: MadeTraining): boolean {
+  const seen = attended.get(client);
+  return seen !== undefined && Date.now() - seen.at < 10_000 && seen.sessions.includes(training.key);
+}
+
+/** Who has left holds nothing. */
+function holderOf(training: MadeTraining): { client: string; label: string } | null {
+  const holder = holders.get(training.key);
+  return holder && isLooking(holder.client, training) ? holder : null;
 }
 
 function sessions(): Json {
@@ -87,16 +97,24 @@ const STEERING = /^(pause|continue|step|run_to|set_|remove_|recheck|clear_|snaps
 function called(training: MadeTraining, body: Json): unknown {
   const verb = String(body["verb"]);
   const client = String(body["client"]);
-  const holder = holders.get(training.key);
+  const holder = holderOf(training);
   if (STEERING.test(verb) && holder && holder.client !== client) throw new Refused(`${holder.label} holds the controls.`);
   if (STEERING.test(verb)) hold(training, client, labels.get(client) ?? "");
-  return training.answer(verb, body["arguments"] as Json);
+  const given = body["arguments"] as Json;
+  const others = STEERING.test(verb) ? all().filter((each) => each !== training && isTogether(each, training)) : [];
+  for (const each of others) each.answer(verb, given);
+  return training.answer(verb, given);
+}
+
+/** Ranks of one training pause and go on together. */
+function isTogether(a: MadeTraining, b: MadeTraining): boolean {
+  return a.facts["group"] === b.facts["group"];
 }
 
 const labels = new Map<string, string>();
 
 function hold(training: MadeTraining, client: string, label: string): void {
-  for (const each of all()) if (each.facts["group"] === training.facts["group"]) holders.set(each.key, { client, label });
+  for (const each of all()) if (isTogether(each, training)) holders.set(each.key, { client, label });
 }
 
 function attend({ client, label, sessions: keys, take, release }: Json): Json {

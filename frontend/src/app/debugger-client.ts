@@ -31,7 +31,7 @@ function drawn(): string {
 function stored(): string | null {
   try {
     const found = sessionStorage.getItem(PLACE);
-    return found && /^[\w-]{16,64}$/.test(found) ? found : null;
+    return found && /^[A-Za-z0-9-]{16,64}$/.test(found) ? found : null;
   } catch {
     return null; // Other hosts of TensorBoard may forbid the store.
   }

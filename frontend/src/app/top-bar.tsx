@@ -9,11 +9,15 @@ import { drawerOpen, focusedRun, helpOpen, page, PAGES } from "./state";
 export function TopBar(): JSX.Element {
   return (
     <header class="top-bar">
-      <button type="button" class="button icon-button only-phone" onClick={() => (drawerOpen.value = true)}>
-        <Icon name="menu" />
-        <span class="unseen">Runs</span>
-      </button>
-      <span class="top-run only-phone">{focusedRun.value && <RunName name={focusedRun.value.name} />}</span>
+      {page.value !== "debugger" && (
+        <>
+          <button type="button" class="button icon-button only-phone" onClick={() => (drawerOpen.value = true)}>
+            <Icon name="menu" />
+            <span class="unseen">Runs</span>
+          </button>
+          <span class="top-run only-phone">{focusedRun.value && <RunName name={focusedRun.value.name} />}</span>
+        </>
+      )}
       <h1 class="brand">
         <svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">
           <path d="M1 11h4l2.5-7 4 12 2.5-5h5" />
@@ -27,6 +31,9 @@ export function TopBar(): JSX.Element {
             href={`#${name}`}
             class="tab"
             aria-current={page.value === name ? "page" : undefined}
+            ref={(tab) => {
+              if (page.value === name) reveal(tab);
+            }}
             title={`${VIEWS[name].title} (${index + 1})`}
             onClick={(event) => {
               event.preventDefault();
@@ -38,7 +45,8 @@ export function TopBar(): JSX.Element {
           </a>
         ))}
       </nav>
-      <LiveIndicator />
+      {/* It tells of runs, and its pause is that of the picture; the debugger has a status of its own. */}
+      {page.value !== "debugger" && <LiveIndicator />}
       <button
         type="button"
         class="button icon-button not-phone"
@@ -60,4 +68,9 @@ function PausedMark(): JSX.Element {
       <span class="unseen">a training is paused</span>
     </span>
   );
+}
+
+/** On a phone there is no room for all tabs. */
+function reveal(tab: HTMLElement | null): void {
+  tab?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }

@@ -38,7 +38,7 @@ export function Code({ shown }: { readonly shown: DebuggerEntry }): JSX.Element 
       </p>
       {typeof source === "string" && <p class="hint">{source}</p>}
       {source !== null && typeof source !== "string" && place && (
-        <Lines key={source.file} source={source} line={place.line} />
+        <Lines key={source.file} source={source} line={place.line} isThere={shown.state.status === "paused"} />
       )}
       {frames && frames.length > 0 && (
         <div class={`debug-frames ${isOld ? "debug-old" : ""}`}>
@@ -88,7 +88,14 @@ interface Line {
   readonly text: string;
 }
 
-function Lines({ source, line }: { readonly source: SourceText; readonly line: number }): JSX.Element {
+interface LinesProps {
+  readonly source: SourceText;
+  readonly line: number;
+  /** Whether the training stands in that line now. */
+  readonly isThere: boolean;
+}
+
+function Lines({ source, line, isThere }: LinesProps): JSX.Element {
   const lines = useMemo(
     () => source.lines.map((text, i): Line => ({ number: source.first_line + i, text })),
     [source],
@@ -102,7 +109,7 @@ function Lines({ source, line }: { readonly source: SourceText; readonly line: n
         label={`Lines of ${shownName(fileName(source.file))}`}
         current={line - source.first_line}
         around={6}
-        row={(each) => <CodeLine line={each} isHere={each.number === line} />}
+        row={(each) => <CodeLine line={each} isHere={isThere && each.number === line} />}
       />
     </div>
   );

@@ -77,7 +77,7 @@ function Buttons({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
               key={by}
               type="button"
               class="button"
-              disabled={!isThere || reason !== null}
+              disabled={!isThere || !isPaused || reason !== null}
               title={reason ?? `${stepMeaning(by)}${KEYS[by] ? ` (${KEYS[by]})` : ""}`}
               onClick={() => void step(by)}
             >

@@ -37,7 +37,7 @@ function Gone(): JSX.Element {
   const what = last ? shownName(last.session.run || last.session.program) : "of this link";
   return (
     <section class="notice" role="status">
-      <h2>The training {what} has gone</h2>
+      <h2>The training {what} is not here any more</h2>
       <p>
         It has ended, or nothing of it has been heard for long.
         {last && ` It was last seen in batch ${formatCount(last.state.step)}.`} When it comes back it is shown here by

@@ -74,7 +74,7 @@ export function ModuleList({ shown, modules }: ModuleListProps): JSX.Element {
             row={row}
             shown={shown}
             marks={marks}
-            isHere={row.module.name === here}
+            isHere={row.module.name === here && shown.state.status === "paused"}
             isSelected={row.module.name === selected}
             isFirst={chosen < 0 && row === rows[0]}
           />
