@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from tb_netdebug.capture.monitor import Monitor
     from tb_netdebug.capture.pytorch.numerics.replay import replay
     from tb_netdebug.capture.watch import watch
+    from tb_netdebug.debugger.session import pause_in_code as breakpoint
     from tb_netdebug.judging.logdir import check
 
-__all__ = ["Monitor", "__version__", "check", "install_excepthook", "replay", "watch"]
+__all__ = ["Monitor", "__version__", "breakpoint", "check", "install_excepthook", "replay", "watch"]
 
 # Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
 _PLACES = {
@@ -23,6 +24,7 @@ _PLACES = {
     "Monitor": "tb_netdebug.capture.monitor",
     "OptunaPruning": "tb_netdebug.integrations.optuna",
     "TransformersCallback": "tb_netdebug.integrations.transformers",
+    "breakpoint": "tb_netdebug.debugger.session:pause_in_code",
     "check": "tb_netdebug.judging.logdir",
     "install_excepthook": "tb_netdebug.capture.excepthook",
     "load_ipython_extension": "tb_netdebug.notebook",
@@ -35,7 +37,8 @@ _PLACES = {
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:

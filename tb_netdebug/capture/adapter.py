@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.settings import Settings
+from tb_netdebug.debugger.workbench import Stops, Workbench
 from tb_netdebug.records.step import Units
 
 
@@ -41,6 +42,9 @@ class Adapter(Protocol):
 
     def graph(self) -> bytes | None:
         """The encoded graph, once, when it is known."""
+
+    def workbench(self, stops: Stops) -> Workbench:
+        """For the debugger of this training, which is told at `stops` where it is. Closed by who asked."""
 
     def close(self) -> None:
         """Takes all hooks away."""

@@ -37,8 +37,8 @@ class FindingError(RuntimeError):
 class Judge:
     """`judge` and `finish` are called on the writer's thread, everything else on the training's.
 
-    What is printed is printed at once; a callable is called, and an error raised, by `act`. `sent_to` is
-    where the run can be looked at when it does not stay here.
+    What is printed is printed at once; a callable or `pause` is called, and an error raised, by `act`.
+    `sent_to` is where the run can be looked at when it does not stay here.
     """
 
     def __init__(
@@ -48,12 +48,14 @@ class Judge:
         run_dir: Path,
         *,
         sent_to: str | None = None,
+        pause: Callable[[Finding], None] | None = None,
     ) -> None:
         self._engine = Engine(checks)
         self._checks = dict(checks or {})
         self._on_finding = on_finding
         self._run_dir = run_dir
         self._sent_to = sent_to
+        self._pause = pause
         self._graph: bytes | None = None
         self._heard: deque[tuple[int, Sequence[StepRecord]]] = deque(maxlen=MOST_HEARD)
         self._waiting: deque[Finding] = deque()
@@ -107,6 +109,8 @@ class Judge:
             finding = self._waiting.popleft()
             if callable(self._on_finding):
                 self._on_finding(finding)
+            elif self._pause is not None:
+                self._pause(finding)
             elif finding.severity is Severity.ERROR:
                 self._waiting.clear()
                 raise FindingError(finding)
@@ -115,9 +119,9 @@ class Judge:
         self.findings = tuple(self._engine.findings)
         self._written_secs = time.monotonic()
         self._written_steps = self._engine.history.steps
-        if callable(self._on_finding) or self._on_finding == "raise":
+        if callable(self._on_finding) or self._on_finding in ("raise", "pause"):
             self._waiting.extend(news)
-        elif self._on_finding == "print":
+        if self._on_finding in ("print", "pause"):
             self._print([each for each in news if each.severity > Severity.INFO and each.cause is None])
         return encode_findings(
             [each.as_dict() for each in self.findings], steps=self._written_steps, checks=self._checks

@@ -30,6 +30,7 @@ from tb_netdebug.records.step import Kind, Series, StepRecord
 from tb_netdebug.writer.event_writer import EventWriter
 
 if TYPE_CHECKING:
+    from tb_netdebug.capture.debugging import Debugging
     from tb_netdebug.stream.link import Link
 
 # Without every=…, samples go to the log at this rate on the average: 230 MB an hour at the very most.
@@ -48,14 +49,19 @@ class Monitor:
     """
 
     def __init__(self, make_adapter: MakeAdapter, settings: Settings, *, run_dir: Path, rank: int) -> None:
+        self.run_dir = run_dir
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
         self._collector = Collector(run_dir=run_dir)
+        self._debugging = self._make_debugging(rank) if settings.debugger else None
         self._judge = Judge(
             settings.checks,
             settings.on_finding,
             run_dir,
             sent_to=settings.remote if settings.is_spooled else None,
+            pause=self._debugging.pause_for
+            if self._debugging is not None and settings.on_finding == "pause"
+            else None,
         )
         self._writer = EventWriter(
             run_dir, rank=rank, strict=settings.strict, judge=self._judge if rank == 0 else None
@@ -77,7 +83,6 @@ class Monitor:
         self._sampled_at = 0
         self._is_closed = False
         self._pid = os.getpid()
-        self.run_dir = run_dir
         self._adapter = make_adapter(self._collector, self._guard, settings)
         self._join_others(rank)
         self._link = self._link_of(rank)
@@ -149,6 +154,26 @@ class Monitor:
         finally:
             self._collector.charge(started)
 
+    def pause(self) -> None:
+        """Pauses the training here for whoever comes to its debugger (`debugger=` of `nd.watch`): for ten
+        minutes, and then as long as somebody attends."""
+        if not self._is_open():
+            return
+        if self._debugging is None:
+            self._guard.say("NetDebug: pause() needs nd.watch(..., debugger=True); the training goes on.")
+            return
+        self._debugging.pause()
+
+    def shell(self) -> None:
+        """An interpreter (IPython, where it is installed) in this program's own terminal, with the variables
+        of the line that calls it. The training waits."""
+        from tb_netdebug.capture.debugging import shell
+
+        caller = sys._getframe(1)
+        started = now()
+        shell({**caller.f_globals, **caller.f_locals})
+        self._held_up(now() - started)
+
     @property
     def findings(self) -> list[Finding]:
         """What is wrong so far, causes before their consequences, the worst first; a quarter of a second
@@ -175,6 +200,8 @@ class Monitor:
             return
         self._is_closed = True
         self._collector.sampling = False
+        if self._debugging is not None:
+            self._debugging.close()
         try:
             self._adapter.close()
             self._deliver(wait=True)
@@ -212,6 +239,8 @@ class Monitor:
         self._describe()
         close_at_exit(self)  # after the writer's own: what is registered last runs first
         self._prepare()
+        if self._debugging is not None:
+            self._open_debugging(self._debugging)
 
     def _link_of(self, rank: int) -> Link | None:
         """The way to a collector, before anything is registered that closes recordings at exit."""
@@ -220,6 +249,31 @@ class Monitor:
         except Exception as error:
             self._guard.fault("finding the way to the collector", error)
             return None
+
+    def _make_debugging(self, rank: int) -> Debugging:
+        from tb_netdebug.capture.debugging import Debugging
+
+        collector = self._collector
+        return Debugging(
+            self._settings,
+            self.run_dir,
+            rank,
+            self._guard,
+            step_of=lambda: collector.step,
+            resumed=self._held_up,
+            snapshot=self.capsule,
+        )
+
+    def _open_debugging(self, debugging: Debugging) -> None:
+        try:
+            debugging.open(self._adapter, self._adapter.describe(), self._link)
+        except Exception as error:
+            self._guard.fault("opening the debugger", error)
+
+    def _held_up(self, secs: float) -> None:
+        """The training was paused for so long: no step was slow."""
+        self._collector.clock.skip(secs)
+        self._step_began += secs
 
     def _join_others(self, rank: int) -> None:
         """The other processes of the same training: what all agree on counts, and the first one judges."""
@@ -238,6 +292,8 @@ class Monitor:
             scalars = {**collector.later, **scalars}
             collector.later.clear()
         is_late = self._adapter.end_step(loss, scalars)
+        if self._debugging is not None:
+            self._debugging.end_batch()
         collector.scalars.update(collector.clock.finish())
         if self._memory is not None:
             readings = self._memory.latest()

@@ -33,7 +33,7 @@ MEANT = {
 }
 TYPES: dict[str, Kinds] = {
     **dict.fromkeys(("weights", "gradients", "updates", "activations", "memory", "batches"), SWITCH),
-    **dict.fromkeys(("console", "capsules", "strict"), SWITCH),
+    **dict.fromkeys(("console", "capsules", "strict", "pause_at_start"), SWITCH),
     "logdir": FOLDER,
     "run": NAME,
     "every": RATE,
@@ -68,6 +68,7 @@ class Settings:
     console: bool = False
     on_finding: str | Callable[[Any], object] = "print"
     debugger: bool | str | None = None
+    pause_at_start: bool = False
     remote: str | None = None
     check_numerics: str = "sampled"
     flight_recorder: int = 64
@@ -80,8 +81,8 @@ class Settings:
         self._check_rates()
         self._check_patterns()
         self._check_choices()
-        self._check_remote()
-        self._refuse_what_is_missing()
+        self._check_addresses()
+        self._check_debugger()
 
     @property
     def period(self) -> int | None:
@@ -101,6 +102,11 @@ class Settings:
         from tb_netdebug.capture.remote import waiting_room
 
         return waiting_room()
+
+    @property
+    def debugger_address(self) -> str | None:
+        """Where the debugger's other end is; None stands for the TensorBoard of this machine."""
+        return self.debugger if isinstance(self.debugger, str) else None
 
     def wants(self, name: str) -> bool:
         """Whether a layer or parameter of this name is to be looked at."""
@@ -146,32 +152,29 @@ class Settings:
         if self.run is not None and not is_below(self.run):
             raise ValueError(f"run={self.run!r} must be the name of a folder below logdir")
 
-    def _check_remote(self) -> None:
-        if self.remote is None:
-            return
-        from tb_netdebug.stream.addresses import address_of
+    def _check_addresses(self) -> None:
+        for name, value in (("remote", self.remote), ("debugger", self.debugger)):
+            if value is None or (name == "debugger" and isinstance(value, bool)):
+                continue
+            from tb_netdebug.stream.addresses import address_of
 
-        if not isinstance(self.remote, str):
-            raise TypeError(
-                f'remote={self.remote!r} must be the address of a collector, "host:port", or None'
-            )
-        try:
-            address_of(self.remote)
-        except ValueError as error:
-            raise ValueError(f"remote={self.remote!r}: {error}") from None
+            if not isinstance(value, str):
+                raise TypeError(f'{name}={value!r} must be the address of a collector, "host:port", or None')
+            try:
+                address_of(value)
+            except ValueError as error:
+                raise ValueError(f"{name}={value!r}: {error}") from None
 
-    def _refuse_what_is_missing(self) -> None:
+    def _check_debugger(self) -> None:
         """Better no training than one that is believed to be debugged."""
-        missing = [
-            name
-            for name, is_asked in (
-                ("debugger=", bool(self.debugger)),
-                ("on_finding='pause'", self.on_finding == "pause"),
-            )
-            if is_asked
-        ]
-        if missing:
-            raise ValueError(f"{' and '.join(missing)}: not in this version of NetDebug yet; leave it out")
+        if self.debugger:
+            return
+        for wish, is_asked in (
+            ('on_finding="pause"', self.on_finding == "pause"),
+            ("pause_at_start=True", self.pause_at_start),
+        ):
+            if is_asked:
+                raise ValueError(f"{wish} needs the debugger: add debugger=True")
 
 
 def is_below(run: str) -> bool:

@@ -44,6 +44,7 @@ def watch(
     console: bool = False,
     on_finding: str | Callable[[Any], object] = "print",
     debugger: bool | str | None = None,
+    pause_at_start: bool = False,
     remote: str | None = None,
     check_numerics: str = "sampled",
     flight_recorder: int = 64,
@@ -75,6 +76,10 @@ def watch(
     or `netdebug collect`. With a `logdir` they stay there, too; without one they wait in a temporary folder
     until the collector has them. The environment variable NETDEBUG_REMOTE says the same for all recordings.
 
+    `debugger=True` lets the TensorBoard of this machine pause and step the training in NetDebug's Debugger
+    tab, "host:port" one elsewhere (the address of its collector). `pause_at_start` waits before the first
+    batch until somebody comes, `on_finding="pause"` when something is found.
+
     The training never fails or changes because of it: what goes wrong in the recording is said once and
     counted; `strict=True` raises instead.
     """
@@ -95,6 +100,7 @@ def watch(
         console=console,
         on_finding=on_finding,
         debugger=debugger,
+        pause_at_start=pause_at_start,
         remote=remote_of(remote, os.environ),
         check_numerics=check_numerics,
         flight_recorder=flight_recorder,

@@ -30,6 +30,16 @@ def same_for_all(mine: str) -> str:
     return answer.decode() or mine
 
 
+def timeout_secs() -> float | None:
+    """After so long who waits for the others in a collective gives up; None when torch does not tell."""
+    try:
+        group = distributed.distributed_c10d._get_default_group()
+        backend = group._get_backend(distributed.distributed_c10d._get_pg_default_device(group))
+        return float(backend.options._timeout.total_seconds())
+    except (AttributeError, RuntimeError, ValueError):
+        return None
+
+
 def store() -> Any:
     """Where processes leave notes for each other, by a connection of our own where torch can make one:
     whoever waits for an answer keeps all others on the same connection waiting. None when there is none."""

@@ -1,0 +1,437 @@
+"""The debugger's end in a training: where it is, whether it is paused, and for whom.
+
+Three threads meet here. The line's thread puts calls into the inbox and renews the lease; the one that
+trains takes the calls at the places that it passes, and waits in `visit` while it is paused; threads of a
+framework's backward pass visit, too, one at a time. Everything but inbox and lease belongs to who visits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+from tb_netdebug.debugger.breakpoints import Breakpoints
+from tb_netdebug.debugger.course import Course, Reason
+from tb_netdebug.debugger.inspection import Inspection
+from tb_netdebug.debugger.lease import FIRST_VISIT_SECS, LEASE_SECS, SHARE_OF_TIMEOUT, Lease
+from tb_netdebug.debugger.messages import PROTOCOL, FrameError, decoded, encoded
+from tb_netdebug.debugger.place import CODE, END, START, Place
+from tb_netdebug.debugger.stack import line_of
+from tb_netdebug.debugger.steering import Steering
+from tb_netdebug.debugger.verbs import VERBS, ArgumentError, checked
+from tb_netdebug.debugger.watchpoints import Watchpoints
+from tb_netdebug.debugger.workbench import NOTHING, Needs, Workbench, WorkbenchError
+
+MOST_CALLS = 1000
+# While it runs, its state is told so often; a step that was asked for is told at once.
+TELL_SECS = 0.2
+LOOK_SECS = 1.0
+LONGEST_LEASE_SECS = 120.0
+
+open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@dataclass(slots=True)
+class Owed:
+    """The answer to a call that waits for the training to stop."""
+
+    id: int
+    until: float
+
+
+class Session:
+    """Fulfils `workbench.Stops`. `send` takes frames, and returns whether it did; `notice` takes sentences
+    for the terminal; `resumed` hears how long the training was held up; `snapshot` writes a capsule."""
+
+    def __init__(
+        self, about: Mapping[str, Any], *, send: Callable[[bytes], bool], step_of: Callable[[], int],
+        notice: Callable[[str], None], resumed: Callable[[float], None],
+        snapshot: Callable[[], Any] | None = None, clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.is_alert = False
+        self.about = dict(about)
+        self.lease = Lease(clock)
+        self.breakpoints = Breakpoints()
+        self.watchpoints = Watchpoints()
+        self.course: Course | None = None
+        self.place: Place | None = None
+        self.frame: FrameType | None = None
+        self.note: str | None = None
+        self.snapshot = snapshot
+        self.step_of = step_of
+        self._send = send
+        self._notice = notice
+        self._resumed = resumed
+        self._clock = clock
+        self._pid = os.getpid()
+        self._bench: Workbench | None = None
+        self._inbox: deque[Mapping[str, Any]] = deque()
+        self._news = threading.Condition()
+        self._visiting = threading.Lock()
+        self._visitor: int | None = None
+        self._reason: Reason | None = None
+        self._paused_at: float | None = None
+        self._resumes_at: float | None = None
+        self._is_released = False
+        self._is_detached = False
+        self._was_attached = False
+        self._is_over = False
+        self._owed: list[Owed] = []
+        self._number = 0
+        self._loss: float | None = None
+        self._rates: list[dict[str, Any]] = []
+        self._version = 0
+        self._told_at = -1.0
+        self._needs = self._watch_needs = NOTHING
+        self._is_unsettled = True
+        self._inspection = Inspection(self)
+        self._verbs = {**self._inspection.verbs, **Steering(self).verbs}
+
+    # ---- from the training's side ------------------------------------------------------------------------
+
+    def open(self, bench: Workbench) -> None:
+        """Before the first batch."""
+        self._bench = bench
+        self.about |= {"can": list(bench.can), "cannot": list(bench.cannot)}
+        self._rates = bench.learning_rates()
+        open_sessions.add(self)
+
+    @property
+    def bench(self) -> Workbench:
+        if self._bench is None:
+            raise WorkbenchError("The training has not begun yet.")
+        return self._bench
+
+    def visit(self, place: Place) -> None:
+        """The training is here; returns when it may go on. What our own looks pass does not count."""
+        self._enter(place, None, sys._getframe(1))
+
+    def hold(self, place: Place, reason: Reason) -> None:
+        """Pauses here and waits for whoever comes, for a while."""
+        self.lease.await_first()
+        self._enter(place, reason, sys._getframe(1))
+
+    def begin(self) -> None:
+        """Pauses before the first batch, until somebody comes."""
+        self._notice(
+            "the training waits before its first batch. Open the Debugger tab of NetDebug in TensorBoard, or "
+            "run `netdebug debug`; Ctrl-C ends it."
+        )
+        self.hold(Place(START), Reason("start", "it was started like this"))
+
+    def end_batch(self) -> None:
+        """All that belongs to the batch is known; only when `is_alert`."""
+        self.visit(Place(END))
+        if self._bench is not None and self._needs != NOTHING:
+            self._bench.end_batch()
+        self._number = 0
+        if not self.is_attached and not self._inbox and self.course is None:
+            self._let_go()
+
+    def close(self) -> None:
+        """The recording is over. From the training's thread."""
+        open_sessions.discard(self)
+        if self._is_over or os.getpid() != self._pid:
+            return
+        self._is_over = True
+        self.is_alert = False
+        self._refuse_all("The training is over.")
+        self._tell("bye")
+        if self._bench is not None:
+            self._bench.close()
+
+    # ---- from the line's side ----------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """There is a new connection, and whoever is at its end knows nothing of us."""
+        self._tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
+
+    def receive(self, data: bytes) -> None:
+        """What keeps to no rule is dropped."""
+        try:
+            frame = decoded(data)
+        except FrameError:
+            return
+        if frame.type == "lease":
+            self._take_lease(frame.head)
+        elif frame.type == "call" and isinstance(frame.head.get("id"), int):
+            if len(self._inbox) < MOST_CALLS and not self._is_over:
+                self._inbox.append(frame.head)
+                self._is_detached = False
+            else:
+                self._fail(frame.head["id"], "busy", "The training has more to answer than it can.")
+        self._rouse()
+
+    def _take_lease(self, head: Mapping[str, Any]) -> None:
+        secs = head.get("secs")
+        if not head.get("clients") or isinstance(secs, bool) or not isinstance(secs, int | float):
+            self._is_detached = False
+            self.lease.end()
+        elif not self._is_detached:
+            self.lease.renew(min(max(float(secs), 1.0), LONGEST_LEASE_SECS))
+
+    def _rouse(self) -> None:
+        if not self._is_over:
+            self.is_alert = True
+        with self._news:
+            self._news.notify_all()
+
+    # ---- a visit -----------------------------------------------------------------------------------------
+
+    @property
+    def is_attached(self) -> bool:
+        return self.lease.holds and not self._is_detached
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused_at is not None
+
+    def _enter(self, place: Place, reason: Reason | None, frame: FrameType) -> None:
+        thread = threading.get_ident()
+        if self._visitor == thread or self._is_over or self._bench is None or os.getpid() != self._pid:
+            return
+        with self._visiting:
+            self._visitor = thread
+            try:
+                self._arrive(place, reason, frame)
+            finally:
+                self._visitor = None
+
+    def _arrive(self, place: Place, reason: Reason | None, frame: FrameType) -> None:
+        self._number += 1
+        self.place, self.frame = place, frame
+        try:
+            self._work()
+            reason = reason or self._reason_at(place)
+            if reason is not None:
+                self._pause(reason)
+            self._settle_owed()
+            if place.phase == END:
+                self._tell_state_sometimes()
+            if self._is_unsettled or self.watchpoints.needs is not self._watch_needs:
+                self.adjust()
+        finally:
+            self.frame = None
+
+    def _reason_at(self, place: Place) -> Reason | None:
+        if place.phase == CODE:
+            return Reason("code", "the program called nd.breakpoint()") if self.is_attached else None
+        found = self._found_at(place) if self.is_attached else None
+        if self.course is not None:
+            arrived = self.course.arrives(place, self.step_of())
+            found = found or arrived
+        return found
+
+    def _found_at(self, place: Place) -> Reason | None:
+        step = self.step_of()
+        hits = self.watchpoints.check(place, step, self.bench)
+        if hits:
+            return Reason("watchpoint", hits[0].sentence, hits[0].watchpoint)
+        met = self.breakpoints.hit(place, step)
+        if met is not None:
+            return Reason("breakpoint", f"of breakpoint {met.id}", met.id)
+        return None
+
+    def _pause(self, reason: Reason) -> None:
+        assert self.place is not None
+        assert self.frame is not None
+        began, self._paused_at = self._clock(), time.time()
+        file, line, function = line_of(self.frame)
+        self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
+        self._reason, self.course, self._is_released = reason, None, False
+        self._resumes_at = self._deadline(self._paused_at)
+        self._rates = self.bench.learning_rates()
+        self._loss = self.bench.scalars().get("loss", self._loss)
+        try:
+            self.adjust()
+            self.tell_state()
+            self._settle_owed(paused=True)
+            self._wait(began)
+        finally:
+            self._paused_at = self._reason = self._resumes_at = None
+            self._is_unsettled = True
+            self._resumed(self._clock() - began)
+            self.tell_state()
+
+    def _wait(self, began: float) -> None:
+        while not self._is_released and not self._is_over:
+            self._work()
+            if self._is_released:
+                return
+            why = self._why_go_on(began)
+            if why:
+                self.note = why
+                self._notice(why)
+                return
+            with self._news:
+                if not self._inbox:
+                    self._news.wait(LOOK_SECS)
+
+    def _why_go_on(self, began: float) -> str | None:
+        if self._resumes_at is not None and time.time() >= self._resumes_at:
+            return "the training goes on: the other processes wait for this one, and would give up soon."
+        if self.is_attached:
+            return None
+        if self.lease.was_attended:
+            return "the training goes on: nobody attends its debugger any more."
+        is_start = self._reason is not None and self._reason.kind == "start"
+        if not is_start and self._clock() - began > FIRST_VISIT_SECS:
+            return (
+                f"the training goes on: nobody came to its debugger for {FIRST_VISIT_SECS / 60:.0f} minutes."
+            )
+        return None
+
+    def _deadline(self, moment: float) -> float | None:
+        timeout = self.about.get("collective_timeout_secs")
+        return moment + SHARE_OF_TIMEOUT * timeout if timeout else None
+
+    # ---- calls -------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while self._inbox:
+            self._is_unsettled = True
+            self._serve(self._inbox.popleft())
+
+    def _serve(self, head: Mapping[str, Any]) -> None:
+        number, verb = head["id"], head.get("verb")
+        try:
+            arguments = head.get("arguments")
+            asked = checked(str(verb), arguments if isinstance(arguments, dict) else {})
+            answer = self._verbs[str(verb)](**asked)
+        except (WorkbenchError, ArgumentError) as error:
+            self._fail(number, getattr(error, "kind", "refused"), str(error))
+        except Exception as error:  # ours, and no reason to disturb the training
+            self._fail(number, "failed", f"NetDebug failed to answer: {type(error).__name__}: {error}")
+        else:
+            if VERBS[str(verb)].waits and not (self.is_paused and not self._is_released):
+                self._owed.append(Owed(number, self._clock() + asked["wait"]))
+            else:
+                self._answer(number, answer)
+
+    def _answer(self, number: int, answer: Any) -> None:
+        value, attachment = answer if isinstance(answer, tuple) else (answer, b"")
+        try:
+            self._send(encoded("answer", id=number, value=value, attachment=attachment))
+        except (FrameError, TypeError, ValueError) as error:
+            self._fail(number, "failed", f"The answer cannot be sent: {error}.")
+
+    def _fail(self, number: int, kind: str, sentence: str) -> None:
+        self._tell("answer", id=number, error=sentence, kind=kind)
+
+    def _settle_owed(self, *, paused: bool = False) -> None:
+        if not self._owed:
+            return
+        due = [each for each in self._owed if paused or self._clock() >= each.until]
+        self._owed = [each for each in self._owed if each not in due]
+        for each in due:
+            self._answer(each.id, self.state())
+
+    def _refuse_all(self, sentence: str) -> None:
+        for each in self._owed:
+            self._fail(each.id, "gone", sentence)
+        self._owed.clear()
+        while self._inbox:
+            self._fail(self._inbox.popleft()["id"], "gone", sentence)
+
+    # ---- for steering ------------------------------------------------------------------------------------
+
+    def release(self, course: Course | None) -> None:
+        """Goes on, and to what it was told to stop at."""
+        self.course, self._is_released, self.note = course, True, None
+        self._is_unsettled = True
+
+    def detach(self) -> None:
+        self._is_detached = True
+        self.release(None)
+
+    def adjust(self) -> None:
+        """The workbench hears what is needed from now on."""
+        self._is_unsettled, self._watch_needs = False, self.watchpoints.needs
+        needs = self._wanted() if self.is_attached or self.course is not None else NOTHING
+        if needs != self._needs:
+            self._needs = needs
+            self.bench.need(needs)
+
+    def _wanted(self) -> Needs:
+        course, points, watches = self.course, self.breakpoints, self.watchpoints.needs
+        is_watched_closely = self.is_paused or course is not None
+        return Needs(
+            phases=True,
+            layers=points.wants_layers or watches.layers or (course is not None and course.wants_layers),
+            backward=points.wants_backward
+            or watches.backward
+            or (course is not None and (course.wants_backward or course.wants_layers)),
+            ops=course is not None and course.wants_ops,
+            keep=watches.keep or is_watched_closely,
+            previous=watches.previous | self._inspection.followed,
+        )
+
+    def refresh_rates(self) -> list[dict[str, Any]]:
+        self._rates = self.bench.learning_rates()
+        self.tell_state()
+        return self._rates
+
+    def _let_go(self) -> None:
+        """Nobody attends, and nothing is asked: it costs nothing again."""
+        self.is_alert = False
+        self.adjust()
+        if self._inbox or self.lease.holds:  # it came meanwhile
+            self.is_alert = True
+
+    # ---- what is told ------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        is_paused = self.is_paused and not self._is_released
+        return {
+            "version": self._version,
+            "status": "over" if self._is_over else "paused" if is_paused else "running",
+            "is_attached": self.is_attached,
+            "step": self.step_of(),
+            "place": self.place.as_dict() if self.place is not None else None,
+            "reason": self._reason.as_dict() if is_paused and self._reason is not None else None,
+            "paused_at": self._paused_at if is_paused else None,
+            "lease_secs": self.lease.secs or LEASE_SECS,
+            "resumes_at": self._resumes_at if is_paused else None,
+            "is_waiting": self.course is not None,
+            "loss": self._loss,
+            "hits": self.watchpoints.count,
+            "breakpoints": self.breakpoints.as_list(),
+            "watchpoints": self.watchpoints.as_list(),
+            "learning_rates": self._rates,
+            "note": self.note,
+        }
+
+    def tell_state(self) -> None:
+        self._version += 1
+        self._told_at = self._clock()
+        self._was_attached = self.is_attached
+        self._tell("state", state=self.state())
+
+    def _tell_state_sometimes(self) -> None:
+        is_attached = self.is_attached
+        self._is_unsettled |= is_attached != self._was_attached
+        if self._clock() - self._told_at >= TELL_SECS and (is_attached or self._was_attached):
+            self._loss = self.bench.scalars().get("loss", self._loss)
+            self.tell_state()
+
+    def _tell(self, message: str, /, **fields: Any) -> None:
+        try:
+            self._send(encoded(message, **fields))
+        except (FrameError, TypeError, ValueError) as error:
+            self._notice(f"the debugger's message could not be sent: {error}")
+
+
+def pause_in_code() -> None:
+    """`nd.breakpoint()`: pauses here when somebody attends a training of this process, else does nothing."""
+    for session in list(open_sessions):
+        if session.is_alert and session.is_attached:
+            session._enter(Place(CODE), None, sys._getframe(2))
+            return
