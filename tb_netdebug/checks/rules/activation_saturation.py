@@ -95,7 +95,7 @@ class SaturatedUnits(Rule):
         self, name: str, slope: float, share: float, looks: int, severity: Severity, since: int
     ) -> Sign:
         limits = self.limits
-        evidence = {"mean slope": Evidence(slope, limits.slope), "samples": Evidence(float(looks))}
+        evidence = {"mean slope": Evidence(slope, limits.slope), "sampled steps": Evidence(float(looks))}
         units = ""
         if share > limits.share:
             evidence["share of units at the ends for every input"] = Evidence(share, limits.share)

@@ -87,7 +87,7 @@ def _sign(layer: str, looks: int, since: int) -> Sign:
         "of `F.relu` before this layer; large negative biases before it make everything 0.",
         {
             "share of zeros in the gradient": Evidence(1.0, 1.0),
-            "samples": Evidence(float(looks), float(looks)),
+            "sampled steps": Evidence(float(looks), float(looks)),
         },
         where=(layer,),
         since=since,

@@ -85,7 +85,7 @@ class DeadUnits(Rule):
             "layer before it is not initialised with large negative biases; inputs should have mean 0.",
             {
                 "share of dead units": Evidence(share, limits.share),
-                "samples": Evidence(float(limits.looks)),
+                "sampled steps": Evidence(float(limits.looks)),
                 "units": Evidence(float(count)),
             },
             where=(name,),
@@ -129,7 +129,7 @@ class DeadLayer(Rule):
             "learns any more.",
             "Lower the learning rate (10 times to begin with), use `nn.LeakyReLU(0.01)` in its place, and "
             "look at the weights and biases of the layer before it: large negative biases make everything 0.",
-            {"share of zeros": Evidence(1.0, 1.0), "samples": Evidence(float(looks), float(looks))},
+            {"share of zeros": Evidence(1.0, 1.0), "sampled steps": Evidence(float(looks), float(looks))},
             where=(name,),
             since=history.activations.steps[-looks],
             sureness=0.97,

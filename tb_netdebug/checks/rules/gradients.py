@@ -77,7 +77,7 @@ class ZeroGradients(Rule):
             "come back.",
             {
                 "share of weights without gradient": Evidence(share, self.limits.share),
-                "looks": Evidence(float(self._zero.looks[stuck].min()), self.limits.looks),
+                "sampled steps": Evidence(float(self._zero.looks[stuck].min()), self.limits.looks),
             },
             names,
             since=since,

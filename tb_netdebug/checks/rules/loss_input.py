@@ -190,20 +190,34 @@ class LossInputLogits(Rule):
         for look in self._looks.fresh(history):
             limits = self.limits
             if look.function == "nll_loss" and look["row_logsumexp_error"] > limits.row_logsumexp_error:
-                error = Evidence(look["row_logsumexp_error"], limits.row_logsumexp_error)
-                yield unprepared(look, {"distance of log-sum-exp of rows from 0": error})
+                factor, rounding = times(look["row_logsumexp_error"]), times(limits.row_logsumexp_error)
+                yield unprepared(
+                    look,
+                    f"here they miss that by a factor of {number(factor)} (up to {number(rounding, 2)} is "
+                    "rounding)",
+                    {"factor by which rows miss a sum of 1": Evidence(factor, rounding)},
+                )
             elif look.function == "kl_div" and look["input_max"] > limits.above_zero:
-                yield unprepared(look, {"largest input": Evidence(look["input_max"], limits.above_zero)})
+                largest = Evidence(look["input_max"], limits.above_zero)
+                yield unprepared(
+                    look,
+                    f"here the largest is {number(look['input_max'])} (up to {number(limits.above_zero)} is "
+                    "rounding)",
+                    {"largest input": largest},
+                )
 
 
-def unprepared(look: Look, evidence: dict[str, Evidence]) -> Sign:
+def times(logarithm: float) -> float:
+    """What it is the logarithm of, as far as there are numbers."""
+    return math.exp(min(logarithm, 600.0))
+
+
+def unprepared(look: Look, seen: str, evidence: dict[str, Evidence]) -> Sign:
     given = "probabilities" if look["outside_01"] == 0 else "raw scores"
-    name, limit = next(iter(evidence.items()))
     return Sign(
         Severity.ERROR,
         f"{look.function} is given {given}, but it expects logarithms of probabilities, which are at most 0 "
-        f"and whose exponentials add up to 1 ({name}: {number(float(limit.value))}, where up to "
-        f"{number(limit.limit or 0.0)} is rounding). The loss has no lowest value then, and says nothing of "
+        f"and whose exponentials add up to 1; {seen}. The loss has no lowest value then, and says nothing of "
         "how good the answers are.",
         "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`"
         + (", or use cross_entropy, which takes raw scores." if look.function == "nll_loss" else "."),

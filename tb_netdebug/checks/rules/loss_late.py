@@ -188,8 +188,8 @@ class LossPlateau(Rule):
         return Sign(
             Severity.WARNING if why else Severity.INFO,
             f"For {count} steps the loss has stayed at {number(level, 4)}, {percent(level / seen.start)} of "
-            f"the {number(seen.start, 4)} that it began with (a fall by less than {percent(limits.flat)} is "
-            f"none).{why}",
+            f"the {number(seen.start, 4)} that it began with (a fall by less than {percent(limits.flat)} "
+            f"does not count).{why}",
             advice
             or "It may be as low as it gets. To find out, raise the learning rate for a while, or train a "
             "larger network: if both change nothing, the rest is noise in the data.",

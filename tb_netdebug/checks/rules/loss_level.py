@@ -172,8 +172,9 @@ class NotLearning(Rule):
         mean = float(recent.mean())
         return Sign(
             severity,
-            f"After {lasted} steps the loss is {number(mean, 4)}. It began at {number(seen.start, 4)}, and a "
-            f"fall by less than {percent(self.limits.fall)}, or by what chance explains, is none{why}.",
+            f"After {lasted} steps the loss is {number(mean, 4)}. It began at {number(seen.start, 4)}; a "
+            f"fall by less than {percent(self.limits.fall)}, or no larger than chance explains, does not "
+            f"count{why}.",
             "Check in this order: does `optimizer` hold the parameters of this very model; is "
             "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
             "learning rate far too small or too large (try 10 times more and 10 times less); can the network "

@@ -187,13 +187,14 @@ class InitScale(Rule):
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
             f"The weights of {counted(bad.sum(), 'layer')} start too {what}: their spread "
-            f"(standard deviation) is {number(gain, 2)} times 1 / sqrt(inputs of a unit) "
-            f"({'more' if is_high else 'less'} than {number(limit)} is too {what}). From the inputs to the "
-            f"last layers the signal {then} (more than {number(self.limits.growth)} times is too much).",
+            f"(standard deviation) is {number(gain, 2)} times the usual one, which is 1 / sqrt(number of "
+            f"inputs of a unit); {'more' if is_high else 'less'} than {number(limit)} times is too {what}. "
+            f"From the inputs to the last layers the signal {then} (more than "
+            f"{number(self.limits.growth)} times is too much).",
             "Leave the weights as torch starts them, or take torch.nn.init.kaiming_normal_(weight) with "
             "ReLU, xavier_normal_ with tanh. A normalisation between the layers makes it matter less.",
             {
-                "spread of the weights times sqrt(inputs)": Evidence(gain, limit),
+                "spread of the weights against the usual one": Evidence(gain, limit),
                 "growth of the signal": Evidence(growth, bound),
             },
             known.chosen(bad),

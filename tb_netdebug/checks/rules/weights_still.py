@@ -157,11 +157,12 @@ class UnchangedWeights(Rule):
             return None
         return Sign(
             Severity.ERROR,
-            f"The optimizer changes the weights, but before each of the last {self.limits.back + 1:.0f} "
-            "steps that were looked at they were what they had been before: something puts them back.",
+            "The optimizer changes the weights, but before each of the last "
+            f"{self.limits.back + 1:.0f} sampled steps they had their old values again: something puts them "
+            "back.",
             "Look between optimizer.step() and the next batch for load_state_dict(), a model or an optimizer "
             "that is made anew inside of the loop, or weights that are written by your own code.",
-            {"looks with the same weights": Evidence(float(times[stuck].min()), self.limits.back)},
+            {"sampled steps with the same weights": Evidence(float(times[stuck].min()), self.limits.back)},
             known.chosen(stuck),
             since=int(self._back.since[stuck].min()),
             sureness=0.95,
