@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from tb_netdebug.capture.zero_code.driver import ZeroCode
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.cli.run import add_options, settings_of
+from tb_netdebug.cli.run import add_options, settings_of, spelled_out
 
 NAME = "netdebug"
 
@@ -65,7 +65,7 @@ class Notebook:
         """What is watched already is closed: its options cannot change in the middle."""
         parser = Parser(prog="%netdebug on", add_help=False)
         add_options(parser)
-        settings = settings_of(parser.parse_args(words))
+        settings = settings_of(parser.parse_args(spelled_out(words)))
         self.off()
         self._watched = ZeroCode(settings)
         self._watched.install()

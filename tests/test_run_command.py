@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tb_netdebug.cli import main
+from tb_netdebug.cli.run import spelled_out
 from tests.support.loops import Recorded
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -354,3 +355,25 @@ def test_under_torchrun_the_ranks_write_one_run(tmp_path: Path) -> None:
     assert 1 == actual.errors.count("NetDebug: 5 steps recorded")
     (run,) = (tmp_path / "runs").iterdir()
     assert [list(range(5))] * 2 == [Recorded(run, rank).steps for rank in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["--debugger", "train.py", "--debugger", "x:1"],
+            ["--debugger=here", "train.py", "--debugger", "x:1"],
+        ),
+        (["--debugger", "[::1]:6007", "train.py"], ["--debugger=[::1]:6007", "train.py"]),
+        (
+            ["--logdir", "d", "--debugger", "-m", "package"],
+            ["--logdir", "d", "--debugger=here", "-m", "package"],
+        ),
+        (["--console", "--debugger=h:1", "train.py"], ["--console", "--debugger=h:1", "train.py"]),
+        (["train.py", "--debugger"], ["train.py", "--debugger"]),
+        (["--debugger"], ["--debugger=here"]),
+    ],
+)
+def test_the_debugger_needs_no_address(words: list[str], expected: list[str]) -> None:
+    """`--debugger` takes the next word only when it is an address, and the script keeps all of its own."""
+    assert expected == spelled_out(words)

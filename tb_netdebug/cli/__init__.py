@@ -54,7 +54,8 @@ def _run(words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    code: int = module.run(parser.parse_args(words[1:]))
+    spelled_out = getattr(module, "spelled_out", list)
+    code: int = module.run(parser.parse_args(spelled_out(words[1:])))
     return code
 
 

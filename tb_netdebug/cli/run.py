@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
+import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from tb_netdebug.capture.remote import remote_of
@@ -23,7 +25,11 @@ from tb_netdebug.capture.zero_code.script import Script, run_as_main
 from tb_netdebug.cli import check_wishes
 from tb_netdebug.cli.mistakes import UserMistake
 
-ON_FINDING = ("print", "raise", "ignore")
+# What `--debugger` means without an address.
+HERE = "here"
+ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}")
+ALONE = ("--console", "--pause-at-start", "--help")
+ON_FINDING = ("print", "raise", "pause", "ignore")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,12 +66,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--on-finding",
         choices=ON_FINDING,
         default="print",
-        help="what to do when something is wrong: print it, raise an error in the script, or ignore it",
+        help="what to do when something is wrong: print it, raise an error in the script, pause for the "
+        "debugger, or ignore it",
+    )
+    parser.add_argument(
+        "--debugger",
+        metavar="HOST:PORT",
+        help="let a TensorBoard pause and step the script: that of this machine, or the one whose collector "
+        "is at HOST:PORT",
+    )
+    parser.add_argument(
+        "--pause-at-start",
+        action="store_true",
+        help="wait before the first batch until somebody comes to the debugger (with --debugger)",
     )
     check_wishes.add_check_options(parser)
     parser.add_argument("--include", metavar="RE", help="only layers and parameters whose names match")
     parser.add_argument("--exclude", metavar="RE", help="no layers and parameters whose names match")
     parser.add_argument("--console", action="store_true", help="print a line a step")
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """`--debugger` may stand alone: what comes next is its address only when it looks like one, and else the
+    script. Nothing behind the name of the script is touched."""
+    found = list(words)
+    place = 0
+    while place < len(found) and found[place].startswith("--"):
+        if found[place] == "--debugger":
+            is_address = place + 1 < len(found) and ADDRESS.fullmatch(found[place + 1]) is not None
+            found[place : place + 1 + is_address] = [f"--debugger={found[place + 1] if is_address else HERE}"]
+        place += 1 if "=" in found[place] or found[place] in ALONE else 2
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -111,8 +142,12 @@ def script_of(arguments: argparse.Namespace) -> Script:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    names = ("logdir", "run", "every", "overhead", "on_finding", "include", "exclude", "console")
+    names = (
+        "logdir", "run", "every", "overhead", "on_finding", "include", "exclude", "console", "debugger",
+        "pause_at_start",
+    )  # fmt: skip
     wishes: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+    wishes["debugger"] = True if arguments.debugger == HERE else arguments.debugger
     wishes["remote"] = remote_of(arguments.remote, os.environ)
     wishes["checks"] = check_wishes.wishes(arguments)
     check_wishes.refuse_unknown(wishes["checks"])
