@@ -166,7 +166,7 @@ class KerasAdapter:
         return self._graph.take()
 
     def workbench(self, stops: Stops) -> KerasWorkbench:
-        self._source = OnTensorFlow(self._network, self.steps, self._loop, self._optimizers.known)
+        self._source = OnTensorFlow(self.steps, self._loop, self._optimizers)
         self._bench = KerasWorkbench(
             self._network, self._source, stops=stops, collector=self._collector, guard=self._guard
         )

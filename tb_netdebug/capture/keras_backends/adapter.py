@@ -17,11 +17,14 @@ from tb_netdebug.capture.keras.graph import GraphTold
 from tb_netdebug.capture.keras.layers import Watched
 from tb_netdebug.capture.keras.looks import Look, Looks
 from tb_netdebug.capture.keras.reader import active_units
+from tb_netdebug.capture.keras.stepping.source import Source
+from tb_netdebug.capture.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.capture.keras.weights import Weights
 from tb_netdebug.capture.keras_backends.standins import Array, BackendNetwork, Optimizer, Shown, tensors_in
 from tb_netdebug.capture.refusals import Refusals
 from tb_netdebug.capture.settings import Settings
+from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.records.step import Sample, Units
 from tb_netdebug.stats import kernel
 
@@ -65,6 +68,7 @@ class BackendAdapter:
         self._graph = GraphTold(self._network, guard)
         self._stand_ins: dict[int, Optimizer] = {}
         self._seen_rest: set[int] = set()
+        self._bench: KerasWorkbench | None = None
         self._kept_for = -1
 
     # ---- what a backend says -----------------------------------------------------------------------------
@@ -128,7 +132,7 @@ class BackendAdapter:
             "framework": f"keras {keras.__version__} on {self.framework}",
             "python": platform.python_version(),
             "models": {name: type(model).__name__ for name, model in self._models.items()},
-            "optimizers": [type(each).__name__ for each in self._known_optimizers()],
+            "optimizers": [type(each).__name__ for each in self.known_optimizers()],
             "parameters": len(self._network.weights),
             "layers": sum(each.is_watched for each in self._network.layers.values()),
             "not_watched": self._refusals.sentences(),
@@ -136,6 +140,29 @@ class BackendAdapter:
 
     def graph(self) -> bytes | None:
         return self._graph.take()
+
+    # ---- for the debugger --------------------------------------------------------------------------------
+
+    def _source(self) -> Source:
+        """A new one, for a debugger."""
+        raise NotImplementedError
+
+    def workbench(self, stops: Stops) -> KerasWorkbench:
+        self._bench = KerasWorkbench(
+            self._network, self._source(), stops=stops, collector=self._collector, guard=self._guard
+        )
+        return self._bench
+
+    def known_optimizers(self) -> list[Any]:
+        compiled = [getattr(each, "optimizer", None) for each in self._models.values()]
+        return list({id(each): each for each in (*self._optimizers, *compiled) if each is not None}.values())
+
+    def rate_of(self, optimizer: Any) -> float | None:
+        return rate_of(optimizer)
+
+    def close(self) -> None:
+        if self._bench is not None:
+            self._bench.close()
 
     # ---- for the callback --------------------------------------------------------------------------------
 
@@ -190,7 +217,7 @@ class BackendAdapter:
 
     def _has_moved(self) -> bool:
         """Not while an optimizer only adds up gradients."""
-        for optimizer in self._known_optimizers():
+        for optimizer in self.known_optimizers():
             steps = getattr(optimizer, "gradient_accumulation_steps", None)
             if steps and int(self.read(self.tensor_of(optimizer._iterations))) % steps:
                 return False
@@ -201,7 +228,7 @@ class BackendAdapter:
         held = [self._network.stand_in(each) for each in getattr(optimizer, "_trainable_variables", [])]
         found = self._stand_ins.get(id(optimizer))
         if found is None:
-            found = self._stand_ins[id(optimizer)] = Optimizer(optimizer, self._rate_of(optimizer))
+            found = self._stand_ins[id(optimizer)] = Optimizer(optimizer, self.rate_of(optimizer))
         found.hold(held)
         return found
 
@@ -217,16 +244,9 @@ class BackendAdapter:
             threads=self._threads,
         )
 
-    def _known_optimizers(self) -> list[Any]:
-        compiled = [getattr(each, "optimizer", None) for each in self._models.values()]
-        return list({id(each): each for each in (*self._optimizers, *compiled) if each is not None}.values())
-
-    def _rate_of(self, optimizer: Any) -> float | None:
-        return rate_of(optimizer)
-
     def _put_rates(self) -> None:
-        for number, optimizer in enumerate(self._known_optimizers()):
-            rate = self._rate_of(optimizer)
+        for number, optimizer in enumerate(self.known_optimizers()):
+            rate = self.rate_of(optimizer)
             if rate is not None:
                 self._collector.scalars[f"lr/{number}"] = rate
 

@@ -57,6 +57,7 @@ class JaxSteps:
     ) -> None:
         self.model = model
         self.told: Callable[[Any], None] | None = None
+        self.looks_always = False
         self._state: State | None = None
         self._collector = collector
         self._guard = guard
@@ -85,14 +86,22 @@ class JaxSteps:
 
     def tensors(self) -> Iterator[tuple[int, Any]]:
         """The state of a training that is going on, by id of the variable."""
-        optimizer = self.model.optimizer
-        variables = (
-            self.model.trainable_variables,
-            self.model.non_trainable_variables,
-            optimizer.variables if optimizer is not None else [],
-        )
-        for some, tensors in zip(variables, self._state or (), strict=False):
+        for some, tensors in zip(self._variables(), self._state or (), strict=False):
             yield from ((id(variable), tensor) for variable, tensor in zip(some, tensors, strict=False))
+
+    def put(self, variable: Any, value: Any) -> None:
+        """Into the state that the step which has just run has left behind."""
+        parts = [list(each) for each in self._state or ()]
+        for some, tensors in zip(self._variables(), parts, strict=False):
+            for place, each in enumerate(some):
+                if each is variable:
+                    tensors[place] = value
+        self._state = tuple(parts) if parts else None  # type: ignore[assignment]
+
+    def _variables(self) -> tuple[list[Any], list[Any], list[Any]]:
+        optimizer = self.model.optimizer
+        of_optimizer = optimizer.variables if optimizer is not None else []
+        return self.model.trainable_variables, self.model.non_trainable_variables, of_optimizer
 
     # ---- standing there ----------------------------------------------------------------------------------
 
@@ -152,9 +161,9 @@ class JaxSteps:
             try:
                 self.told(logs)
             except BaseException:
-                self._hand_over(after)
+                self._hand_over(self._state or after)
                 raise
-        return logs, after
+        return logs, self._state or after
 
     def _hand_over(self, state: State) -> None:
         """Keras still has the state from before the step, which is used up: the model gets the new one."""
@@ -166,7 +175,7 @@ class JaxSteps:
         """In a sampled step, at what the step is going to compute."""
         kind, before = kind_of(batch), self._last_kind
         self._last_kind = kind
-        if not self._collector.sampling:
+        if not (self._collector.sampling or self.looks_always):
             return None, None
         started = now()
         self._state = state

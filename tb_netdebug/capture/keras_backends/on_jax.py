@@ -19,6 +19,7 @@ from tb_netdebug.capture.keras_backends.jax_look import Look, Seen, inputs_of, s
 from tb_netdebug.capture.keras_backends.jax_steps import JaxSteps, Ran
 from tb_netdebug.capture.keras_backends.running_loss import RunningLoss, Told, is_ready
 from tb_netdebug.capture.keras_backends.standins import Array, Shown
+from tb_netdebug.capture.keras_backends.stepping_on_jax import OnJax
 from tb_netdebug.capture.keras_backends.tap import Applied, Tap
 from tb_netdebug.capture.settings import Settings
 
@@ -45,6 +46,7 @@ class KerasOnJax(BackendAdapter):
         self.steps: list[JaxSteps] = []
         super().__init__(models, optimizers, collector, guard, settings, threads=1)
         self._told: deque[Told] = deque()
+        self._seen_by: OnJax | None = None
         self._running = RunningLoss()
         wants_look = settings.activations or settings.gradients
         for model in self._models.values():
@@ -79,6 +81,8 @@ class KerasOnJax(BackendAdapter):
         self._tensors = {}
         told = {name: value for name, value in scalars.items() if not isinstance(value, jax.Array)}
         super().end_step(loss, told)
+        if self._bench is not None:
+            self._bench.batch_ran()
         self._tensors = {}
         self._collector.charge(started)
         return bool(self._told)
@@ -99,7 +103,12 @@ class KerasOnJax(BackendAdapter):
                 readings[f"memory/cuda{device.id}/peak_allocated"] = float(told["peak_bytes_in_use"])
         return readings
 
+    def _source(self) -> OnJax:
+        self._seen_by = OnJax(self, self.steps)
+        return self._seen_by
+
     def close(self) -> None:
+        super().close()
         for each in self.steps:
             each.remove()
 
@@ -126,7 +135,11 @@ class KerasOnJax(BackendAdapter):
         self._tensors = {}
 
     def _runs(self) -> list[Run]:
-        return [self._run_of(ran, steps) for steps in self.steps for ran in [steps.take()] if ran is not None]
+        taken = [(steps.take(), steps) for steps in self.steps]
+        runs = [self._run_of(ran, steps) for ran, steps in taken if ran is not None]
+        if self._seen_by is not None:
+            self._seen_by.has_run(runs)
+        return runs
 
     def _run_of(self, ran: Ran, steps: JaxSteps) -> Run:
         scalars = self._collector.scalars
@@ -177,7 +190,7 @@ class KerasOnJax(BackendAdapter):
         self._collector.awaited |= {"loss" if name == "loss" else f"scalar/{name}" for name in told.values}
         self._told.append(told)
 
-    def _rate_of(self, optimizer: Any) -> float | None:
+    def rate_of(self, optimizer: Any) -> float | None:
         """In sampled steps: to read it is to wait for the step."""
         if not self._collector.sampling:
             return None

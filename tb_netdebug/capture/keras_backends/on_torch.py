@@ -19,6 +19,7 @@ from tb_netdebug.capture.keras.calls import leave, listen
 from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.capture.keras_backends.adapter import BackendAdapter, Run
 from tb_netdebug.capture.keras_backends.standins import Array, Shown
+from tb_netdebug.capture.keras_backends.stepping_on_torch import OnTorch
 from tb_netdebug.capture.keras_backends.tap import Applied, Tap
 from tb_netdebug.capture.pytorch.adapter import COMPUTING
 from tb_netdebug.capture.pytorch.adapter import adapter_of as adapter_of_torch
@@ -111,7 +112,11 @@ class KerasOnTorch(BackendAdapter):
     def memory(self) -> dict[str, float]:
         return torch_allocator(torch)
 
+    def _source(self) -> OnTorch:
+        return OnTorch(self)
+
     def close(self) -> None:
+        super().close()
         leave(self)
         if self._backward is not None:
             self._backward.close()

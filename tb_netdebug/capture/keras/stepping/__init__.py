@@ -1,1 +1,1 @@
-"""Stopping a training of Keras, and looking at what it has in memory; knows no backend but in `on_tensorflow`."""
+"""Stops a training of Keras, and looks at what it has in memory; only `on_tensorflow` knows a backend."""

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from tb_netdebug.capture.keras.layers import Network, Watched, native
+from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.loop import LoopTap
-from tb_netdebug.capture.keras.steps import TrainSteps
+from tb_netdebug.capture.keras.optimizers import Optimizers
 from tb_netdebug.capture.keras.stepping.reach import owner
 from tb_netdebug.capture.keras.stepping.source import Array, Shown, Source
+from tb_netdebug.capture.keras.steps import TrainSteps
 from tb_netdebug.capture.keras.tap import is_without_tape
 from tb_netdebug.capture.keras.tensors import dense, tensors_in
 from tb_netdebug.capture.keras.traced import Ran
 from tb_netdebug.capture.keras.values import array_of
 from tb_netdebug.capture.keras.variables import value_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 NUMBERLESS = (tf.string, tf.variant, tf.resource)
 GRAPH = (
-    "The training step is one graph of TensorFlow, which leaves no place to stop within it: compile the model "
-    "with run_eagerly=True to step by layer."
+    "The training step is one graph of TensorFlow, which leaves no place to stop within it: compile the "
+    "model with run_eagerly=True to step by layer."
 )
-REPLICAS = "Several replicas train side by side, on threads of TensorFlow's: only whole batches can be stopped at."
+OWN_GRAPH = (
+    "The training step is a tf.function, which leaves no place to stop within it: "
+    "tf.config.run_functions_eagerly(True) lets it be stepped by layer."
+)
+REPLICAS = "Several replicas train on threads of TensorFlow's: only whole batches can be stopped at."
 TAPE = "The tape of TensorFlow gives all gradients at once, and Keras does not tell of operations."
 
 
 class OnTensorFlow(Source):
     """`steps` are those of `fit` and `train_on_batch`, `loop` is one of the user's own."""
 
-    def __init__(
-        self, network: Network, steps: Sequence[TrainSteps], loop: LoopTap, optimizers: Callable[[], list[Any]]
-    ) -> None:
-        self._network = network
+    def __init__(self, steps: Sequence[TrainSteps], loop: LoopTap, optimizers: Optimizers) -> None:
         self._steps = steps
         self._loop = loop
-        self.optimizers = optimizers  # type: ignore[method-assign]
+        self._optimizers = optimizers
         self._gradient: Any = None
         self._ran: list[Ran] = []
 
@@ -57,8 +56,9 @@ class OnTensorFlow(Source):
         compiled = [each for each in self._steps if each.model.compiled]
         if any(each.model.distribute_strategy.num_replicas_in_sync > 1 for each in compiled):
             return REPLICAS
-        is_looped = self._loop.is_in_use and not self._loop.is_hidden
-        return "" if is_looped or all(each.is_eager for each in compiled) else GRAPH
+        if self._loop.is_in_use:
+            return OWN_GRAPH if self._loop.is_hidden else ""
+        return "" if all(each.is_eager for each in compiled) else GRAPH
 
     def is_training(self) -> bool:
         return tf.executing_eagerly() and not is_without_tape()
@@ -87,6 +87,9 @@ class OnTensorFlow(Source):
 
     def end_batch(self) -> None:
         self._ran = []
+
+    def optimizers(self) -> list[Any]:
+        return self._optimizers.known()
 
     # ---- tensors -----------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class Found:
 
 
 class Reach:
-    """What was put aside of this batch, and what is always there: weights, and what optimizers keep of them."""
+    """What was put aside of this batch, and what is always there: weights, and what optimizers keep."""
 
     def __init__(self, network: Network, source: Source) -> None:
         self._network = network

@@ -33,6 +33,7 @@ class KerasWorkbench:
         self._collector = collector
         self._guard = guard
         self._needs = NOTHING
+        self._has_run = False
         self._previous: dict[str, Array] = {}
         self._reach = Reach(network, source)
         self._calls = CallStops(network, source, self._reach, stops, guard)
@@ -59,11 +60,12 @@ class KerasWorkbench:
         if not self._reach.keeps:
             self._reach.clear()
             self._reach.forget_weights()
-        elif began and not self._calls.has_applied and not self._is_over():
+        elif began and not (self._calls.has_applied or self._has_run):
             self._keep_weights()
 
     def batch_ran(self) -> None:
-        """The step is over, and what it has given back is there."""
+        """A step that tells of itself only now: what it has given back is there."""
+        self._has_run = True
         for kind, of, module, tensor in self._source.shown() if self._reach.keeps else ():
             self._reach.put(kind, of, tensor, module=module)
 
@@ -73,15 +75,12 @@ class KerasWorkbench:
         self._reach.clear()
         self._source.end_batch()
         self._calls.end_batch()
+        self._has_run = False
         if self._reach.keeps:
             self._keep_weights()
 
     def close(self) -> None:
         self.need(NOTHING)
-
-    def _is_over(self) -> bool:
-        """Whether the weights of this batch have been moved where nobody could be told of it."""
-        return "layer" not in self._source.can
 
     def _keep_weights(self) -> None:
         try:
@@ -151,7 +150,12 @@ class KerasWorkbench:
 
     def learning_rates(self) -> list[dict[str, Any]]:
         return [
-            {"optimizer": number, "group": 0, "name": type(each).__name__, "value": self._source.rate_of(each)}
+            {
+                "optimizer": number,
+                "group": 0,
+                "name": type(each).__name__,
+                "value": self._source.rate_of(each),
+            }
             for number, each in enumerate(self._source.optimizers())
         ]
 
