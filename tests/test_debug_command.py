@@ -105,7 +105,7 @@ def test_names_are_short_where_they_are_clear() -> None:
 def test_steps(hub: ScriptedHub, debug: Debug, line: str, verb: str, arguments: dict[str, Any]) -> None:
     """Each goes there and shows where that is."""
     shown = debug(line)
-    assert (verb, arguments) == hub.calls[-2 if hub.calls[-1][0] == "source" else -1]
+    assert [arguments] == hub.asked(verb)
     assert "Paused in step 5: the step is done" in shown
     assert "forward, before encoder (Linear)" in shown
     assert "->    10  line 10" in shown

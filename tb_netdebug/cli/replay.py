@@ -25,6 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tb_netdebug.cli.debugging.replayed import debug_capsule
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 
@@ -43,7 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="MODULE:CALLABLE", help="builds the model; MODULE may be a file such as net.py"
     )
     parser.add_argument(
-        "--backward", action="store_true", help="go backward, too, from the sum of the model's outputs"
+        "--debug",
+        action=argparse.BooleanOptionalAction,
+        help="open the step in the debugger, paused before it (default: in a terminal, with a model)",
+    )
+    parser.add_argument(
+        "--loss",
+        metavar="MODULE:CALLABLE",
+        help="makes the loss of the model's output, for the way back; else it is the sum of the outputs",
+    )
+    parser.add_argument(
+        "--backward", action="store_true", help="go backward, too; in the debugger that is always done"
     )
 
 
@@ -67,7 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
                 "To run the batch again: netdebug replay CAPSULE SCRIPT, or --model MODULE:CALLABLE."
             )
             return 0
-        done = replays.replay(content, model, backward=arguments.backward)
+        loss = attribute_of("--loss", arguments.loss) if arguments.loss else None
+        if is_for_debugger(arguments.debug):
+            return debug_capsule(arguments.capsule, content, model, loss=loss)
+        done = replays.replay(content, model, backward=arguments.backward, loss=loss)
     except replays.CapsuleError as error:
         raise UserMistake(str(error)) from error
     console.print(rows_of(done))
@@ -80,15 +94,28 @@ def run(arguments: argparse.Namespace) -> int:
 # ---- the model --------------------------------------------------------------------------------------------
 
 
-def built(place: str) -> Any:
-    """What the callable returns: a module, or several by name."""
+def is_for_debugger(wish: bool | None) -> bool:
+    """A person at a terminal gets the debugger, a pipe the table, unless they say otherwise."""
+    return sys.stdin.isatty() and sys.stdout.isatty() if wish is None else wish
+
+
+def attribute_of(option: str, place: str) -> Any:
     name, _, attribute = place.rpartition(":")
     if not name or not attribute:
-        raise UserMistake(f"--model {place}: give MODULE:CALLABLE, such as net.py:make_model")
+        raise UserMistake(f"{option} {place}: give MODULE:CALLABLE, such as net.py:make_model")
     try:
-        return getattr(imported(name), attribute)()
+        return getattr(imported(name), attribute)
     except UserMistake:
         raise
+    except Exception as error:
+        raise UserMistake(f"{option} {place}: {type(error).__name__}: {error}") from error
+
+
+def built(place: str) -> Any:
+    """What the callable returns: a module, or several by name."""
+    make = attribute_of("--model", place)
+    try:
+        return make()
     except Exception as error:
         raise UserMistake(
             f"--model {place} does not build a model: {type(error).__name__}: {error}"

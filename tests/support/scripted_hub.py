@@ -65,7 +65,8 @@ STATISTICS = {
 CELLS = {"shape": [2, 3], "rows": [0, 1], "columns": [0, 1], "values": [[0.0, 1.5, "NaN"], [0.0, 2.0, -1.5]]}
 TENSOR = {
     "name": "weight:encoder.weight", "shape": [2, 3], "dtype": "float32", "device": "cpu", "bytes": 24,
-    "statistics": STATISTICS, "histogram": {"lower": -1.5, "upper": 2.0, "counts": [1, 0, 2, 2]},
+    "statistics": STATISTICS,
+    "histogram": {"lower": [-1.5, 0.0, 1.0], "upper": [0.0, 1.0, 2.0], "counts": [1, 2, 2]},
     "slice": "[:, :]", "cells": CELLS, "previous": None, "difference": None,
     "notes": ["Something is thinned."],
 }  # fmt: skip

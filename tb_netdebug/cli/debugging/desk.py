@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,10 @@ class Desk:
         self.paper = paper
         self.is_interactive = is_interactive
         self.is_done = False
+        # Of a step that can be run again from its beginning: gives up what is left of it.
+        self.restart: Callable[[], None] | None = None
         self.told_hits = 0
+        self.named_files: set[str] = set()
         self._attendance = attendance
         self._training: Training | None = None
         self._layers: list[Mapping[str, Any]] | None = None
@@ -57,6 +60,7 @@ class Desk:
 
     def choose(self, training: Training) -> None:
         self._layers = None
+        self.named_files.clear()
         self._training = training
         self._remember(self._attendance.attend([training.key]))
         self.told_hits = int(self.state.get("hits") or 0)

@@ -38,7 +38,8 @@ def where(desk: Desk, arguments: Namespace) -> None:
 
 
 def _innermost(frames: list[Frame]) -> Frame | None:
-    return next((frame for frame in frames if frame.get("is_user")), frames[0] if frames else None)
+    """Of the person's own frames."""
+    return next((frame for frame in frames if frame.get("is_user")), None)
 
 
 def layer_marks(desk: Desk, file: str) -> dict[int, str]:
@@ -61,7 +62,7 @@ def source(desk: Desk, arguments: Namespace) -> None:
     text, _, number = (arguments.file or "").partition(":")
     if not text:
         if own is None:
-            raise CommandError("It is in no file now: pause it, or name a file.")
+            raise CommandError("It is in no file of yours now: pause it elsewhere, or name one.")
         text = str(own["file"])
     file = _file(desk, frames, text)
     current = int(own["line"]) if own is not None and own["file"] == file else 0
@@ -104,9 +105,7 @@ def local_names(desk: Desk, arguments: Namespace) -> None:
     if arguments.frame is not None and 0 <= arguments.frame < len(frames):
         frame = frames[arguments.frame]
     if frame is None:
-        raise CommandError(
-            f"There are frames 0 to {len(frames) - 1}." if frames else "There is no stack now."
-        )
+        raise CommandError(f"There are frames 0 to {len(frames) - 1}: `where --all` shows them.")
     desk.paper.say(line_text(frame))
     rows = [[each["name"], each["type"], each["text"]] for each in frame.get("locals") or ()]
     desk.paper.rows(["name", "type", "value"], rows)

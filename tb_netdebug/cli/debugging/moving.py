@@ -91,6 +91,15 @@ def wait(desk: Desk, _: Namespace) -> None:
     tell_state(desk)
 
 
+def restart(desk: Desk, _: Namespace) -> None:
+    """Goes back to the beginning of the step; in `netdebug replay` only."""
+    if desk.restart is None:
+        raise CommandError("Only the step of a capsule can be run again: netdebug replay CAPSULE SCRIPT")
+    desk.restart()
+    desk.go("continue")
+    tell_state(desk)
+
+
 def detach(desk: Desk, _: Namespace) -> None:
     """Lets the training run on, with all that would stop it off until somebody comes back."""
     desk.call("detach")
@@ -129,5 +138,6 @@ COMMANDS = (
     Command("next", next_layer, short=("n",), takes=_next, completes=("--match", "--exclude"), repeats=True),
     Command("until", until, short=("u",), takes=_target, completes=("step", "layers")),
     Command("wait", wait),
+    Command("restart", restart),
     Command("detach", detach),
 )

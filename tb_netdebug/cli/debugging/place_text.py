@@ -9,6 +9,7 @@ from tb_netdebug.cli.debugging.conditions import hit_text
 from tb_netdebug.cli.debugging.desk import Desk
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client import ClientError, Json
+from tb_netdebug.debugger.user_code import foreign_folders
 
 PHASES = {
     "start": "at the start",
@@ -62,12 +63,17 @@ def _tell_stop(desk: Desk, state: Json, *, with_source: bool) -> None:
     desk.paper.line((f"Paused in step {state.get('step')}", "bold"), reason_text(state.get("reason")))
     place = state.get("place")
     desk.paper.say(f"  {place_text(place)}")
-    if with_source and place and place.get("file"):
+    if with_source and place and place.get("file") and not is_without_user(desk, place):
         desk.paper.say(f"  {line_text(place)}")
         for line in source_around(desk, str(place["file"]), int(place["line"]), around=0):
             desk.paper.say(line)
     if state.get("resumes_at"):
         desk.paper.say("  Other ranks wait for it: it goes on by itself before their time-out.")
+
+
+def is_without_user(desk: Desk, place: Json) -> bool:
+    """A step that we run again is called by us: outside of the model there is no line of the user's."""
+    return desk.restart is not None and str(place["file"]).startswith(foreign_folders())
 
 
 def reason_text(reason: Json | None) -> str:
@@ -102,9 +108,8 @@ def source_around(
 ) -> list[str]:
     """Lines of it with numbers, an arrow at `current` (default: that line). The file may be one that cannot
     be shown; then there are none."""
-    try:
-        told = desk.call("source", file=file)
-    except ClientError:
+    told = source_of(desk, file)
+    if told is None:
         return []
     first = int(told["first_line"])
     lines: Sequence[str] = told["lines"]
@@ -116,6 +121,18 @@ def source_around(
         )
         for number in range(start, min(end, first + len(lines)))
     ]
+
+
+def source_of(desk: Desk, file: str) -> Json | None:
+    """A training shows the files that its stack has named, so that is asked for before."""
+    try:
+        if file not in desk.named_files:
+            desk.call("stack")
+            desk.named_files.add(file)
+        found: Json = desk.call("source", file=file)
+        return found
+    except ClientError:
+        return None
 
 
 def numbered(number: int, text: str, *, is_current: bool, mark: str = "") -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from rich.text import Text
 
 from tb_netdebug.cli.debugging.paper import Paper
@@ -62,9 +63,13 @@ def statistics_text(told: Json) -> list[str | tuple[str, str]]:
 
 
 def histogram_text(told: Json, *, ascii_only: bool) -> str:
-    counts = [float(count) for count in told["counts"]]
-    drawn = sparkline([math.sqrt(count) for count in counts], HISTOGRAM_WIDTH, ascii_only=ascii_only)
-    return f"{number_text(told['lower'])} {drawn} {number_text(told['upper'])}"
+    """Bins of one width; the roots of the counts, so that few can be told from none."""
+    edges = np.array([told["lower"][0], *told["upper"]], np.float64)
+    before = np.concatenate([[0.0], np.cumsum(np.array(told["counts"], np.float64))])
+    at = np.linspace(edges[0], edges[-1], HISTOGRAM_WIDTH + 1)
+    heights = np.sqrt(np.diff(np.interp(at, edges, before)).clip(min=0))
+    drawn = sparkline(heights, HISTOGRAM_WIDTH, ascii_only=ascii_only)
+    return f"{number_text(float(edges[0]))} {drawn} {number_text(float(edges[-1]))}"
 
 
 def matrix(cells: Json, *, width: int, ranges: Ranges = ()) -> Iterator[list[str | tuple[str, str]]]:

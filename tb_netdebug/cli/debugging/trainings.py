@@ -98,7 +98,7 @@ def leave(desk: Desk, _: Namespace) -> None:
     Breakpoints and watchpoints of a training that nobody attends to are off.
     """
     desk.is_done = True
-    if not (desk.is_interactive and desk.has_training):
+    if not desk.is_interactive or not desk.has_training or desk.restart is not None:
         return
     try:
         desk.refresh()

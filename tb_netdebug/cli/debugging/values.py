@@ -146,8 +146,9 @@ def _removed_if_cut(path: Path) -> Iterator[None]:
 def evaluate(desk: Desk, arguments: Namespace) -> None:
     """Computes an expression over tensors, in the training, and shows it as `print` does.
 
-    Tensors are named as everywhere; names with other signs than letters, digits, dots and a colon go into
-    backquotes: eval abs(`gradient:encoder.0.weight`) / 2
+    eval norm(`gradient:encoder.0.weight`) / norm(`weight:encoder.0.weight`)
+
+    Names of tensors stand in backticks. It is a small language of its own that looks like NumPy.
     """
     if not arguments.text.strip():
         raise CommandError("Which expression?")

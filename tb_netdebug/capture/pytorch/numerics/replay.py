@@ -161,13 +161,7 @@ def run_call(
     backward: bool,
     loss: Callable[[Any], torch.Tensor] | None,
 ) -> None:
-    model = models.get(call["model"])
-    if model is None:
-        raise CapsuleError(f"call {number} is one of the model {call['model']!r}, which was not given")
-    if not call.get("complete", True):
-        raise CapsuleError(f"call {number} had arguments that no capsule can hold, see what was left out")
-    if call.get("changed_since"):
-        done.notes.append(f"the arguments of call {number} were written to after the call had begun")
+    model = model_of(models, number, call, done)
     tracer = OriginTracer(models)
     order = CallOrder(models)
     with ExitStack() as stack:
@@ -186,6 +180,18 @@ def run_call(
         done.origin = origin
     elif backward:
         done.gradient = gradient_of(output, models, order, loss)
+
+
+def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any], done: Replay) -> nn.Module:
+    """The one that was called. Raises CapsuleError when it cannot be called again."""
+    model = models.get(call["model"])
+    if model is None:
+        raise CapsuleError(f"call {number} is one of the model {call['model']!r}, which was not given")
+    if not call.get("complete", True):
+        raise CapsuleError(f"call {number} had arguments that no capsule can hold, see what was left out")
+    if call.get("changed_since"):
+        done.notes.append(f"the arguments of call {number} were written to after the call had begun")
+    return model
 
 
 def conditions(autocast: Mapping[str, str]) -> ExitStack:

@@ -1,0 +1,81 @@
+"""The step of a capsule in the debugger: it runs in this process, paused before it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.cli.debugging.choice import choose_training
+from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.place_text import tell_state
+from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
+from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.debugger.attendance import Attendance
+from tb_netdebug.debugger.local_client import LocalClient
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.pytorch.numerics.rerun import Rerun
+
+START_SECS = 60.0
+WATCHED = ("batch", "output", "loss", "output_gradient", "gradient")
+
+
+def debug_capsule(
+    path: str,
+    content: dict[str, Any],
+    model: Any,
+    *,
+    loss: Callable[[Any], Any] | None,
+) -> int:
+    """Until the person leaves, or all commands of standard input are done; the exit code. Raises
+    CapsuleError."""
+    rerun_module = importlib.import_module("tb_netdebug.capture.pytorch.numerics.rerun")
+    client = LocalClient()
+    rerun: Rerun = rerun_module.Rerun(path, content, model, send=client.take, loss=loss)
+    client.listen(rerun.session.receive)
+    rerun.start()
+    try:
+        with Attendance(client, lambda _: None) as attendance:
+            client.wait_for_session(START_SECS)
+            desk = Desk(
+                client, attendance, Paper(), is_interactive=sys.stdin.isatty() and sys.stdout.isatty()
+            )
+            desk.restart = rerun.restart
+            choose_training(desk, run=None, rank=None)
+            desk.wait_for_stop()
+            watch_numbers(desk)
+            tell(desk, rerun.notes, has_loss=loss is not None)
+            if not desk.is_interactive:
+                return run_commands(desk, sys.stdin)
+            Prompt(desk, deque()).run()
+    finally:
+        rerun.close()
+    return 0
+
+
+def watch_numbers(desk: Desk) -> None:
+    """`continue` goes to the first value that is not finite: most capsules are about that."""
+    for kind in WATCHED:
+        desk.call(
+            "set_watchpoint", kind=kind, tensors="", statistic="nonfinite", comparison="is", threshold=None
+        )
+
+
+def tell(desk: Desk, notes: Sequence[str], *, has_loss: bool) -> None:
+    for note in notes:
+        desk.paper.say(f"Note: {harmless(note)}.")
+    desk.paper.say(
+        "Backward begins at the loss of --loss."
+        if has_loss
+        else "The capsule does not hold the loss: backward begins at the sum of the model's outputs, or at "
+        "what --loss makes of them."
+    )
+    desk.paper.say(
+        "`continue` runs to the first NaN or infinity or to the end of the step, `next` to the next layer; "
+        "`restart` goes back to the beginning; `help` lists the commands."
+    )
+    tell_state(desk)
