@@ -84,8 +84,9 @@ class Readable(Protocol):
 class Stops(Protocol):
     """The session, as a workbench sees it."""
 
-    # False as long as a visit would do nothing: hooks look at it first.
-    is_alert: bool
+    @property
+    def is_alert(self) -> bool:
+        """False as long as a visit would do nothing: hooks look at it first."""
 
     def visit(self, place: Place) -> None:
         """The training is here. Returns when it may go on."""

@@ -22,11 +22,10 @@ from tb_netdebug.capture.pytorch.numerics.replay import (
     CapsuleError,
     Replay,
     conditions,
-    inner,
     model_of,
     restore,
 )
-from tb_netdebug.capture.pytorch.numerics.search import first_line
+from tb_netdebug.capture.pytorch.numerics.search import first_line, inner
 from tb_netdebug.capture.pytorch.optimizers import OptimizerHooks
 from tb_netdebug.capture.pytorch.parameters import Parameters
 from tb_netdebug.capture.pytorch.reader import TensorReader
