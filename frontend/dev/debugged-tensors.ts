@@ -173,7 +173,9 @@ function lookOf({ shape, values }: Sliced, tensor: MadeTensor): Json {
     std: Math.sqrt(Math.max(0, squares / finite.length - mean * mean)),
     norm: Math.sqrt(squares),
   };
-  return { statistics, histogram: finite.length > 0 ? { lower, upper, counts } : null, cells: cellsOf(shape, values) };
+  const edge = (bin: number): number => lower + ((upper - lower) * bin) / BINS;
+  const edges = { lower: counts.map((_, bin) => edge(bin)), upper: counts.map((_, bin) => edge(bin + 1)) };
+  return { statistics, histogram: finite.length > 0 ? { ...edges, counts } : null, cells: cellsOf(shape, values) };
 }
 
 function cellsOf(shape: readonly number[], values: Float64Array): Json {

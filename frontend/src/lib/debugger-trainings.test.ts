@@ -50,6 +50,11 @@ describe("news", () => {
     expect(joined([old], [late])[0]?.state.version).toBe(5);
   });
 
+  it("that say nothing new leave all as it is", () => {
+    const known = [old];
+    expect(withNews(known, "a", entry({ key: "a", version: 5, status: "paused" }))).toBe(known);
+  });
+
   it("of another process under the same key are taken", () => {
     expect(withNews([old], "a", entry({ key: "a", version: 1, pid: 9 }))[0]?.state.version).toBe(1);
   });

@@ -61,8 +61,22 @@ export function withNews(
   entry: DebuggerEntry | null,
 ): readonly DebuggerEntry[] {
   if (entry === null) return known.filter((each) => each.key !== key);
-  if (!known.some((each) => each.key === key)) return [...known, entry];
-  return known.map((each) => (each.key === key ? withNewest(each, entry) : each));
+  const before = known.find((each) => each.key === key);
+  if (!before) return [...known, entry];
+  // What an answer has told already draws nothing anew.
+  if (isSame(before, entry)) return known;
+  return known.map((each) => (each === before ? withNewest(each, entry) : each));
+}
+
+function isSame(a: DebuggerEntry, b: DebuggerEntry): boolean {
+  return (
+    isSameTraining(a, b) &&
+    b.state.version <= a.state.version &&
+    a.is_connected === b.is_connected &&
+    a.clients === b.clients &&
+    a.holder?.client === b.holder?.client &&
+    a.holder?.label === b.holder?.label
+  );
 }
 
 export function withState(

@@ -36,6 +36,11 @@ describe("the status", () => {
     });
   });
 
+  it("goes on with a reason that is no sentence", () => {
+    const state = parseState({ ...paused, reason: { text: "you asked for it" } });
+    expect(statusWords(state, true).why).toBe("because you asked for it");
+  });
+
   it("of a lost connection says that it is old", () => {
     expect(statusWords(parseState(paused), false)).toMatchObject({
       tone: "lost",

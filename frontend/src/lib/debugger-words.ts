@@ -46,10 +46,15 @@ export function statusWords(state: DebuggerState, isConnected: boolean): StatusW
     return { tone: "lost", text: `Last seen in ${batch}${where}`, why };
   }
   if (state.status === "paused") {
-    return { tone: "paused", text: `Paused in ${batch}${where}`, why: state.reason?.text ?? "" };
+    return { tone: "paused", text: `Paused in ${batch}${where}`, why: reasonWords(state.reason?.text ?? "") };
   }
   const why = state.is_waiting ? "It stops at the place that was asked for." : "";
   return { tone: "running", text: `Running, in ${batch}`, why };
+}
+
+/** A reason is a sentence of its own, or the rest of one. */
+function reasonWords(text: string): string {
+  return /^\p{Ll}/u.test(text) ? `because ${text}` : text;
 }
 
 const STEP_WORDS: Readonly<Record<StepBy, readonly [label: string, what: string]>> = {

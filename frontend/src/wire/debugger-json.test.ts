@@ -62,7 +62,7 @@ describe("a state", () => {
 
 describe("a tensor", () => {
   const cells = { shape: [2, 2], rows: [0, 3], columns: [1, 1], values: [1, "NaN", "-Infinity", 4] };
-  const look = { statistics: { count: 4, nan: 1 }, histogram: { lower: 0, upper: 4, counts: [1, 1] }, cells };
+  const look = { statistics: { count: 4, nan: 1 }, histogram: { lower: [0, 2], upper: [2, 4], counts: [1, 1] }, cells };
 
   it("has its values row by row", () => {
     const view = parseTensorView({ name: "weight:a", shape: [6, 3], ...look, previous: null, difference: look });
@@ -72,6 +72,7 @@ describe("a tensor", () => {
       [1, 1],
     ]);
     expect([view.previous, view.difference?.statistics["nan"]]).toEqual([null, 1]);
+    expect(view.histogram?.upper).toEqual(Float64Array.of(2, 4));
   });
 
   it("with fewer values than it says shows none", () => {

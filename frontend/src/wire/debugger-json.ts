@@ -241,13 +241,15 @@ function parseLook(json: Json): T.TensorLook {
   const statistics = Object.entries(object(json["statistics"])).map(([name, value]) => [name, number(value)] as const);
   return {
     statistics: Object.fromEntries(statistics),
-    histogram: histogram && {
-      lower: number(histogram["lower"]),
-      upper: number(histogram["upper"]),
-      counts: numbers(histogram["counts"]),
-    },
+    histogram: histogram && parseHistogram(histogram),
     cells: json["cells"] ? parseMatrix(object(json["cells"])) : null,
   };
+}
+
+function parseHistogram(json: Json): T.LookHistogram | null {
+  const [lower, upper, counts] = [json["lower"], json["upper"], json["counts"]].map(numbers) as number[][];
+  if (!lower || !upper || !counts || lower.length !== counts.length || upper.length !== counts.length) return null;
+  return { lower: Float64Array.from(lower), upper: Float64Array.from(upper), counts: Float64Array.from(counts) };
 }
 
 /** null when there are fewer values than the shape says. */

@@ -226,9 +226,17 @@ export const VIEW_STATISTICS = [
   "neg_inf",
 ] as const;
 
+/** Columns of one length, a row for each bin. */
+export interface LookHistogram {
+  readonly lower: Float64Array;
+  readonly upper: Float64Array;
+  readonly counts: Float64Array;
+}
+
 export interface TensorLook {
   readonly statistics: Readonly<Record<string, number>>;
-  readonly histogram: { readonly lower: number; readonly upper: number; readonly counts: readonly number[] } | null;
+  /** null without values. */
+  readonly histogram: LookHistogram | null;
   readonly cells: Matrix | null;
 }
 

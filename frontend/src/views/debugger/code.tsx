@@ -4,7 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { sentence } from "../../app/debugger";
 import { VirtualList } from "../../app/virtual-list";
 import { fileName } from "../../lib/debugger-words";
-import { pythonWords } from "../../lib/python-words";
+import { pythonWords, type Word } from "../../lib/python-words";
 import { shownName } from "../../lib/tensor-name";
 import { parseSource, parseStack } from "../../wire/debugger-json";
 import type { DebuggerEntry, SourceText, StackFrame } from "../../wire/debugger-types";
@@ -85,7 +85,7 @@ async function bring(session: string, name: string, file: string): Promise<void>
 
 interface Line {
   readonly number: number;
-  readonly text: string;
+  readonly words: readonly Word[];
 }
 
 interface LinesProps {
@@ -97,10 +97,11 @@ interface LinesProps {
 
 function Lines({ source, line, isThere }: LinesProps): JSX.Element {
   const lines = useMemo(
-    () => source.lines.map((text, i): Line => ({ number: source.first_line + i, text })),
+    () => source.lines.map((text, i): Line => ({ number: source.first_line + i, words: pythonWords(text) })),
     [source],
   );
-  return (
+  // One element while nothing of it changes: a step within the line draws no code anew.
+  return useMemo(() => (
     <div class="debug-lines">
       <VirtualList
         items={lines}
@@ -112,7 +113,7 @@ function Lines({ source, line, isThere }: LinesProps): JSX.Element {
         row={(each) => <CodeLine line={each} isHere={isThere && each.number === line} />}
       />
     </div>
-  );
+  ), [lines, line, isThere]);
 }
 
 function CodeLine({ line, isHere }: { readonly line: Line; readonly isHere: boolean }): JSX.Element {
@@ -120,7 +121,7 @@ function CodeLine({ line, isHere }: { readonly line: Line; readonly isHere: bool
     <div class={`debug-line ${isHere ? "here" : ""}`} aria-current={isHere ? "location" : undefined}>
       <span class="debug-line-number">{line.number}</span>
       <code>
-        {pythonWords(line.text).map((word, i) =>
+        {line.words.map((word, i) =>
           word.kind === "plain" ? word.text : <span key={i} class={`word-${word.kind}`}>{word.text}</span>,
         )}
       </code>

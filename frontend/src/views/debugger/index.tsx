@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 import { choose, entry, lastSeen, sessions, sessionsError, trainings } from "../../app/debugger";
 import { formatCount } from "../../lib/format";
 import { shownName } from "../../lib/tensor-name";
@@ -113,6 +114,8 @@ const TITLES: Readonly<Record<PanelTab, string>> = {
 function Panels({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
   const tab = panelTab();
   const { state } = shown;
+  // The list asks by itself, and is not drawn anew with each step.
+  const tensors = useMemo(() => <TensorsPanel />, []);
   const counts: Partial<Record<PanelTab, number>> = {
     watch: state.watchpoints.length,
     breaks: state.breakpoints.length,
@@ -136,7 +139,7 @@ function Panels({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
         ))}
       </div>
       <div class="debug-panel" role="tabpanel" aria-label={TITLES[tab]}>
-        <Panel tab={tab} shown={shown} />
+        {tab === "tensors" ? tensors : <Panel tab={tab} shown={shown} />}
       </div>
     </section>
   );
@@ -148,6 +151,5 @@ function Panel({ tab, shown }: { readonly tab: PanelTab; readonly shown: Debugge
   if (tab === "hits") return <HitsPanel shown={shown} />;
   if (tab === "batch") return <BatchPanel shown={shown} />;
   if (tab === "optimizer") return <OptimizerPanel shown={shown} />;
-  if (tab === "evaluate") return <EvaluatePanel shown={shown} />;
-  return <TensorsPanel />;
+  return <EvaluatePanel shown={shown} />;
 }

@@ -25,6 +25,8 @@ const BAD = new Set(["nan", "pos_inf", "neg_inf"]);
 
 /** Statistics, histogram and the slice of one tensor, or of a difference. */
 export function Look({ look, name, slice }: LookProps): JSX.Element {
+  // One value needs no picture.
+  if (look.statistics["count"] === 1) return <p class="debug-scalar">{formatNumber(look.cells?.values[0], 8)}</p>;
   return (
     <div class="debug-look">
       <Statistics statistics={look.statistics} />
@@ -61,25 +63,15 @@ export function Statistics({ statistics }: { readonly statistics: TensorLook["st
 
 function LookHistogram({ look, name }: Omit<LookProps, "slice">): JSX.Element | null {
   const { histogram, statistics } = look;
-  const shape = useMemo(() => {
-    if (!histogram || histogram.counts.length === 0) return null;
-    const { lower, upper, counts } = histogram;
-    // By weights, not by the difference: the span of all doubles is no double.
-    const edge = (i: number): number => lower * (1 - i / counts.length) + upper * (i / counts.length);
-    const bins = {
-      lower: Float64Array.from(counts, (_, i) => edge(i)),
-      upper: Float64Array.from(counts, (_, i) => edge(i + 1)),
-      counts: Float64Array.from(counts),
-    };
+  const all = useMemo(() => {
     const nonfinite = ["nan", "pos_inf", "neg_inf"].reduce((sum, each) => sum + (statistics[each] ?? 0), 0);
-    return { bins, nonfinite };
+    return histogram ? [{ bins: histogram, nonfinite }] : [];
   }, [look]);
-  const axis = useMemo(
-    () => histogram && valueAxis("linear", histogram.lower, histogram.upper, 0),
-    [histogram?.lower, histogram?.upper],
-  );
-  const all = useMemo(() => (shape ? [shape] : []), [shape]);
-  if (!axis || !shape) return null;
+  const axis = useMemo(() => {
+    const [low, high] = [histogram?.lower[0], histogram?.upper.at(-1)];
+    return low === undefined || high === undefined ? null : valueAxis("linear", low, high, 0);
+  }, [histogram]);
+  if (!axis || !histogram) return null;
   return (
     <HistogramChart
       histograms={all}
