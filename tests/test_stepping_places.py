@@ -496,6 +496,34 @@ def test_scripted_layers(logdir: Path) -> None:
     assert around("Sequential", *calls("1")) == script.told
 
 
+def test_a_model_within_a_compiled_function(logdir: Path) -> None:
+    """Its graph has no breaks because of our hooks, and its layers are passed over."""
+    model = mlp()
+
+    @torch.compile(backend="eager", fullgraph=True)
+    def loss_of(inputs: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = model(inputs).square().mean()
+        return loss
+
+    with stepped(logdir, model, needs=ALL, activations=False) as (script, monitor):
+        loss_of(torch.ones(2, 6)).backward()  # type: ignore[no-untyped-call]
+        end_step(script, monitor)
+    told = [each for each in script.told if "forward of" in each or "backward of all" in each]
+    assert ["before backward of all"] == told
+
+
+def test_a_list_of_models_that_grows(logdir: Path) -> None:
+    """Its parts are what is called, and the ones that come later are, too."""
+    model = nn.ModuleList([nn.Linear(2, 2)])
+    with stepped(logdir, model, needs=PHASES) as (script, monitor):
+        model[0](torch.ones(1, 2))
+        end_step(script, monitor)
+        script.take()
+        model.append(nn.Sequential(nn.Linear(2, 2)))
+        model[1](model[0](torch.ones(1, 2)))
+    assert calls("Linear", "Sequential") == script.told
+
+
 def test_wrappers_take_nothing_from_names(logdir: Path) -> None:
     """A DataParallel around a model is not a layer of its own."""
     model = nn.DataParallel(mlp())

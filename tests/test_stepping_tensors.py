@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call, grad
 from torch.nn import functional
 
 from tb_netdebug.capture.pytorch.stepping import kept, previous
@@ -363,6 +364,31 @@ def test_sparse_tensors() -> None:
     assert 1 == readable(big).summary().count
     with pytest.raises(WorkbenchError, match=r"user:x cannot be read: it is sparse and too big"):
         readable(big).part((7,))
+
+
+def test_nested_tensors() -> None:
+    """They are what they store: all rows below each other."""
+    rows = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(5, 3)], layout=torch.jagged)
+    assert (7, 3) == readable(rows).entry.shape
+    assert (21, 6 / 21) == (readable(rows).summary().count, readable(rows).summary().mean)
+    assert [1, 0] == readable(rows).part((slice(1, 3), 0)).tolist()
+
+
+def test_within_a_transform_of_torch_nothing_can_be_kept(logdir: Path) -> None:
+    """Calls are told all the same, and the transform gives what it would."""
+    model = mlp()
+    weights = {name: each.detach() for name, each in model.named_parameters()}
+
+    def loss(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        return functional_call(model, weights, (torch.ones(2, 6),)).square().mean()
+
+    expected = grad(loss)(weights)
+    needs = Needs(layers=True, backward=True, keep=True)
+    with stepped(logdir, model, needs=needs, activations=False) as (script, _):
+        found = grad(loss)(weights)
+        assert [] == names(script, "output")
+    assert "after forward of 4" in script.told
+    assert all(torch.equal(expected[name], found[name]) for name in weights)
 
 
 UNREADABLE: dict[str, tuple[Callable[[], torch.Tensor], str]] = {

@@ -44,11 +44,22 @@ Training = tuple[nn.Module, torch.optim.Optimizer, Callable[[], torch.Tensor]]
 Made = Callable[[], Training]
 
 
-def simple(kind: str) -> Made:
+def momentum(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+def of_model(
+    make_model: Callable[[], nn.Module],
+    batch: Callable[[], Any] = vectors,
+    make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = momentum,
+) -> Made:
     def make() -> Training:
-        make_model, batch = MODELS[kind]
         model = make_model()
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        optimizer = make_optimizer(model)
 
         def step() -> torch.Tensor:
             inputs, labels = batch()
@@ -61,6 +72,10 @@ def simple(kind: str) -> Made:
         return model, optimizer, step
 
     return make
+
+
+def simple(kind: str) -> Made:
+    return of_model(*MODELS[kind], adam)
 
 
 class Tied(nn.Module):
@@ -92,24 +107,6 @@ class Checkpointed(nn.Module):
         hidden = checkpoint(self.body, self.first(inputs), use_reentrant=self._use_reentrant)
         scores: torch.Tensor = self.head(hidden)
         return scores
-
-
-def of_model(make_model: Callable[[], nn.Module], batch: Callable[[], Any] = vectors) -> Made:
-    def make() -> Training:
-        model = make_model()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-        def step() -> torch.Tensor:
-            inputs, labels = batch()
-            optimizer.zero_grad()
-            loss = functional.cross_entropy(model(inputs), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            return loss
-
-        return model, optimizer, step
-
-    return make
 
 
 def words() -> tuple[torch.Tensor, torch.Tensor]:
@@ -153,7 +150,7 @@ def accumulated() -> Training:
 
 def scaled() -> Training:
     model = mlp()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = adam(model)
     scaler = torch.amp.GradScaler("cpu")
 
     def step() -> torch.Tensor:

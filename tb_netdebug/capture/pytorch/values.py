@@ -69,6 +69,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def laid_out(tensor: torch.Tensor) -> torch.Tensor:
     """The same without a copy of values that have a place of their own: strided, of whatever type."""
     tensor = tensor.detach()
+    if tensor.is_nested:
+        tensor = tensor.values()
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
     if (

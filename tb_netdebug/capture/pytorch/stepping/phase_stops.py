@@ -43,7 +43,7 @@ class PhaseStops:
         self._begin = begin
         self._settle = settle
         self._leave = leave
-        self._hooks: list[Any] = []
+        self._hooks: dict[nn.Module, tuple[Any, ...]] = {}
         self._running: nn.Module | None = None
         self.tells = False
 
@@ -52,24 +52,20 @@ class PhaseStops:
         return self._running is not None
 
     def put_on(self) -> None:
-        if self._hooks:
-            return
-        entries = {
-            id(entry): (prefix, entry)
-            for prefix, model in self._models.items()
-            for entry in entries_of(model)
-            if entry._compiled_call_impl is None
-        }
-        for prefix, entry in entries.values():
-            self._hooks += [
-                before_forward(entry, Hook(self._before, prefix), with_kwargs=True),
-                after_forward(entry, Hook(self._after), always_call=True),
-            ]
+        """On those that have come since, too."""
+        for prefix, model in self._models.items():
+            for entry in entries_of(model):
+                if entry not in self._hooks and entry._compiled_call_impl is None:
+                    self._hooks[entry] = (
+                        before_forward(entry, Hook(self._before, prefix), with_kwargs=True),
+                        after_forward(entry, Hook(self._after), always_call=True),
+                    )
 
     def take_off(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+        for hooks in self._hooks.values():
+            for hook in hooks:
+                hook.remove()
+        self._hooks = {}
         self._running = None
 
     def end_batch(self) -> None:

