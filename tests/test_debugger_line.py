@@ -129,6 +129,17 @@ def test_a_killed_tensorboard_lets_go_of_the_agent(home: Home, logdir: Path) -> 
         assert [] == training.facts()["told"]
 
 
+def test_a_tensorboard_that_ends_lets_the_training_go(home: Home, logdir: Path) -> None:
+    """At once: it need not wait for its lease to end."""
+    with DebuggedTraining(home, logdir / "run") as training, board_of(home, logdir) as board:
+        page = HubPage(board)
+        key = page.key()
+        page.attend(key)
+        page.call(key, "pause")
+        board.process.terminate()
+        wait_for(lambda: training.facts()["leases"] == [1, 0])
+
+
 def test_a_forked_child_says_nothing(home: Home, logdir: Path) -> None:
     """And what it closes stays open for its parent."""
     with board_of(home, logdir) as board, DebuggedTraining(home, logdir / "run") as training:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_netdebug.plugin.gate import READING, Gate, host_name, wrong_method
-from tb_netdebug.plugin.roots import described, parse_spec
+from tb_netdebug.plugin.roots import described, names_of, parse_spec
 
 HOME = {
     "REQUEST_METHOD": "GET",
@@ -164,6 +164,22 @@ def test_a_logdir_spec_is_read_as_tensorboard_reads_it(spec: str, roots: list[tu
     """Names, colons in paths and URLs are told apart by its rules."""
     assert roots == parse_spec(spec)
     assert spec == described(roots).replace(", ", ",")
+
+
+@pytest.mark.parametrize(
+    ("run_dir", "names"),
+    [
+        ("/x/a/b", ["a", "b"]),
+        ("/y/a", ["why", "a"]),
+        ("/xy/a", None),
+        ("/x/../etc", None),
+        ("a", None),
+        ("", None),
+    ],
+)
+def test_a_folder_has_the_name_that_its_run_has(run_dir: str, names: list[str] | None) -> None:
+    """When it is in the logdir at all."""
+    assert names == names_of([("", "/x"), ("why", "/y")], run_dir)
 
 
 def test_a_home_folder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_netdebug.plugin.event_stream import Listener
-from tb_netdebug.plugin.live import Hub, Seats, resume_point
+from tb_netdebug.plugin.live import MOST_SESSIONS, Hub, Seats, SessionKey, resume_point
 from tb_netdebug.plugin.turns import SHORT_TURN_SECS, short_turns
 
 
@@ -66,6 +66,40 @@ def test_a_run_that_went_is_not_told_of() -> None:
     hub.set_list({"a": {"steps": 5}})
     assert [(None, None)] == told(hub)
     assert [{"steps": 5}] == hub.rows()[1]
+
+
+def test_sessions_of_the_debugger_are_told_like_runs() -> None:
+    """The newest state of each, once, between what happens to runs; also a run and a session of one name."""
+    hub = hub_of("a")
+    for step in (1, 2):
+        hub.set_session("a", {"key": "a", "step": step})
+    hub.set_row("a", {"steps": 1})
+    version = hub.version
+    hub.set_session("b", {"key": "b", "step": 7})
+    hub.set_session("b", {"key": "b", "step": 7})
+    assert version + 1 == hub.version
+    keys = [(news.name, news.row) for news in hub.since(1)]
+    assert [
+        (SessionKey("a"), {"key": "a", "step": 2}),
+        ("a", {"steps": 1}),
+        (SessionKey("b"), {"key": "b", "step": 7}),
+    ] == keys
+    hub.set_list({})
+    assert [SessionKey("a"), SessionKey("b"), None] == [news.name for news in hub.since(1)]
+
+
+def test_a_session_that_has_gone_is_told_to_who_comes_back() -> None:
+    """As long as there are not too many others."""
+    hub = hub_of()
+    hub.set_session("a", {"key": "a"})
+    seen = hub.version
+    hub.set_session("a", None)
+    assert [{"key": "a", "is_gone": True}] == [news.row for news in hub.since(seen)]
+    hub.set_session("b", {"key": "b"})
+    for number in range(MOST_SESSIONS):
+        hub.set_session(f"{number}", None)
+    keys = [news.row["key"] for news in hub.since(seen) if news.row is not None]
+    assert (MOST_SESSIONS, "b", "1") == (len(keys), keys[0], keys[1])
 
 
 def test_what_comes_with_the_list_is_told_as_one() -> None:
@@ -156,6 +190,17 @@ def listener(hub: Hub, seats: Seats, seen: int | None = None, **more: Any) -> Li
     seat = seats.take()
     assert seat is not None
     return Listener(hub, seat, seen, **more)
+
+
+def test_an_event_of_a_session_is_its_entry(seats: Seats) -> None:
+    """Under a name of its own, and with an id by which the stream goes on."""
+    hub = hub_of("a")
+    stream = listener(hub, seats)
+    events = iter(stream)
+    next(events)
+    hub.set_session("k", {"key": "k", "clients": 1})
+    assert [("debugger", f"{hub.epoch}-{hub.version}", {"key": "k", "clients": 1})] == parsed(next(events))
+    stream.close()
 
 
 def test_a_stream_begins_with_where_it_stands(seats: Seats) -> None:

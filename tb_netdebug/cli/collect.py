@@ -3,7 +3,7 @@
 On this machine alone (the default) trainings of the same user find the collector by themselves. An address
 that other machines can reach needs a token and a certificate: `netdebug token --tls` makes both, and says
 what to type on either side. TensorBoard with NetDebug has a collector of its own; this one is for machines
-where no TensorBoard runs.
+where no TensorBoard runs, and takes records alone: trainings are debugged in TensorBoard.
 """
 
 from __future__ import annotations

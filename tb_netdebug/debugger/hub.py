@@ -106,11 +106,12 @@ class Sessions:
             return None if due is None else max(due - now, 0.0)
 
     def close(self) -> None:
-        """All trainings are let go of."""
+        """All trainings are let go of. May be called twice."""
         with self._news:
             self._is_closed = True
             for entry in self._entries.values():
                 if entry.clients:
+                    entry.clients = 0
                     self._lease(entry, 0)
                 entry.forget_calls("TensorBoard ends.")
             self._news.notify_all()

@@ -7,6 +7,7 @@ complaint on the page when `--netdebug_listen` asked for it, else a fact that on
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -109,6 +110,7 @@ class Collecting:
         with self._lock:
             if not self._closing.is_set():
                 self._running = collector, address
+        atexit.register(self._sessions.close)  # before the collector's own end
         if self._running is None:
             collector.stop()
         elif self.is_asked_for:

@@ -84,11 +84,11 @@ class Service:
 
     def close(self) -> None:
         atexit.unregister(self.close)
+        self.sessions.close()  # first of all: trainings wait for us
         self.hub.close()
         # Python is about to stop the threads that write to the listeners: let them say goodbye first.
         self.seats.clear(timeout=GOODBYE_SECS)
         self.workers.close()
         self._reading.close()
         self._logdir.close()
-        self.sessions.close()
         self.collecting.close()
