@@ -22,6 +22,7 @@ FORBIDDEN = {
     "reader": FRAMEWORKS,
     "judging": FRAMEWORKS | STARTING_THINGS,
     "plugin": FRAMEWORKS - {"tensorboard"},
+    "debugger": FRAMEWORKS,
 }
 # What a stage may know of the package, besides its own folder and the version.
 EARLIER_STAGES = {
@@ -32,6 +33,7 @@ EARLIER_STAGES = {
     "reader": {"stats", "records", "writer"},
     "judging": {"stats", "records", "writer", "reader", "checks", "configuration"},
     "plugin": {"stats", "records", "reader", "checks", "judging", "stream", "debugger"},
+    "debugger": {"stats", "records", "stream"},  # the hub stands at its end of the channel
 }
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
 OURS_AT_START = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,10 @@ class ArrayReadable:
         return np.array(self.array[index])
 
     def previous(self) -> Readable | None:
-        return None if self.before is None else ArrayReadable(self.entry, self.before)
+        if self.before is None:
+            return None
+        entry = replace(self.entry, shape=self.before.shape, bytes=self.before.nbytes)
+        return ArrayReadable(entry, self.before)
 
 
 def readable_of(array: Array, name: str, kind: str) -> ArrayReadable:

@@ -59,6 +59,7 @@ _INSTEAD: dict[type[ast.AST], str] = {
 }
 _MISTAKES = (
     TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, MemoryError, RecursionError,
+    Warning,  # where the program has made errors of them
 )  # fmt: skip
 
 
@@ -228,6 +229,8 @@ class _Evaluation:
         if isinstance(node, ast.Constant) and node.value is None:
             self._refuse(node, "None makes a new dimension: write reshape(x, shape)")
         found = self.value(node)
+        if isinstance(found, Whole):
+            found = found.array(self._budget)
         return found if isinstance(found, np.ndarray) else self._whole_number(node, found)
 
     def _whole_number(self, node: ast.expr, known: Value | None = None) -> int:

@@ -62,8 +62,9 @@ PRESETS = (
         "and targets to about -1 to 1.",
     ),
     Preset(
-        # MindInsight's 1e-9; others warn from 1e-7 on, which healthy deep networks reach.
-        "vanishing-gradients", "A gradient is next to nothing", "gradient", "abs_mean", "<", 1e-9,
+        # MindInsight's 1e-9 for the mean size, which the largest value is some times; others warn from a mean
+        # of 1e-7 on, which healthy deep networks reach.
+        "vanishing-gradients", "A gradient is next to nothing", "gradient", "abs_max", "<", 1e-8,
         "This layer does not learn. Look for .detach(), rounding or a comparison between it and the loss,"
         " for dead or saturated units behind it; use ReLU or GELU, a normalisation, shortcuts.",
     ),

@@ -12,6 +12,7 @@ from tb_netdebug.stats.sketch import LOWER, UPPER
 
 CHANGE = "change"
 NONFINITE = "nonfinite"
+ABS_MEAN = "abs_mean"  # the only one that needs the bins of a summary
 
 # The middle of each bin as a magnitude; what is not finite has none, and counts in no mean.
 _MIDDLES = np.where(np.isfinite(LOWER + UPPER), np.abs(LOWER / 2 + UPPER / 2), 0.0)
@@ -53,7 +54,7 @@ OF_SUMMARY: dict[str, Callable[[Summary], float]] = {
     "max": _known(most),
     "abs_max": _known(lambda summary: max(abs(least(summary)), abs(most(summary)))),
     "mean": lambda summary: summary.mean,
-    "abs_mean": abs_mean,
+    ABS_MEAN: abs_mean,
     "std": lambda summary: summary.std,
     "norm": _known(lambda summary: math.inf if summary.pos_inf + summary.neg_inf else summary.norm),
     "zeros": lambda summary: summary.zeros / summary.count if summary.count else math.nan,

@@ -23,8 +23,6 @@ MOST_CELLS = 32_768
 # A difference is made of so many values at a time, and of so many at all.
 CHUNK_VALUES = 1 << 20
 MOST_DIFFERENCES = 1 << 29
-# More digits than these do not tell two single floats apart.
-SINGLE_DIGITS = 9
 
 
 def view(
@@ -167,12 +165,12 @@ def _thinned(readable: Readable, index: Index, most: int) -> Array:
 
 
 def _listed(values: Array) -> list[float]:
-    """As numbers of Python; of single floats no digits that they do not have."""
+    """As numbers of Python; of shorter floats no digits that they do not have."""
     if values.dtype.kind == "c":
         values = np.abs(values)
     if values.dtype.kind == "b":
         values = values.astype(np.uint8)
     if values.dtype.kind == "f" and values.dtype.itemsize <= 4:
-        return [float(f"{value:.{SINGLE_DIGITS}g}") for value in values.tolist()]
+        return [float(text) for text in values.astype("U32").tolist()]
     listed: list[float] = values.tolist()
     return listed

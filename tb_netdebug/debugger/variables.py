@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -19,13 +19,18 @@ MOST_BITS = 256
 # More values than these are not read for one stack; of further tensors the shape is told.
 MOST_VALUES = 1 << 24
 
-SECRET = re.compile(r"pass(word|wd|phrase|code)|pwd|secret|token|credential|auth|(^|_)key|apikey", re.I)
+SECRET = re.compile(
+    r"pass(word|wd|phrase|code)|pwd|secret|token|credential|auth(?!or)|(^|_|api)keys?($|_)", re.IGNORECASE
+)
 NOT_SHOWN = "not shown: its name sounds private"
+_CODE = (ModuleType, FunctionType, MethodType, BuiltinFunctionType, type)
 _PLAIN = (int, float, complex, bool, type(None))
 _BOUNDARIES: dict[type, tuple[str, str]] = {
     list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}"), dict: ("{", "}"),
 }  # fmt: skip
+# As the interpreter knows a class: its metaclass is not asked.
 _qualified_name = type.__dict__["__qualname__"].__get__
+_module_of = type.__dict__["__module__"].__get__
 
 
 class Variables:
@@ -46,19 +51,19 @@ class Variables:
             return self._tensor(value)
         if kind is int and value.bit_length() > MOST_BITS:
             return f"a whole number of {value.bit_length()} bits"
-        if kind in _PLAIN:
+        if _is_one_of(kind, _PLAIN):
             return repr(value)
         if kind is str:
             more = f" and {len(value) - MOST_TEXT} more" if len(value) > MOST_TEXT else ""
             return repr(value[:MOST_TEXT]) + more
-        if kind in (bytes, bytearray):
+        if kind is bytes or kind is bytearray:
             return f"{len(value)} bytes"
-        if kind in _BOUNDARIES:
+        if _is_one_of(kind, _BOUNDARIES):
             return self._container(value, depth)
         return f"<{type_name(value)}>"
 
     def _tensor(self, value: Any) -> str:
-        if type(value).__module__.partition(".")[0] not in ("torch", "numpy"):
+        if _module_of(type(value)).partition(".")[0] not in ("torch", "numpy"):
             return f"<{type_name(value)}>"  # its shape may be a property of the user's
         count = 1
         for length in value.shape:
@@ -87,7 +92,6 @@ class Variables:
 
 
 def type_name(value: Any) -> str:
-    """As the interpreter knows it; a metaclass is not asked."""
     return str(_qualified_name(type(value)))[:MOST_TEXT]
 
 
@@ -97,8 +101,13 @@ def _is_private(name: str, value: Any) -> bool:
 
 def _is_shown(name: str, value: Any) -> bool:
     """What a frame of a whole file holds beside its data is not worth a line."""
-    is_code = type(value) in (ModuleType, FunctionType, MethodType, BuiltinFunctionType, type)
+    is_code = _is_one_of(type(value), _CODE)
     return type(name) is str and not is_code and not (name.startswith("__") and name.endswith("__"))
+
+
+def _is_one_of(kind: type, kinds: Iterable[type]) -> bool:
+    """By identity: a metaclass may say what equals its classes."""
+    return any(kind is each for each in kinds)
 
 
 def _cut(text: str, most: int) -> str:

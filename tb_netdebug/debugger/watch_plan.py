@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.debugger.name_pattern import NamePattern
-from tb_netdebug.debugger.statistics import CHANGE, OF_SUMMARY
-from tb_netdebug.debugger.workbench import Workbench
+from tb_netdebug.debugger.statistics import ABS_MEAN, CHANGE, OF_SUMMARY
+from tb_netdebug.debugger.workbench import Workbench, WorkbenchError
 from tb_netdebug.stats import kernel
 from tb_netdebug.stats.dtypes import DType
 from tb_netdebug.stats.packed import Summary
@@ -104,15 +105,19 @@ class Plan:
         self.changing = frozenset(name for one, name in self.pairs if one.statistic == CHANGE)
         self.change_pairs = np.flatnonzero([one.statistic == CHANGE for one, _ in self.pairs])
         used = dict.fromkeys(name for one, name in self.pairs if one.statistic != CHANGE)
-        self._summarised = [name for name in used if not name.startswith(f"{SCALAR}:")]
-        self._has_scalars = len(used) > len(self._summarised)
+        tensors = [name for name in used if not name.startswith(f"{SCALAR}:")]
+        self._has_scalars = len(used) > len(tensors)
+        in_bins = {name for one, name in self.pairs if one.statistic == ABS_MEAN}
+        self._in_bins = [name for name in tensors if name in in_bins]
+        self._summarised = [name for name in tensors if name not in in_bins]
 
     def read(self, workbench: Workbench) -> Reading:
         """One summary a tensor, however many look at it."""
         summaries: dict[str, Summary] = (
             dict(workbench.summaries(self._summarised)) if self._summarised else {}
         )
-        self.is_stale = len(summaries) < len(self._summarised)
+        summaries.update(self._with_bins(workbench))
+        self.is_stale = len(summaries) < len(self._summarised) + len(self._in_bins)
         if self._has_scalars:
             summaries.update(summaries_of(workbench.scalars()))
         changes = workbench.changes(sorted(self.changing)) if self.changing else {}
@@ -121,6 +126,12 @@ class Plan:
         cells = table[self._rows, self._columns]
         values, is_there = cells[:, 0], cells[:, 1] > 0
         return Reading(values, is_there, is_there & (values * self._signs > self._bounds))
+
+    def _with_bins(self, workbench: Workbench) -> Iterator[tuple[str, Summary]]:
+        """A workbench may leave out the bins where it makes the summaries of many."""
+        for name in self._in_bins:
+            with suppress(WorkbenchError):  # it is not within reach, as it is left out of many
+                yield name, workbench.tensor(name).summary()
 
     def _table(self, summaries: Mapping[str, Summary], changes: Mapping[str, float]) -> Iterator[float]:
         """Value, and 1 where it is known: of each name all statistics."""

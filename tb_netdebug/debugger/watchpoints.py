@@ -21,6 +21,7 @@ MOST_WATCHPOINTS = 100
 WATCHED = (*KINDS, SCALAR)
 # Names are asked for again after so many steps, or when one of them is gone.
 STEPS_BETWEEN_NAMES = 8
+STEPS_BETWEEN_LAYER_NAMES = 64  # for each layer all names within reach are looked through
 MOST_PLANS = 20_000
 CROWDED_OUT = f"With the others it would look at more than {MOST_PAIRS} tensors, and leaves some out."
 
@@ -248,7 +249,8 @@ class Watchpoints:
 
     def _plan(self, kinds: tuple[str, ...], module: str | None, step: int, workbench: Workbench) -> Plan:
         since, plan = self._plans.get((kinds, module), (0, None))
-        if plan and not plan.is_stale and abs(step - since) < STEPS_BETWEEN_NAMES:
+        most = STEPS_BETWEEN_NAMES if module is None else STEPS_BETWEEN_LAYER_NAMES
+        if plan and not plan.is_stale and abs(step - since) < most:
             return plan
         names = _names(kinds, module, workbench)
         if plan is None or plan.names != names:
@@ -319,7 +321,8 @@ class Watchpoints:
             phases=bool(self._by_key),
             layers="input" in self._wanted or "output" in self._wanted,
             backward="output_gradient" in self._wanted,
-            keep="user" in self._wanted,
+            # Labels and what the program has named are not looked for unless they are kept.
+            keep="user" in self._wanted or "label" in self._wanted,
             previous=self._previous,
         )
 
@@ -354,8 +357,8 @@ def _refuse_nonsense(kind: str, statistic: str, comparison: str, threshold: floa
         raise WorkbenchError(f"{kind[:40]!r} cannot be watched; what can be is {', '.join(WATCHED)}.")
     if statistic not in STATISTICS:
         raise WorkbenchError(f"There is no statistic {statistic[:40]!r}, but {', '.join(STATISTICS)}.")
-    if statistic == CHANGE and kind == SCALAR:
-        raise WorkbenchError("Of a scalar the step before is not kept: a change of it cannot be watched.")
+    if statistic == CHANGE and kind in (SCALAR, "update"):
+        raise WorkbenchError(f"Of {kind} the step before is not kept: a change of it cannot be watched.")
     if (statistic == NONFINITE) != (comparison == "is"):
         raise WorkbenchError(f"{NONFINITE!r} goes with the comparison 'is', all others with > or <.")
     if comparison not in (">", "<", "is"):
