@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tb_netdebug.records.step import Kind
 
 if TYPE_CHECKING:
-    from tb_netdebug.reader.followed_run import FollowedRun
+    from tb_netdebug.cli.watched_source import WatchedRun
 
 # An update of a thousandth of the weight is what networks learn well with; decades away is a bad sign.
 GOOD_RATIO = 1e-3
@@ -49,7 +49,7 @@ class Layer:
         return min(max(decades, 2 * MOST_DECADES * inactive), MOST_DECADES)
 
 
-def worst_first(run: FollowedRun) -> list[Layer]:
+def worst_first(run: WatchedRun) -> list[Layer]:
     """The layers as the last sample of each of their tensors shows them."""
     found: dict[str, Layer] = {}
     for kind in (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE, Kind.ACTIVATION):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tb_netdebug.reader.followed_run import FollowedRun
+    from tb_netdebug.cli.watched_source import WatchedRun
     from tb_netdebug.reader.views import ScalarColumns
 
 Doubles = NDArray[np.float64]
@@ -60,7 +60,7 @@ class VitalSigns:
     """Of each finding that is more than a note, its severity, and rule, step and message in a sentence."""
 
 
-def vital_signs(run: FollowedRun) -> VitalSigns:
+def vital_signs(run: WatchedRun) -> VitalSigns:
     """Reads what one screen needs; the cost does not grow with the length of the run."""
     details = run.details()
     names: list[str] = details["scalars"]
@@ -90,7 +90,7 @@ def vital_signs(run: FollowedRun) -> VitalSigns:
     )
 
 
-def recent_means(run: FollowedRun, names: Sequence[str], last_step: int | None) -> dict[str, float]:
+def recent_means(run: WatchedRun, names: Sequence[str], last_step: int | None) -> dict[str, float]:
     """Mean times of the last steps, by phase."""
     wanted = [name for name in ("time/step", *(f"time/{phase}" for phase in PHASES)) if name in names]
     if last_step is None or not wanted:
@@ -104,7 +104,7 @@ def recent_means(run: FollowedRun, names: Sequence[str], last_step: int | None) 
     return means
 
 
-def steps_per_sec(run: FollowedRun, names: Sequence[str], last_step: int | None) -> float | None:
+def steps_per_sec(run: WatchedRun, names: Sequence[str], last_step: int | None) -> float | None:
     clock = next((name for name in ("time/step", "loss") if name in names), None)
     if last_step is None or clock is None:
         return None
@@ -116,7 +116,7 @@ def steps_per_sec(run: FollowedRun, names: Sequence[str], last_step: int | None)
     return float(columns.step[-1] - columns.step[0]) / took if took > 0 else None
 
 
-def courses(run: FollowedRun, names: Sequence[str]) -> dict[str, Course]:
+def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Course]:
     """Loss and gradient norm first, then the user's own numbers; anything of a run that we did not record."""
     is_ours = "time/step" in names
     own = [name for name in names if name.startswith(OWN_PREFIX) or (not is_ours and name not in FIRST)]
@@ -142,7 +142,7 @@ def without(norm: Course, columns: ScalarColumns, nonfinite: ScalarColumns) -> C
     return Course(values, norm.last if nonfinite.end[-1] == 0 else float("nan"))
 
 
-def sampled_every(run: FollowedRun, names: Sequence[str], last_step: int | None) -> float | None:
+def sampled_every(run: WatchedRun, names: Sequence[str], last_step: int | None) -> float | None:
     """How far apart full samples were on the average."""
     if last_step is None or "monitor/every" not in names:
         return None
@@ -151,7 +151,7 @@ def sampled_every(run: FollowedRun, names: Sequence[str], last_step: int | None)
     return float(np.average(columns.mean, weights=columns.count)) if columns and len(columns.mean) else None
 
 
-def newest(run: FollowedRun, names: Sequence[str]) -> dict[str, float]:
+def newest(run: WatchedRun, names: Sequence[str]) -> dict[str, float]:
     """The last value of each."""
     view = run.scalars(names, points=1).scalars if names else {}
     return {name: float(columns.end[-1]) for name, columns in view.items() if len(columns.end)}

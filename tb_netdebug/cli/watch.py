@@ -14,20 +14,27 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tb_netdebug.cli.distant_runs import DistantError, DistantRuns
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.watch_page import Page
 from tb_netdebug.cli.watch_screen import Screen, is_ascii
 from tb_netdebug.cli.watched_runs import WatchedRuns
+from tb_netdebug.cli.watched_source import LocalRuns, Source
+from tb_netdebug.debugger.hub_address import HubAddress
 
-ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
+ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]*):\d{1,5}")
 # In a pipe or a file there is no width; the same everywhere, so that outputs can be compared.
 PLAIN_WIDTH = 100
 MOST_NAMES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("logdir", metavar="LOGDIR", help="a run, or a folder with runs in it")
+    parser.add_argument(
+        "place",
+        metavar="LOGDIR|HOST:PORT",
+        help="a run, a folder with runs in it, or a TensorBoard that has NetDebug",
+    )
     parser.add_argument("--run", metavar="NAME", help="the run to begin with (default: the newest)")
     parser.add_argument("--once", action="store_true", help="print what there is now, and end")
     parser.add_argument(
@@ -40,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check_place(arguments.logdir)
+    source = source_of(arguments.place)
     is_live = sys.stdout.isatty() and not arguments.once
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-    runs = WatchedRuns(arguments.logdir, wanted=arguments.run)
+    runs = WatchedRuns(arguments.place, source, wanted=arguments.run)
     try:
         if is_live and not console.is_dumb_terminal:
             Screen(runs, console, most_layers=arguments.layers).show()
@@ -61,20 +68,27 @@ def layer_count(text: str) -> int:
     return number
 
 
-def check_place(logdir: str) -> None:
+def source_of(place: str) -> Source:
     """Raises UserMistake for what can never hold a run; a folder without one is only early."""
-    path = Path(logdir)
-    if path.is_dir() or "://" in logdir:
-        return
+    path = Path(place)
+    is_page = place.startswith(("http://", "https://"))
+    if path.is_dir() or ("://" in place and not is_page):
+        return LocalRuns(place)
     if path.exists():
-        raise UserMistake(f"{harmless(logdir)} is a file. Give the folder that it is in: {path.parent}")
-    if ADDRESS.fullmatch(logdir):
-        raise UserMistake(
-            f"{logdir} is an address, and only folders can be watched yet: give one, such as `runs`."
-        )
-    raise UserMistake(
-        f"there is no folder {harmless(logdir)}. Give the logdir of a training, such as `runs`."
-    )
+        raise UserMistake(f"{harmless(place)} is a file. Give the folder that it is in: {path.parent}")
+    if is_page or ADDRESS.fullmatch(place):
+        return connected(place)
+    raise UserMistake(f"there is no folder {harmless(place)}. Give the logdir of a training, such as `runs`.")
+
+
+def connected(place: str) -> DistantRuns:
+    """Raises UserMistake when there is nothing to watch."""
+    try:
+        found = DistantRuns(HubAddress.of(place))
+        found.connect()
+    except (ValueError, DistantError, KeyError) as error:
+        raise UserMistake(harmless(str(error.args[0]))) from None
+    return found
 
 
 def print_once(runs: WatchedRuns, console: Console, *, most_layers: int) -> None:

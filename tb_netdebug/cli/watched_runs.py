@@ -1,4 +1,4 @@
-"""The runs of a logdir as the terminal view follows them."""
+"""The runs of a logdir, or of a TensorBoard, as the terminal view follows them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from tb_netdebug.cli.layer_rows import Layer, worst_first
 from tb_netdebug.cli.vital_signs import VitalSigns, vital_signs
 from tb_netdebug.cli.watch_page import RunLine, View
+from tb_netdebug.cli.watched_source import Source
 from tb_netdebug.reader.errors import ReaderError
-from tb_netdebug.reader.logdir import LogDir
 
 # Runs come and go, and go quiet, at this pace; what is added to the chosen one is looked for at every call.
 LIST_SECS = 1.0
@@ -21,16 +21,16 @@ OTHERS_SECS = 0.05
 
 
 class WatchedRuns:
-    """Which runs there are, and one of them in full: `wanted`, or else the newest.
+    """Which runs there are in `place`, and one of them in full: `wanted`, or else the newest.
 
     Of a name the last part is enough; of several such runs, the newest at that time is meant.
 
     All methods but `move` belong to one thread.
     """
 
-    def __init__(self, place: str, *, wanted: str | None = None) -> None:
+    def __init__(self, place: str, source: Source, *, wanted: str | None = None) -> None:
         self.place = place
-        self._logdir = LogDir([("", place)])
+        self._source = source
         self._wanted = wanted
         self._listed = -math.inf
         self._read = -math.inf
@@ -43,23 +43,23 @@ class WatchedRuns:
 
     @property
     def names(self) -> list[str]:
-        return list(self._logdir.runs)
+        return list(self._source.runs)
 
     @property
     def complaints(self) -> list[str]:
-        return list(self._logdir.complaints)
+        return list(self._source.complaints)
 
     @property
     def chosen(self) -> str | None:
         """None as long as the run is not there."""
-        runs, wanted = self._logdir.runs, self._wanted
+        runs, wanted = self._source.runs, self._wanted
         if wanted in runs:
             return wanted
         meant = [name for name in runs if wanted is None or name.endswith(f"/{wanted}")]
         return max(meant, key=lambda name: runs[name].started, default=None)
 
     def close(self) -> None:
-        self._logdir.close()
+        self._source.close()
 
     def move(self, by: int) -> None:
         """Choose the run after this one, or before it; from any thread."""
@@ -99,7 +99,7 @@ class WatchedRuns:
         )
 
     def _message(self) -> str:
-        if not self._logdir.runs:
+        if not self._source.runs:
             return (
                 f"There is no run in {self.place} yet: waiting for one. "
                 "A training makes it with nd.watch(model, optimizer, logdir=...)."
@@ -113,7 +113,7 @@ class WatchedRuns:
         )
 
     def _read_list(self) -> bool:
-        self._logdir.refresh()
+        self._source.refresh()
         self._listed = time.monotonic()
         if self._wanted is not None and self.chosen is not None:
             self._wanted = self.chosen  # a newer run whose name ends like it does not take its place
@@ -128,7 +128,7 @@ class WatchedRuns:
             changed, self._signs = self._signs is not None, None
             return changed
         try:
-            run = self._logdir.open(name)
+            run = self._source.open(name)
             run.refresh()
             if self._version == (name, run.version) and not again:
                 return False
@@ -146,15 +146,13 @@ class WatchedRuns:
         began, before = time.monotonic(), dict(self._lines)
         while self._due and time.monotonic() - began < OTHERS_SECS:
             name = self._due.pop(0)
-            if name != self.chosen and name in self._logdir.runs:
+            if name != self.chosen and name in self._source.runs:
                 self._lines[name] = self._line(name)
         return before != self._lines
 
     def _line(self, name: str) -> RunLine:
         try:
-            run = self._logdir.open(name)
-            run.refresh()
-            details = run.details()
+            details = self._source.glance(name)
             return RunLine(name, details["state"], details["last_step"], plain(details["loss"]))
         except (ReaderError, OSError, KeyError):
             return RunLine(name, "unreadable")
