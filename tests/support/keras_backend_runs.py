@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-# As where it is not installed: the extras for other backends do not bring it.
-sys.modules["tensorflow"] = None  # type: ignore[assignment]
 
 import keras
 import numpy as np
 
 import tb_netdebug as nd
 from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.debugger.place import END, Place
 from tb_netdebug.reader.run import read_run
+from tests.support.keras_stepping import Script, stepped
 
 L = keras.layers
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -53,7 +53,7 @@ def dense(*layers: Any, optimizer: Any = "adam", loss: Any = LOSS, **options: An
 
 
 def fit(model: Any, callbacks: list[Any], inputs: Any = X, **options: Any) -> Any:
-    return model.fit(inputs, Y, **{"epochs": 4, "verbose": 0, **options}, callbacks=callbacks)
+    return model.fit(inputs, Y[: len(inputs)], **{"epochs": 4, "verbose": 0, **options}, callbacks=callbacks)
 
 
 def plain() -> Any:
@@ -182,6 +182,35 @@ def origin(folder: Path) -> list[Any]:
     return [] if told is None else [told.where[0], told.first_step]
 
 
+def stepping(folder: Path) -> dict[str, Any]:
+    """Where a training with a debugger stops in its first batch, and what it has within reach there; at the
+    end of each batch the learning rate is doubled."""
+    found: dict[str, Any] = {"rates": [], "kinds": [], "is_right": []}
+
+    def look(bench: Any, place: Place) -> None:
+        if place.phase != END:
+            return
+        kernel, update = (
+            bench.tensor(f"{kind}:last.kernel").part((slice(None), slice(None)))
+            for kind in ("weight", "update")
+        )
+        if not found["rates"]:
+            found["is_right"] = [bool(np.allclose(kernel - update, start)), bool(update.any())]
+        found["kinds"].append(sorted({each.kind for each in bench.entries()}))
+        rate = bench.learning_rates()[0]["value"]
+        found["rates"].append(round(rate, 6))
+        bench.set_learning_rate(0, None, 2 * rate)
+
+    keras.utils.set_random_seed(2)
+    momentum = keras.optimizers.SGD(0.01, momentum=0.9)
+    model = dense(L.Input((16,)), L.Dense(8, name="first"), L.Dense(3, name="last"), optimizer=momentum)
+    start = model.get_weights()[2]
+    script = Script(look)
+    fit(model, stepped(folder, script), X[:64], epochs=1)
+    places = script.told[: script.told.index("before end of all") + 1]
+    return {**found, "can": script.bench.can, "cannot": script.bench.cannot, "places": places}
+
+
 def main(folder: Path) -> None:
     if keras.backend.backend() == "torch":
         import torch
@@ -196,6 +225,7 @@ def main(folder: Path) -> None:
     found["careless"] = Run(folder / "careless", careless, fit).slugs
     found["losses"], found["raised"] = losses(folder / "losses"), raised(folder / "raised")
     found["origin"] = origin(folder / "origin")
+    found["stepping"] = stepping(folder / "stepping")
     sys.stdout.write(json.dumps(found))
 
 
