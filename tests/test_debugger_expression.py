@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import math
 import re
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from tb_netdebug.debugger import expression_limits, expression_values
+from tb_netdebug.debugger.array_readable import ArrayReadable
 from tb_netdebug.debugger.expression import evaluate
 from tb_netdebug.debugger.expression_functions import FUNCTIONS
 from tb_netdebug.debugger.expression_limits import MOST_BYTES
@@ -194,6 +197,7 @@ def test_whole_tensors_of_any_size() -> None:
         ("svdvals(`output:fc`)", "takes a matrix"),
         ("svdvals(`weight:fc.0.weight` / 0)", "no singular values"),
         ("cosine(`output:fc`, 1)", "24 and 1 values"),
+        ("cosine(`user:z`, `user:z`)", "It takes real values"),
         ("'ä' + b'x'", "There is no tensor 'ä'"),
         ("weight(1)", "takes the name of a tensor in quotes"),
         ("None", "a number or the name of a tensor"),
@@ -273,7 +277,7 @@ BIG = ArrayBench({"user:x": np.broadcast_to(np.float64(1.5), (8_000_000,))})
         "sort(" * 12 + "`user:x`" + ")" * 12,
         "reshape(1, 10 ** 18)",
         "reshape(1, " + "1, " * 80 + "1)",
-        "`user:x` ** `user:x` ** `user:x` ** `user:x` ** `user:x` ** `user:x` ** `user:x` ** `user:x`",
+        "**".join(["`user:x`"] * 10),
         "(" * 150 + "1" + ")" * 150 + "+" + "-" * 60 + "1",
         "-" * 1900 + "1",
         "(" * 1000 + "1" + ")" * 1000,
@@ -299,6 +303,32 @@ def test_it_cannot_fill_the_memory_or_take_for_ever(text: str) -> None:
 def test_numbers_stay_small(text: str, expected: float) -> None:
     """What has no room in a double is infinite, at once."""
     np.testing.assert_equal(expected, value(text))
+
+
+def test_nothing_stays_in_memory() -> None:
+    """What was read is let go of at once, not when Python looks for circles: it may be large."""
+    parts = []
+
+    class Watched(ArrayReadable):
+        def part(self, index: Any) -> Array:
+            part = super().part(index)
+            parts.append(weakref.ref(part))
+            return part
+
+    class Bench(ArrayBench):
+        def tensor(self, name: str) -> Watched:
+            return Watched(self._entry(name), self.arrays[name])
+
+    bench = Bench({"user:x": X})
+    gc.collect()
+    gc.disable()
+    try:
+        value("std(`user:x` + `user:x`[0])", bench)
+        with pytest.raises(WorkbenchError, match="cannot reshape"):
+            value("reshape(`user:x` * 2, 5)", bench)
+        assert [None] * 3 == [part() for part in parts]
+    finally:
+        gc.enable()
 
 
 def test_time_is_bounded() -> None:

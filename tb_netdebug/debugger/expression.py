@@ -19,7 +19,16 @@ import numpy as np
 from tb_netdebug.debugger.array_readable import readable_of
 from tb_netdebug.debugger.expression_functions import FUNCTIONS, Function, array_of
 from tb_netdebug.debugger.expression_limits import MOST_LETTERS, Budget, refuse_big
-from tb_netdebug.debugger.expression_values import Array, Number, Value, Whole, number, plain, widened
+from tb_netdebug.debugger.expression_values import (
+    Array,
+    Number,
+    Value,
+    Whole,
+    item_bytes,
+    number,
+    plain,
+    widened,
+)
 from tb_netdebug.debugger.slices import resolved, shape_of
 from tb_netdebug.debugger.workbench import KINDS, Readable, Workbench, WorkbenchError
 
@@ -99,25 +108,14 @@ class _Evaluation:
         self._source = source
         self._budget = Budget()
         self._tensors: dict[str, Whole] = {}
-        self._kinds: dict[type[ast.AST], Callable[[Any], Value]] = {
-            ast.Constant: self._constant,
-            ast.Name: self._name,
-            ast.UnaryOp: self._unary,
-            ast.BinOp: self._binary,
-            ast.Compare: self._compare,
-            ast.Subscript: self._subscript,
-            ast.Call: self._call,
-            ast.Tuple: self._list,
-            ast.List: self._list,
-        }
 
     def value(self, node: ast.expr) -> Value:
         self._budget.take_time()
-        found = self._kinds.get(type(node))
+        found = _KINDS.get(type(node))
         if found is None:
             self._refuse(node, _INSTEAD.get(type(node), f"{type(node).__name__} is not known here"))
         try:
-            return found(node)
+            return found(self, node)
         except _MISTAKES as error:
             self._refuse(node, str(error).partition("\n")[0] or type(error).__name__)
 
@@ -181,7 +179,7 @@ class _Evaluation:
     ) -> Value:
         """Numbers stay numbers, so that they do not make the result wider than the tensors are."""
         pair = [each if _is_number(each) else array_of(each, self._budget) for each in (one, other)]
-        self._budget.take_values(np.broadcast_shapes(*(np.shape(each) for each in pair)), 16)
+        self._budget.take_values(np.broadcast_shapes(*(np.shape(each) for each in pair)), item_bytes(*pair))
         if counts:
             pair = [_to_count_with(each) for each in pair]
         return plain(action(*pair))
@@ -199,7 +197,7 @@ class _Evaluation:
         batch = np.broadcast_shapes(one.shape[:-2], other.shape[:-2])
         rows = one.shape[-2] if one.ndim > 1 else 1
         columns = other.shape[-1] if other.ndim > 1 else 1
-        self._budget.take_values((*batch, rows, columns), 16)
+        self._budget.take_values((*batch, rows, columns), item_bytes(one, other))
         self._budget.take_products(math.prod(batch) * rows * columns * one.shape[-1])
         # Whole numbers are multiplied slowly, and overflow unseen.
         pair = [each if each.dtype.kind in "fc" else each.astype(np.float64) for each in (one, other)]
@@ -217,7 +215,7 @@ class _Evaluation:
             return self._masked(array_of(owner, self._budget), items[0], alone=len(items) == 1)
         index = resolved(items, owner.shape)
         if isinstance(owner, Whole):
-            self._budget.take_values(shape_of(index), 16)
+            self._budget.take_values(shape_of(index), 16 if owner.is_complex else 8)
             return plain(widened(owner.readable.part(index)))
         return plain(owner[index])
 
@@ -275,6 +273,20 @@ class _Evaluation:
         if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
             self._refuse(node, f'{kind} takes the name of a tensor in quotes: {kind}("NAME")')
         return self._tensor(f"{kind}:{first.value}")
+
+
+# Not in the evaluation itself: what refers to itself stays in memory for a while, with all of its arrays.
+_KINDS: dict[type[ast.AST], Callable[[_Evaluation, Any], Value]] = {
+    ast.Constant: _Evaluation._constant,
+    ast.Name: _Evaluation._name,
+    ast.UnaryOp: _Evaluation._unary,
+    ast.BinOp: _Evaluation._binary,
+    ast.Compare: _Evaluation._compare,
+    ast.Subscript: _Evaluation._subscript,
+    ast.Call: _Evaluation._call,
+    ast.Tuple: _Evaluation._list,
+    ast.List: _Evaluation._list,
+}
 
 
 def _is_number(value: Any) -> bool:

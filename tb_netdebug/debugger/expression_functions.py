@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tb_netdebug.debugger.expression_limits import Budget
-from tb_netdebug.debugger.expression_values import Array, Value, Whole
+from tb_netdebug.debugger.expression_values import Array, Value, Whole, item_bytes
 from tb_netdebug.debugger.workbench import WorkbenchError
 from tb_netdebug.stats.packed import Summary
 
@@ -55,7 +55,7 @@ def whole_numbers(values: Sequence[Any]) -> tuple[int, ...]:
 def _each(action: Callable[[Array], Any]) -> Function:
     def call(budget: Budget, value: Value) -> Any:
         array = array_of(value, budget)
-        budget.take_values(array.shape, 16 if array.dtype.kind == "c" else 8)
+        budget.take_values(array.shape, item_bytes(array))
         return action(array)
 
     return Function(call, 1, 1)
@@ -203,20 +203,20 @@ def _count_of(budget: Budget, value: Value) -> Any:
 
 def _where(budget: Budget, condition: Value, yes: Value, no: Value) -> Any:
     arrays = [array_of(each, budget) for each in (condition, yes, no)]
-    budget.take_values(np.broadcast_shapes(*(array.shape for array in arrays)), 16)
+    budget.take_values(np.broadcast_shapes(*(array.shape for array in arrays)), item_bytes(*arrays))
     return np.where(*arrays)
 
 
 def _clip(budget: Budget, value: Value, least: Value, most: Value) -> Any:
     arrays = [array_of(each, budget) for each in (value, least, most)]
-    budget.take_values(np.broadcast_shapes(*(array.shape for array in arrays)), 8)
+    budget.take_values(np.broadcast_shapes(*(array.shape for array in arrays)), item_bytes(*arrays))
     return np.minimum(np.maximum(arrays[0], arrays[1]), arrays[2])
 
 
 def _pairwise(action: Callable[[Array, Array], Any]) -> Function:
     def call(budget: Budget, one: Value, other: Value) -> Any:
         arrays = array_of(one, budget), array_of(other, budget)
-        budget.take_values(np.broadcast_shapes(*(array.shape for array in arrays)), 16)
+        budget.take_values(np.broadcast_shapes(*(array.shape for array in arrays)), item_bytes(*arrays))
         return action(*arrays)
 
     return Function(call, 2, 2)
@@ -224,7 +224,7 @@ def _pairwise(action: Callable[[Array, Array], Any]) -> Function:
 
 def _softmax(budget: Budget, value: Value, axis: Value = -1) -> Any:
     array = array_of(value, budget)
-    budget.take_values(array.shape, 16)
+    budget.take_values(array.shape, item_bytes(array))
     where = axis_of(axis)
     powers = np.exp(array - np.max(array, axis=where, keepdims=True))
     return powers / np.sum(powers, axis=where, keepdims=True)
@@ -234,7 +234,9 @@ def _flat_pair(one: Value, other: Value, budget: Budget) -> tuple[Array, Array]:
     first, second = (array_of(each, budget).reshape(-1) for each in (one, other))
     if first.size != second.size:
         raise WorkbenchError(f"They have {first.size} and {second.size} values: it takes as many of both.")
-    budget.take_values((first.size,), 16)
+    if np.iscomplexobj(first) or np.iscomplexobj(second):
+        raise WorkbenchError("It takes real values, not complex ones: write abs(x) or real(x).")
+    budget.take_values((first.size,), 16)  # both as doubles
     return first.astype(np.float64), second.astype(np.float64)
 
 

@@ -65,6 +65,11 @@ class Whole:
 Value = Whole | Array | Number | tuple[Any, ...]
 
 
+def item_bytes(*values: Any) -> int:
+    """Of what is computed from them: doubles at most, unless they are complex."""
+    return 16 if any(np.iscomplexobj(value) for value in values) else 8
+
+
 def widened(array: Array) -> Array:
     """Half floats have too few digits to compute with."""
     return array.astype(np.float32) if array.dtype == np.float16 else array
