@@ -71,6 +71,14 @@ def test_all_tensors_of_a_batch_in_the_order_in_which_it_makes_them(logdir: Path
     ] == found  # fmt: skip
 
 
+def test_a_loss_that_is_not_a_number(logdir: Path) -> None:
+    """It is told as what it is."""
+    model = nn.Linear(1, 1)
+    with stepped(logdir, model, needs=KEEP) as (script, _):
+        functional.mse_loss(model(torch.tensor([[math.nan]])), torch.ones(1, 1))
+        assert math.isnan(script.bench.scalars()["loss"])
+
+
 def test_an_entry_says_what_it_is(logdir: Path) -> None:
     """Shape, type, place, bytes and the layer."""
     model = mlp().double()
@@ -160,6 +168,22 @@ def test_without_keep_a_layer_is_readable_at_its_own_stop_only(logdir: Path) -> 
         with pytest.raises(WorkbenchError, match="output:0 is gone: it was not kept"):
             script.bench.tensor("output:0")
     assert [(2, 3)] == seen
+
+
+def test_what_is_there_when_keeping_begins_stays(logdir: Path) -> None:
+    """As for somebody who pauses at a layer and goes on from there step by step."""
+    model = nn.Sequential(nn.Linear(6, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(3, 2))
+
+    def follow(script: Script, place: Place) -> None:
+        if (place.module, place.edge) == ("1", "after"):
+            script.bench.need(Needs(layers=True, keep=True))
+
+    with stepped(logdir, model, script=Script(follow), needs=Needs(layers=True)) as (script, _):
+        expected = torch.sigmoid(model[0](torch.ones(2, 6)))
+        script.bench.need(Needs(layers=True))
+        model(torch.ones(2, 6))
+        assert expected.tolist() == value(script, "output:1").tolist()
+        assert (2, 2) == value(script, "output:3").shape
 
 
 def test_what_is_kept_is_let_go_of_at_the_end_of_the_batch(logdir: Path) -> None:

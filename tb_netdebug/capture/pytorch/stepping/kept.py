@@ -49,7 +49,7 @@ class KeptTensors:
         self._by_name: dict[str, Kept] = {}
         self._holders: dict[int, list[int]] = {}  # by memory: how many bytes, and how many hold it
         self._bytes = 0
-        self.keeps = False
+        self._keeps = False
         self.is_full = False
 
     def __iter__(self) -> Iterator[tuple[str, Kept]]:
@@ -70,18 +70,25 @@ class KeptTensors:
             self.put("output", layer.name + place, tensor, module=layer.name)
 
     def put(self, kind: str, of: str, tensor: Tensor, *, module: str | None = None) -> None:
-        """Without `keeps` for as long as somebody else holds it."""
+        """Unless tensors are kept, for as long as somebody else holds it."""
         if is_functorch_wrapped(tensor):
             return
         name = f"{kind}:{of}"
         self._forget(name)
-        memory = 0
-        held: Tensor | None = None
-        if self.keeps and self._has_room(tensor):
-            memory = self._hold(tensor)
-            # A gradient is held itself: then autograd does not go on to add others to it in place.
-            held = tensor if kind == "output_gradient" else without_graph(tensor)
-        self._by_name[name] = Kept(kind, of, module, weakref.ref(tensor), held, version_of(tensor), memory)
+        found = Kept(kind, of, module, weakref.ref(tensor), None, version_of(tensor), 0)
+        self._by_name[name] = found
+        if self._keeps:
+            self._hold(found, tensor)
+
+    def keep(self, is_wanted: bool) -> None:
+        """From now on, with what is still there; or no more, and what was kept may go."""
+        if self._keeps and not is_wanted:
+            self.clear()
+        elif is_wanted and not self._keeps:
+            for known in self._by_name.values():
+                if (tensor := known.seen()) is not None:
+                    self._hold(known, tensor)
+        self._keeps = is_wanted
 
     def clear(self) -> None:
         self._by_name.clear()
@@ -89,20 +96,20 @@ class KeptTensors:
         self._bytes = 0
         self.is_full = False
 
-    def _has_room(self, tensor: Tensor) -> bool:
-        if self._bytes + bytes_of(tensor) <= self._most_bytes or memory_of(tensor) in self._holders:
-            return True
-        self.is_full = True
-        return False
-
-    def _hold(self, tensor: Tensor) -> int:
+    def _hold(self, known: Kept, tensor: Tensor) -> None:
         memory = memory_of(tensor)
         holders = self._holders.get(memory)
         if holders is None:
-            holders = self._holders[memory] = [bytes_of(tensor), 0]
-            self._bytes += holders[0]
+            size = bytes_of(tensor)
+            if self._bytes + size > self._most_bytes:
+                self.is_full = True
+                return
+            holders = self._holders[memory] = [size, 0]
+            self._bytes += size
         holders[1] += 1
-        return memory
+        known.memory = memory
+        # A gradient is held itself: then autograd does not go on to add others to it in place.
+        known.tensor = tensor if known.kind == "output_gradient" else without_graph(tensor)
 
     def _forget(self, name: str) -> None:
         known = self._by_name.pop(name, None)

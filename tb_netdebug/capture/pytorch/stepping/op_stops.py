@@ -86,7 +86,8 @@ class OpStops:
         # What is done to the modes in a backward pass is forgotten after it.
         self.is_put = self._mode.is_on or in_backward
 
-    def end_backward(self) -> None:
+    def end_batch(self) -> None:
+        """The end of a backward pass will do as well."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []

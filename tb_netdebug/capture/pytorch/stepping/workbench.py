@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import get_ident
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from tb_netdebug.capture.collector import Collector
@@ -17,9 +14,9 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.graph import GraphTracer, code_of
 from tb_netdebug.capture.pytorch.optimizers import OptimizerHooks
 from tb_netdebug.capture.pytorch.parameters import Parameters
-from tb_netdebug.capture.pytorch.reader import host_item
 from tb_netdebug.capture.pytorch.stepping import rates
 from tb_netdebug.capture.pytorch.stepping.backward_stops import BackwardBegins, BackwardStops
+from tb_netdebug.capture.pytorch.stepping.history import History
 from tb_netdebug.capture.pytorch.stepping.kept import KeptTensors
 from tb_netdebug.capture.pytorch.stepping.layer_stops import LayerStops
 from tb_netdebug.capture.pytorch.stepping.layers import COMPILED, Layer, Layers
@@ -28,16 +25,14 @@ from tb_netdebug.capture.pytorch.stepping.op_stops import OpStops
 from tb_netdebug.capture.pytorch.stepping.optimizer_stops import OptimizerStops
 from tb_netdebug.capture.pytorch.stepping.phase_stops import PhaseStops, given_by_name
 from tb_netdebug.capture.pytorch.stepping.previous import PreviousValues
+from tb_netdebug.capture.pytorch.stepping.quiet import reading
 from tb_netdebug.capture.pytorch.stepping.spans import Spans
+from tb_netdebug.capture.pytorch.stepping.summaries import changes_of, summaries_of
 from tb_netdebug.capture.pytorch.stepping.tensors import Tensors
 from tb_netdebug.capture.pytorch.stepping.visits import Visits
-from tb_netdebug.capture.pytorch.values import is_direct, tensors_in
-from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, TensorEntry, WorkbenchError
-from tb_netdebug.stats import kernel
-from tb_netdebug.stats.packed import HEADER, Summary
-
-NO_BINS = np.empty(0, np.uint16)
-NO_COUNTS = np.empty(0, np.uint64)
+from tb_netdebug.capture.pytorch.values import tensors_in
+from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, TensorEntry
+from tb_netdebug.stats.packed import Summary
 
 
 class TorchWorkbench:
@@ -59,11 +54,11 @@ class TorchWorkbench:
         self._optimizers = optimizers
         self._graph = graph
         self._needs = NOTHING
-        self._steps_before = 0  # of optimizers, until the end of the batch before
         self._layers = Layers(models, parameters)
         self._kept = KeptTensors()
         self._previous = PreviousValues()
         self._tensors = Tensors(self._layers, self._kept, self._previous, optimizers.known)
+        self._history = History(self._layers, self._tensors, self._previous, optimizers)
         self._spans = Spans(self._layers)
         self._ops = OpStops(self._layers, self._spans, lambda: self._visits)
         self._visits = Visits(stops, guard, self._ops.settle)
@@ -107,48 +102,40 @@ class TorchWorkbench:
         self._note_thread()
         if needs == self._needs:
             return
-        if self._needs.keep and not needs.keep:
-            self._kept.clear()
         self._needs = needs
-        self._previous.keep_only(with_weights(needs.previous))
-        self._take_weights()
+        self._kept.keep(needs.keep)
+        self._history.want(needs.previous)
         self._put_on()
         self._settle()
 
     def end_batch(self) -> None:
         self._note_thread()
-        self._steps_before = self._optimizers.steps
         try:
-            self._take_previous()
+            self._history.end_batch()
         except Exception as error:
             self._guard.fault("keeping the values of a batch", error)
-        for part in (
-            self._kept.clear,
-            self._phases.end_batch,
-            self._losses.end_batch,
-            self._backward.end_batch,
-            self._spans.clear,
-            self._ops.end_backward,
-        ):
-            part()
+        for part in (self._phases, self._losses, self._backward, self._ops):
+            part.end_batch()
+        self._kept.clear()
+        self._spans.clear()
         self._settle()
 
     def close(self) -> None:
-        self._needs = NOTHING
-        self._put_on()
+        self.need(NOTHING)
+        self._ops.end_batch()
         self._settle()
         self._phases.take_off()
-        self._kept.clear()
-        self._previous.keep_only(frozenset())
 
     def _put_on(self) -> None:
         """What the needs ask for; the rest is taken off."""
         needs = self._needs
-        self._kept.keeps = needs.keep
         self._phases.tells = self._begins.tells = self._steps.tells = needs.phases
         self._calls.tells = needs.layers
         self._ops.want(needs.ops and "op" in self.can)
         any_of_it = any((needs.phases, needs.layers, needs.backward, needs.ops, needs.keep))
+        if not any_of_it:
+            self._kept.clear()
+            self._spans.clear()
         for part, is_needed in (
             (self._phases, any_of_it or self._ops.is_put),
             (self._calls, needs.layers or needs.backward or needs.ops or needs.keep),
@@ -187,7 +174,7 @@ class TorchWorkbench:
         self._backward.begin()
 
     def _end_backward(self) -> None:
-        self._ops.end_backward()
+        self._ops.end_batch()
         self._backward.end()
         self._settle()
 
@@ -205,74 +192,11 @@ class TorchWorkbench:
         return self._tensors.readable(name)
 
     def summaries(self, names: Sequence[str]) -> Mapping[str, Summary]:
-        """Their numbers alone, without bins: those of many would take longer to unpack than to make."""
-        direct: dict[str, Tensor] = {}
-        others: list[str] = []
-        for name in names:
-            tensor = self._direct(name)
-            if tensor is None:
-                others.append(name)
-            else:
-                direct[name] = tensor
-        packed = kernel.summarize([host_item(each) for each in direct.values()], torch.get_num_threads())
-        found = {name: numbers_of(each) for name, each in zip(direct, packed, strict=True)}
-        for name in others:
-            try:
-                found[name] = self.tensor(name).summary()
-            except WorkbenchError:
-                continue  # left out, as promised
-        return {name: found[name] for name in names if name in found}
+        """Their numbers alone, without bins, of most of them."""
+        return summaries_of(self._tensors, names)
 
     def changes(self, names: Sequence[str]) -> Mapping[str, float]:
-        found = {}
-        for name in names:
-            if name.startswith("update:"):
-                continue
-            try:
-                change = self._previous.change(name, self._tensors.find(name).tensor)
-            except WorkbenchError:
-                continue  # left out, as promised
-            if change is not None:
-                found[name] = change
-        return found
-
-    def _direct(self, name: str) -> Tensor | None:
-        """One that the kernel reads as it is."""
-        if name.startswith("update:"):
-            return None
-        try:
-            tensor = self._tensors.find(name).tensor
-        except WorkbenchError:
-            return None
-        return tensor if is_direct(tensor) else None
-
-    def _take_weights(self) -> None:
-        """As long as no optimizer has stepped in this batch, they are those of the batch before."""
-        if self._optimizers.steps != self._steps_before or not self._optimizers.known():
-            return
-        self._layers.look()
-        for name in with_weights(self._needs.previous):
-            of = name.removeprefix("weight:")
-            if of in self._layers.weights and self._previous.get(name) is None:
-                self._previous.take(name, self._layers.weights[of])
-
-    def _take_previous(self) -> None:
-        """Updates first: they are made from the weights of the batch before."""
-        names = self._needs.previous
-        for name in sorted(with_weights(names), key=lambda name: not name.startswith("update:")):
-            try:
-                if name.startswith("update:"):
-                    self._take_update(name)
-                else:
-                    self._previous.take(name, self._tensors.find(name).tensor)
-            except WorkbenchError:
-                self._previous.forget(name)
-
-    def _take_update(self, name: str) -> None:
-        update = self._tensors.readable(name)
-        whole = tuple(slice(None) for _ in update.entry.shape)
-        if update.entry.bytes <= self._previous.most_bytes_each:
-            self._previous.take(name, torch.as_tensor(update.part(whole)))
+        return changes_of(self._tensors, self._previous, names)
 
     # ---- what else is known ------------------------------------------------------------------------------
 
@@ -299,14 +223,17 @@ class TorchWorkbench:
             for name, value in known.items()
             if name == "loss" or name.startswith("scalar/")
         }
-        if "loss" not in found and not math.isnan(loss := self._present_loss()):
+        if "loss" not in found and (loss := self._present_loss()) is not None:
             found["loss"] = loss
         return found
 
-    def _present_loss(self) -> float:
-        """What was computed last, before the step is told; NaN when nothing is known."""
+    def _present_loss(self) -> float | None:
+        """What was computed last, before the step is told."""
         losses = [found.tensor for found in self._tensors.all("loss") if found.tensor.numel() == 1]
-        return float(losses[-1].detach()) if losses and losses[-1].is_cpu else math.nan
+        if not losses or not losses[-1].is_cpu:
+            return None
+        with reading():
+            return float(losses[-1])
 
     def learning_rates(self) -> list[dict[str, Any]]:
         return rates.learning_rates(self._optimizers.known(), may_wait=self._visits.is_paused)
@@ -314,16 +241,6 @@ class TorchWorkbench:
     def set_learning_rate(self, optimizer: int, group: int | None, value: float) -> None:
         """A scheduler may write over it at its next step."""
         rates.set_learning_rate(self._optimizers.known(), optimizer, group, value)
-
-
-def with_weights(names: frozenset[str]) -> frozenset[str]:
-    """What has to be kept for them: an update is the difference of two weights."""
-    return names | {f"weight:{each[7:]}" for each in names if each.startswith("update:")}
-
-
-def numbers_of(packed: bytes) -> Summary:
-    fields = (*HEADER.unpack_from(packed), NO_BINS, NO_COUNTS)
-    return Summary(*fields)
 
 
 def absolute(file: str) -> str:
