@@ -180,7 +180,7 @@ def test_what_others_do_is_told(terminal: Terminal, hub: ScriptedHub) -> None:
     """Before the next prompt, whatever the line was."""
     typed(terminal, "continue &", "Running")
     hub.stop("breakpoint", "of breakpoint 7", 7)
-    typed(terminal, "", "Paused in step 5: of breakpoint 7")
+    typed(terminal, "", "Paused in step 5 because of breakpoint 7")
 
 
 def test_a_history_that_lasts(terminal: Terminal, hub: ScriptedHub, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.debugger.client import Client, ClientError, Training
+from tb_netdebug.debugger.http_client import HttpClient
 from tb_netdebug.debugger.hub_address import HubAddress
 
 HOW_TO_ARM = "arm one by debugger=True in nd.watch, or by netdebug run --debugger"
@@ -26,12 +27,22 @@ def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
             raise UserMistake(str(error)) from None
     found = running()
     if len(found) > 1:
+        found = [board for board in found if has_trainings(board.url)] or found
+    if len(found) > 1:
         listed = ", ".join(f"{board.url} ({harmless(board.logdir)})" for board in found)
         raise UserMistake(f"several TensorBoards run here; give the address of one: {listed}")
     if found:
         return HubAddress.of(found[0].url), f"The TensorBoard of this machine: {found[0].url}"
     usual = f"http://localhost:{USUAL_PORT}"
     return HubAddress.of(usual), f"No TensorBoard of yours has told of itself here; trying {usual}"
+
+
+def has_trainings(url: str) -> bool:
+    """Of several TensorBoards one that somebody trains for is meant."""
+    try:
+        return bool(HttpClient(HubAddress.of(url), label="", environ={}).sessions())
+    except ClientError:
+        return False
 
 
 def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
@@ -50,7 +61,8 @@ def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
 
 
 def first_of(client: Client, desk: Desk) -> list[Training]:
-    with desk.paper.status(f"There is no training to debug yet: {HOW_TO_ARM}. Ctrl-C leaves."):
+    desk.paper.say(f"There is no training to debug yet: {HOW_TO_ARM}.")
+    with desk.paper.status("Waiting for one; Ctrl-C leaves."):
         while not (found := client.sessions()):
             time.sleep(LOOK_SECS)
     return found

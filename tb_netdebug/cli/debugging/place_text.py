@@ -80,8 +80,11 @@ def reason_text(reason: Json | None) -> str:
     """Why it stopped; of a watchpoint also which one."""
     if not reason or not reason.get("text"):
         return "."
+    text = str(reason["text"])
+    if text.startswith("of "):
+        return harmless(f" because {text}")
     watchpoint = f"watchpoint {reason.get('id')} was hit: " if reason.get("kind") == "watchpoint" else ""
-    return harmless(f": {watchpoint}{reason['text']}")
+    return harmless(f": {watchpoint}{text}")
 
 
 def tell_new_hits(desk: Desk) -> None:
