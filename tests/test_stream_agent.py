@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,16 @@ import pytest
 from tests.support.collector_process import CollectorProcess
 from tests.support.faults import FaultyDisk
 from tests.support.streamed import Home, StreamedTrainer, again, contents, seen, steps, wait_for
+
+PAGE = 4096
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "another byte": lambda data: data[:-1] + b"?",
+    "longer": lambda data: data + b"?" * 1_000_000,
+    "a torn tail": lambda data: data[:-7],
+    "a page of zeros": lambda data: data[:-PAGE] + bytes(min(PAGE, len(data))),
+    "a flipped bit": lambda data: data[:99] + bytes([data[99] ^ 4]) + data[100:],
+    "nothing left": lambda data: b"",
+}
 
 
 @pytest.fixture
@@ -97,7 +107,7 @@ def test_a_collector_that_is_killed_and_comes_back(
     assert list(range(1500)) == steps(collector.root / "run")
 
 
-@pytest.mark.parametrize("damage", ["other bytes", "longer"])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_copy_that_is_none_is_made_anew(
     home: Home, collector: CollectorProcess, tmp_path: Path, damage: str
 ) -> None:
@@ -109,8 +119,7 @@ def test_a_copy_that_is_none_is_made_anew(
         copy = collector.root / "run" / name
         wait_for(lambda: copy.exists() and copy.read_bytes() == (here / name).read_bytes())
         collector.kill()
-        data = copy.read_bytes()
-        copy.write_bytes(data[:-1] + b"?" if damage == "other bytes" else data + b"?" * 1_000_000)
+        copy.write_bytes(DAMAGES[damage](copy.read_bytes()))
         with again(collector):
             trainer.put(100)
             trainer.close()

@@ -72,6 +72,22 @@ def test_a_disk_that_takes_nothing_more(root: Path, tmp_path: Path, peer: Peer, 
     assert b"0123456789" == landed(root)
 
 
+def test_a_disk_that_is_read_only(root: Path, tmp_path: Path, peer: Peer) -> None:
+    """No file can be made: the agent is told to try again, and it works as soon as the disk does."""
+    disk = FaultyDisk(tmp_path)
+    disk.order(f"open {errno.EROFS}")
+    with CollectorProcess(root, env=disk.env) as collector:
+        agent = joined(collector, peer)
+        refusal = agent.offer()
+        assert (1, True, True) == (refusal.file, refusal.for_now, "Read-only file system" in refusal.sentence)
+        disk.order("ok")
+        assert 0 == agent.offer().size
+        agent.chunk(b"0123", at=0)
+        agent.acknowledged(4)
+        assert [refusal.sentence] == collector.notices()
+    assert b"0123" == landed(root)
+
+
 def test_what_a_person_is_told() -> None:
     """At once, and then not with every try of every trainer."""
     told: list[str] = []

@@ -1,4 +1,4 @@
-/* A disk that fails on demand: loaded with LD_PRELOAD, it takes over write(), open() and the syncs of files whose
+/* A disk that fails on demand: loaded with LD_PRELOAD, it takes over write(), open(), openat() and the syncs of files whose
  * path holds $NETDEBUG_FAULT_MARKER. What it does stands in the file $NETDEBUG_FAULT_CONTROL, read anew at
  * each call, so that a test can let the disk fill up and later have space again:
  *
@@ -23,6 +23,7 @@
 
 static ssize_t (*real_write)(int, const void *, size_t);
 static int (*real_open64)(const char *, int, ...);
+static int (*real_openat64)(int, const char *, int, ...);
 static int (*real_fsync)(int);
 static int (*real_fdatasync)(int);
 
@@ -30,6 +31,7 @@ __attribute__((constructor)) static void find_real(void)
 {
     real_write = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
     real_open64 = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
+    real_openat64 = (int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, "openat64");
     real_fsync = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
     real_fdatasync = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
 }
@@ -110,34 +112,47 @@ ssize_t write(int fd, const void *data, size_t size)
     return real_write(fd, data, size);
 }
 
-int open64(const char *path, int flags, ...)
+static int refuses_to_make(const char *path, int flags, int *code)
 {
     char order[64];
+    if (!(flags & O_CREAT) || !marked(path)) return 0;
+    read_order(order, sizeof order);
+    return sscanf(order, "open %d", code) == 1;
+}
+
+#define MODE_AFTER(flags)                \
+    mode_t mode = 0;                     \
+    if ((flags) & O_CREAT) {             \
+        va_list rest;                    \
+        va_start(rest, flags);           \
+        mode = va_arg(rest, mode_t);     \
+        va_end(rest);                    \
+    }
+
+int open64(const char *path, int flags, ...)
+{
     int code;
-    mode_t mode = 0;
-    if (flags & O_CREAT) {
-        va_list rest;
-        va_start(rest, flags);
-        mode = va_arg(rest, mode_t);
-        va_end(rest);
-    }
-    if ((flags & O_CREAT) && marked(path)) {
-        read_order(order, sizeof order);
-        if (sscanf(order, "open %d", &code) == 1) return (int)fail(code);
-    }
-    return real_open64(path, flags, mode);
+    MODE_AFTER(flags)
+    return refuses_to_make(path, flags, &code) ? (int)fail(code) : real_open64(path, flags, mode);
 }
 
 int open(const char *path, int flags, ...)
 {
-    mode_t mode = 0;
-    if (flags & O_CREAT) {
-        va_list rest;
-        va_start(rest, flags);
-        mode = va_arg(rest, mode_t);
-        va_end(rest);
-    }
+    MODE_AFTER(flags)
     return open64(path, flags, mode);
+}
+
+int openat64(int folder, const char *path, int flags, ...)
+{
+    int code;
+    MODE_AFTER(flags)
+    return refuses_to_make(path, flags, &code) ? (int)fail(code) : real_openat64(folder, path, flags, mode);
+}
+
+int openat(int folder, const char *path, int flags, ...)
+{
+    MODE_AFTER(flags)
+    return openat64(folder, path, flags, mode);
 }
 
 static int sync_or_fail(int fd, int (*real)(int))
