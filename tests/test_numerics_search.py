@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,31 @@ def test_the_batch_is_not_written_to_again(logdir: Path, facts: list[dict[str, A
     train(Doubling(), lambda _: (x,), logdir, steps=1)
     assert "log" == facts[0]["operation"]
     assert torch.equal(torch.full((2, 4), 4.0), x)
+
+
+class Talkative(nn.Linear):
+    """Prints in each forward pass, as people who look for a NaN do, and lets another thread print as well."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        print("forward")  # noqa: T201
+        print("to the other stream", file=sys.stderr)  # noqa: T201
+        other = threading.Thread(target=print, args=["of another thread"])
+        other.start()
+        other.join()
+        return super().forward(input) + NAN
+
+
+def test_what_is_printed_is_printed_once(
+    logdir: Path, facts: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other threads are heard while the batch is repeated."""
+    streams = sys.stdout, sys.stderr
+    train(Talkative(4, 1), rows, logdir, steps=1)
+    told = capsys.readouterr()
+    assert [0] == [fact["step"] for fact in facts]
+    assert (1, 1) == (told.out.count("forward"), told.err.count("to the other stream"))
+    assert 2 == told.out.count("of another thread")
+    assert streams == (sys.stdout, sys.stderr)
 
 
 COLLECTED: list[torch.Tensor] = []

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.pytorch.numerics.side_effects import Contents, is_same
+from tb_netdebug.capture.pytorch.numerics.unheard import unheard
 
 ACCELERATORS = ("cuda", "xpu", "mps")
 
@@ -22,13 +23,14 @@ def unnoticed(models: Iterable[nn.Module]) -> Iterator[None]:
     """Around calls of `models` without gradients.
 
     Their modules get copies of their buffers meanwhile, since a backward pass to come may need the old ones
-    as they are. What the code of a module does elsewhere (a print, a file) is not taken back.
+    as they are. What it prints was printed before; what it writes into a file is not taken back.
     """
     with ExitStack() as stack:
         stack.enter_context(same_random_numbers())
         stack.enter_context(same_attributes(models))
         stack.enter_context(torch.no_grad())
         stack.enter_context(eager())
+        stack.enter_context(unheard())
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         yield
