@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import torch
 import torch.distributed as distributed
 
 _questions = count()
@@ -32,12 +33,13 @@ def same_for_all(mine: str) -> str:
 
 def timeout_secs() -> float | None:
     """After so long who waits for the others in a collective gives up; None when torch does not tell."""
-    try:
-        group = distributed.distributed_c10d._get_default_group()
-        backend = group._get_backend(distributed.distributed_c10d._get_pg_default_device(group))
-        return float(backend.options._timeout.total_seconds())
-    except (AttributeError, RuntimeError, ValueError):
-        return None
+    for device in ("cuda", "cpu"):
+        try:
+            backend = distributed.distributed_c10d._get_default_group()._get_backend(torch.device(device))
+            return float(backend.options._timeout.total_seconds())
+        except (AttributeError, RuntimeError, ValueError):
+            continue  # there is none for this device
+    return None
 
 
 def store() -> Any:
