@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-
-import numpy as np
-import torch
 
 import tb_netdebug as nd
 from bench.collector import collecting
@@ -20,7 +16,7 @@ from bench.models import KINDS, Kind, Training
 from bench.progress import Session
 from bench.recorded import NotRecordedError, columns_of
 from bench.results import Column, Part, Promise, Row, Table
-from bench.rounds import paired, turn
+from bench.side_by_side import Runner, more_busy, noise_of, one_thread, run_rounds, slower
 from tb_netdebug.stream.link import wait_for_deliveries
 
 TITLE = "Watched from elsewhere"
@@ -36,40 +32,17 @@ METHOD = (
 )
 MOST_PERCENT = 0.2
 ROUNDS, QUICK_ROUNDS = 64, 3
-STRETCH_SECS, QUICK_STRETCH_SECS = 0.25, 0.05
-WARM_UP_STEPS = 30
 DELIVERY_SECS = 30.0
 COLUMNS = [
     Column("training thread, % more", 2, "less"),
     Column("by the clock, % more", 2, "less"),
     Column("median step, ms", 3, "less"),
-    Column("steps timed"),
+    Column("steps"),
 ]
 ALONE = "`watch()`"
 AGAIN = "`watch()`, once more"
 REMOTE = "`remote=`"
 NOBODY = "`remote=`, nobody there"
-
-
-@dataclass(slots=True)
-class Runner:
-    """A training at work; of each round the median step, in seconds of the thread and by the clock."""
-
-    title: str
-    training: Training
-    monitor: nd.Monitor
-    busy: list[float] = field(default_factory=list)
-    passed: list[float] = field(default_factory=list)
-
-    def run(self, steps: int) -> None:
-        busy, passed = [], []
-        for _ in range(steps):
-            began, before = time.perf_counter(), time.thread_time()
-            self.monitor.step(loss=self.training.step())
-            busy.append(time.thread_time() - before)
-            passed.append(time.perf_counter() - began)
-        self.busy.append(median(busy))
-        self.passed.append(median(passed))
 
 
 def measure(session: Session) -> Part:
@@ -87,7 +60,7 @@ def measured(session: Session, kind: Kind, rounds: int) -> dict[str, Runner]:
     there = session.folder / "there"
     with meeting_place() as place, collecting(there, "", place) as (_, address, _):
         with runners(session.folder / "here", kind, address) as running:
-            run_rounds(list(running.values()), session, rounds)
+            run_rounds(list(running.values()), session, rounds, title=TITLE)
         wait_for_deliveries(DELIVERY_SECS)
         for name, runner in running.items():
             columns_of(runner.monitor.run_dir, runner.training.steps)
@@ -121,33 +94,6 @@ def nobodys_port() -> Iterator[str]:
         yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """With several, the thread that waits for the others looks as busy as they are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def run_rounds(running: Sequence[Runner], session: Session, rounds: int) -> None:
-    tell: Callable[[str], None] = session.progress.show
-    tell(f"{TITLE}: warming up")
-    for runner in running:
-        runner.run(WARM_UP_STEPS)
-    secs = QUICK_STRETCH_SECS if session.is_quick else STRETCH_SECS
-    steps = max(3, round(secs / running[0].passed[-1]))
-    for runner in running:
-        runner.busy.clear()
-        runner.passed.clear()
-    for number in range(rounds):
-        tell(f"{TITLE}: round {number + 1} of {rounds}, {steps} steps each")
-        for runner in turn(running, number):
-            runner.run(steps)
-
-
 def check_copy(here: Path, there: Path) -> None:
     """Raises NotRecordedError unless each file of the training is there as it is here."""
     for path in here.glob("events.*"):
@@ -158,32 +104,20 @@ def check_copy(here: Path, there: Path) -> None:
 
 def promises_of(running: dict[str, Runner]) -> list[Promise]:
     alone, remote, nobody = (running[title] for title in (ALONE, REMOTE, NOBODY))
-    more = percent(paired(remote.busy, alone.busy))
-    slower = percent(paired(nobody.passed, alone.passed))
+    noise = noise_of(running[AGAIN], alone)
     thread = "MLP: with `remote=` a step costs the training thread more by"
     gone = "MLP: without a collector a step takes longer by (promised: within the noise)"
     return [
-        Promise(thread, more, MOST_PERCENT, "%", True),
-        Promise(gone, slower, round(noise_of(running), 2), "%", True),
+        Promise(thread, more_busy(remote, alone), MOST_PERCENT, "%", True),
+        Promise(gone, slower(nobody, alone), round(noise, 2), "%", True),
     ]
-
-
-def noise_of(running: dict[str, Runner]) -> float:
-    """In percent, of two trainings that are equal."""
-    ratios = np.array(running[AGAIN].passed) / np.array(running[ALONE].passed)
-    low, high = np.percentile(ratios, [25, 75])
-    return max(100 * float(high - low) / 2, abs(percent(float(np.median(ratios)))))
-
-
-def percent(ratio: float) -> float:
-    return (ratio - 1) * 100
 
 
 def table_of(running: dict[str, Runner]) -> Table:
     first = running[ALONE]
     rows = []
     for title, runner in running.items():
-        more = [percent(paired(runner.busy, first.busy)), percent(paired(runner.passed, first.passed))]
+        more = [more_busy(runner, first), slower(runner, first)]
         compared: list[float | None] = [None, None] if runner is first else [*more]
         values = [*compared, median(runner.passed) * 1e3, float(runner.training.steps)]
         rows.append(Row(title, values, is_ours=title in (REMOTE, NOBODY)))
