@@ -152,6 +152,27 @@ def test_tensors_that_come_later_are_found() -> None:
     assert ["optimizer/gradient:b"] == found
 
 
+def test_two_optimizers_in_a_batch() -> None:
+    """Each has the gradients of its own model there, from the first step on."""
+    bench = bench_of()
+    watchpoints = above("gradient", "max", 4)
+    found = []
+    for step in range(2):
+        for model in ("generator", "discriminator"):
+            bench.arrays = {f"gradient:{model}.weight": np.array([5.0])}
+            found += [(step, hit.tensor) for hit in watchpoints.check(at(OPTIMIZER), step, bench)]
+    assert [(0, "gradient:generator.weight"), (0, "gradient:discriminator.weight")] == found
+
+
+def test_a_scalar_of_one_step_in_many() -> None:
+    """An evaluation that comes now and then is not missed."""
+    bench = ArrayBench(numbers={"loss": 1.0})
+    watchpoints = above("scalar", "max", 4)
+    for step in range(13):
+        bench.numbers = {"loss": 1.0} if step != 11 else {"loss": 1.0, "val_loss": 5.0}
+        assert (["end/scalar:val_loss"] if step == 11 else []) == hit_in_batch(watchpoints, bench, step)
+
+
 # ---- what -------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +215,17 @@ def test_a_change_needs_the_step_before() -> None:
     bench.arrays["weight:fc.weight"] = np.array([3.0, 5.0])
     assert ["optimizer/weight:fc.weight"] == hit_in_batch(watchpoints, bench, 1)
     assert pytest.approx(0.2) == watchpoints.hits()[0]["actual"]
+
+
+def test_an_edit_of_another_keeps_the_step_before() -> None:
+    """What was kept for a change stays, as long as somebody needs it."""
+    bench = bench_of(weight={"fc.weight": [3.0]}, state={"fc.weight/exp_avg": [3.0]})
+    watchpoints = above("weight", "change", 0.1)
+    watchpoints.set(kind="state", statistic="change", comparison=">", threshold=1)
+    watchpoints.learn(bench)
+    assert {"weight:fc.weight", "state:fc.weight/exp_avg"} == watchpoints.needs.previous
+    watchpoints.remove(2)
+    assert {"weight:fc.weight"} == watchpoints.needs.previous
 
 
 def test_updates_need_the_weights_before() -> None:

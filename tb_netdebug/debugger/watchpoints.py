@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,9 @@ WATCHED = (*KINDS, SCALAR)
 # Names are asked for again after so many steps, or when one of them is gone.
 STEPS_BETWEEN_NAMES = 8
 STEPS_BETWEEN_LAYER_NAMES = 64  # for each layer all names within reach are looked through
+RARE = {"user", SCALAR}  # a program may give them in a few steps only: their names are asked for each time
+# A place is passed several times in a batch, as by two optimizers, and each has tensors of its own there.
+MOST_TURNS = 8
 MOST_PLANS = 20_000
 CROWDED_OUT = f"With the others it would look at more than {MOST_PAIRS} tensors, and leaves some out."
 
@@ -88,7 +92,8 @@ class Watchpoints:
         self._by_key: dict[int, Watchpoint] = {}  # those that are on
         self._last_id = self._last_key = 0
         self._truths = Truths()
-        self._plans: dict[tuple[tuple[str, ...], str | None], tuple[int, Plan]] = {}
+        self._plans: dict[tuple[tuple[str, ...], str | None, int], tuple[int, Plan]] = {}
+        self._turns: Counter[tuple[str, ...]] = Counter()  # how often a place was passed in this step
         self._wanted: tuple[str, ...] = ()
         self._examples: dict[str, str] = {}  # of each kind that was within reach a name
         self._matched: set[int] = set()
@@ -168,7 +173,7 @@ class Watchpoints:
         if not self._by_key:
             return []
         if step != self._step:
-            self._step, self._looked_at = step, set()
+            self._step, self._looked_at, self._turns = step, set(), Counter()
         if not self._has_learned:
             self._first_step = step
             self.learn(workbench)
@@ -197,21 +202,18 @@ class Watchpoints:
         """Of which tensors the values of the step before are needed, as far as they have names already."""
         self._has_learned = True
         conditions = [each.condition for each in self._by_key.values()]
-        names = {
-            name
-            for one in conditions
-            if one.statistic == CHANGE
-            for name in _names((one.kind,), None, workbench)
-            if one.finds(name)
-        }
-        # An update is the difference to the weight before it.
-        patterns = [one.tensors for one in conditions if one.kind == "update"]
-        names |= {
-            f"weight:{entry.of}"
-            for entry in (workbench.entries("weight") if patterns else ())
-            if any(pattern.finds(entry.of) for pattern in patterns)
-        }
-        self._remember(names)
+        kinds = {one.kind for one in conditions if one.statistic == CHANGE}
+        kinds |= {"weight" for one in conditions if one.kind == "update"}
+        names = _names([kind for kind in KINDS if kind in kinds], None, workbench)
+        self._remember({name for name in names if self._compares(name)})
+
+    def _compares(self, name: str) -> bool:
+        """Whether some watchpoint needs its values of the step before; for an update those of the weight."""
+        update = name.replace("weight:", "update:", 1) if name.startswith("weight:") else name
+        return any(
+            (one.statistic == CHANGE and one.finds(name)) or (one.kind == "update" and one.finds(update))
+            for one in (each.condition for each in self._by_key.values())
+        )
 
     def _due(self, place: Place) -> tuple[str, ...]:
         if place.phase == END and place.op is None:
@@ -248,9 +250,12 @@ class Watchpoints:
     # ---- names --------------------------------------------------------------------------------------------
 
     def _plan(self, kinds: tuple[str, ...], module: str | None, step: int, workbench: Workbench) -> Plan:
-        since, plan = self._plans.get((kinds, module), (0, None))
+        if module is None:
+            self._turns[kinds] += 1
+        key = kinds, module, min(self._turns[kinds], MOST_TURNS)
+        since, plan = self._plans.get(key, (0, None))
         most = STEPS_BETWEEN_NAMES if module is None else STEPS_BETWEEN_LAYER_NAMES
-        if plan and not plan.is_stale and abs(step - since) < most:
+        if plan and not plan.is_stale and RARE.isdisjoint(kinds) and abs(step - since) < most:
             return plan
         names = _names(kinds, module, workbench)
         if plan is None or plan.names != names:
@@ -258,7 +263,7 @@ class Watchpoints:
             self._note(plan, kinds, workbench)
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
-        self._plans[kinds, module] = step, plan
+        self._plans[key] = step, plan
         return plan
 
     def _note(self, plan: Plan, kinds: tuple[str, ...], workbench: Workbench) -> None:
@@ -313,7 +318,8 @@ class Watchpoints:
         self._truths.keep(self._by_key.keys())
         self._plans.clear()
         self._matched &= self._by_key.keys()
-        self._previous, self._has_learned = frozenset(), False
+        self._previous = frozenset(name for name in self._previous if self._compares(name))
+        self._has_learned = False
         self._needs = self._needs_now()
 
     def _needs_now(self) -> Needs:
