@@ -246,3 +246,13 @@ def test_the_command_itself(sick: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
     assert (1, "") == (done.returncode, done.stderr)
     assert 1 == json.loads(done.stdout)["schema"]
+
+
+def test_a_reader_that_has_enough(sick: Path) -> None:
+    """`netdebug check … | head` ends as the shell's own commands do, without a word."""
+    command = [sys.executable, "-m", "tb_netdebug", "check", str(sick), "--json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (141, "") == (done.returncode, done.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -23,13 +24,16 @@ COMMANDS = {
     "watch": "show a training live in this terminal",
 }
 INTERRUPTED = 130
+NOBODY_READS = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 done, 2 not possible as asked; `run` has its script's."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()
+        return code
     except SystemExit as ending:  # argparse ends this way after --help and after a mistake
         return ending.code if isinstance(ending.code, int) else 2
     except UserMistake as mistake:
@@ -40,6 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise  # the script's: the process has to end by the signal, as under Python itself
         print("netdebug: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        if words[:1] == ["run"]:
+            raise
+        # whoever reads, such as `head`, has enough; what Python would still write at its end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
 
 
 def _run(words: list[str]) -> int:
