@@ -13,7 +13,7 @@ stack_length = torch._C._len_torch_dispatch_stack
 
 
 def popped() -> list[Any]:
-    """All modes of this thread, the innermost first; they are off until `pushed`."""
+    """All modes of this thread, the innermost first; none is told of operations until `pushed`."""
     return [_pop_mode() for _ in range(stack_length())]
 
 
@@ -23,17 +23,11 @@ def pushed(modes: list[Any]) -> None:
 
 
 @contextmanager
-def without_modes() -> Iterator[None]:
-    """Neither a mode of the user's nor one of ours is told of operations."""
-    modes = popped()
-    try:
-        yield
-    finally:
-        pushed(modes)
-
-
-@contextmanager
 def reading() -> Iterator[None]:
     """No graph, and nobody who has overridden torch's functions is asked."""
-    with without_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-        yield
+    modes = popped()
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            yield
+    finally:
+        pushed(modes)

@@ -10,7 +10,7 @@ import torch
 
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.judge import FindingError
-from tb_netdebug.capture.pytorch.stepping.quiet import without_modes
+from tb_netdebug.capture.pytorch.stepping.quiet import popped, pushed
 from tb_netdebug.debugger.place import Place
 from tb_netdebug.debugger.workbench import Stops
 
@@ -39,14 +39,15 @@ class Visits:
         if ident in self._visiting:
             return  # what the session does there, such as calling a layer
         self._visiting.add(ident)
+        modes = popped()
         try:
-            with without_modes():
-                self._stops.visit(place)
+            self._stops.visit(place)
         except FindingError:
             raise
         except Exception as error:
             self.guard.fault("stopping the training", error)
         finally:
+            pushed(modes)
             self._visiting.discard(ident)
             self._settle()
 
