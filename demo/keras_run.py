@@ -1,10 +1,10 @@
-"""Keras under watch: one argument of `fit`.
+"""Keras and NetDebug: one argument of `fit`. The loss expects probabilities, gets logits, and that is told.
 
-python demo/keras_run.py
+pip install 'tb_netdebug[keras]' scikit-learn
+python demo/keras_run.py && tensorboard --logdir runs
 """
 
-from __future__ import annotations
-
+import argparse
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -14,28 +14,25 @@ from sklearn.datasets import load_digits
 
 import tb_netdebug as nd
 
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--logdir", default="runs")
+options = parser.parse_args()
 
-def main() -> None:
-    """Learns handwritten digits in a few seconds."""
-    keras.utils.set_random_seed(0)
-    digits = load_digits()
-    images, labels = digits.images[..., None] / 16.0, digits.target
-    model = keras.Sequential(
-        [
-            keras.layers.Conv2D(16, 3, padding="same"),
-            keras.layers.BatchNormalization(),
-            keras.layers.ReLU(),
-            keras.layers.Flatten(),
-            keras.layers.Dropout(0.2),
-            keras.layers.Dense(10),
-        ]
-    )
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss, metrics=["accuracy"])
-    watching = nd.KerasCallback("runs")
-    model.fit(images, labels, epochs=5, validation_split=0.2, verbose=2, callbacks=[watching])
-    print(f"Recorded in {watching.run_dir}. Look at it with: tensorboard --logdir runs")
-
-
-if __name__ == "__main__":
-    main()
+keras.utils.set_random_seed(0)
+digits = load_digits()  # 1797 pictures of 8 x 8 pixels
+pictures, labels = digits.images[..., None] / 16.0, digits.target
+layers = keras.layers
+model = keras.Sequential(
+    [
+        layers.Conv2D(16, 3, padding="same"),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.Flatten(),
+        layers.Dropout(0.2),
+        layers.Dense(10),
+    ]
+)
+# There is no softmax in the model: it would have to be SparseCategoricalCrossentropy(from_logits=True).
+model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+watching = nd.KerasCallback(options.logdir, run="keras")
+model.fit(pictures, labels, epochs=5, validation_split=0.2, verbose=0, callbacks=[watching])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.support.keras_runs import Run, X, Y, dense, fit
 from tests.support.recorded import Recorded
 
 L = keras.layers
+ROOT = Path(__file__).resolve().parent.parent
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
@@ -156,3 +158,11 @@ def test_without_keras_the_extra_is_named() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "keras" in found.stdout
+
+
+def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Its loss is given logits for probabilities, and it says so."""
+    monkeypatch.setattr(sys, "argv", ["keras_run.py", "--logdir", str(tmp_path)])
+    runpy.run_path(str(ROOT / "demo/keras_run.py"), run_name="__main__")
+    assert "loss-input-logits" in capsys.readouterr().err
+    assert 5 * 45 == len(Recorded.of(tmp_path / "keras").scalars["loss"])
