@@ -186,6 +186,12 @@ def test_pause_and_detach(hub: ScriptedHub, debug: Debug) -> None:
     assert "Running" in debug("detach")
 
 
+def test_who_has_detached_is_not_there(hub: ScriptedHub, debug: Debug) -> None:
+    """Until the next question, or else the watchpoints would stop it again."""
+    debug("detach", "sessions", "hits")
+    assert [[KEY], [], [KEY], []] == [each["sessions"] for each in hub.attended]
+
+
 # ---- what stops it --------------------------------------------------------------------------------------
 
 BREAK = {"layer": None, "phase": "forward", "step": None}

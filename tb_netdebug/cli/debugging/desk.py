@@ -41,6 +41,7 @@ class Desk:
         self._training: Training | None = None
         self._layers: list[Mapping[str, Any]] | None = None
         self._epoch = ""
+        self._is_attending = False
 
     # ---- which training ------------------------------------------------------------------------------------
 
@@ -62,8 +63,18 @@ class Desk:
         self._layers = None
         self.named_files.clear()
         self._training = training
-        self._remember(self._attendance.attend([training.key]))
+        self._attend()
         self.told_hits = int(self.state.get("hits") or 0)
+
+    def _attend(self) -> None:
+        self._remember(self._attendance.attend([self.training.key]))
+        self._is_attending = True
+
+    def detach(self) -> None:
+        """The training runs on as if nobody were there; who asks it something is there again."""
+        self.call("detach")
+        self._attendance.attend(())
+        self._is_attending = False
 
     def take(self, *, release: bool = False) -> None:
         """The controls; or lets go of them."""
@@ -98,6 +109,8 @@ class Desk:
 
     def call(self, verb: str, **arguments: Any) -> Any:
         """Raises ClientError."""
+        if not self._is_attending:
+            self._attend()
         try:
             value = self.client.call(self.training.key, verb, **arguments)
         except GoneError:

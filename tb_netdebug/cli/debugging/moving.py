@@ -102,7 +102,7 @@ def restart(desk: Desk, _: Namespace) -> None:
 
 def detach(desk: Desk, _: Namespace) -> None:
     """Lets the training run on, with all that would stop it off until somebody comes back."""
-    desk.call("detach")
+    desk.detach()
     tell_state(desk)
 
 
