@@ -18,7 +18,6 @@ function steps(): { key: HeldKey<string>; taken: string[]; answer: (goesOn: bool
 it("steps again when the answer has come, and not before", async () => {
   const { key, taken, answer } = steps();
   key.press("layer");
-  key.press("layer");
   expect(taken).toEqual(["layer"]);
   await answer(true);
   expect(taken).toEqual(["layer", "layer"]);
@@ -33,6 +32,16 @@ it("stops when the key is let go, and when there is nothing to step any more", a
   key.press("op");
   await answer(false);
   expect(taken).toEqual(["layer", "op"]);
+});
+
+it("steps once for what was pressed and let go of while a step was on its way", async () => {
+  const { key, taken, answer } = steps();
+  key.press("layer");
+  key.press("batch");
+  key.release();
+  await answer(true);
+  await answer(true);
+  expect(taken).toEqual(["layer", "batch"]);
 });
 
 it("goes on with another key that was pressed meanwhile", async () => {

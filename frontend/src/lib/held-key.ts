@@ -1,7 +1,11 @@
-/** A key that steps as long as it is held: the next step is asked for as soon as the one before has come. */
+/**
+ * A key that steps as long as it is held: the next step is asked for as soon as the one before has come. Whatever
+ * was pressed steps once at least, also when it was let go of before the step before had come.
+ */
 
 export class HeldKey<What> {
   private held: What | null = null;
+  private next: What | null = null;
   private running = false;
 
   constructor(
@@ -9,9 +13,9 @@ export class HeldKey<What> {
     private readonly step: (what: What) => Promise<boolean>,
   ) {}
 
-  /** Repeats of the keyboard do nothing: they are too slow, or too fast for a slow training. */
+  /** Not for repeats of the keyboard: they are too slow, or too fast for a slow training. */
   press(what: What): void {
-    this.held = what;
+    this.held = this.next = what;
     if (!this.running) void this.run();
   }
 
@@ -22,11 +26,17 @@ export class HeldKey<What> {
   private async run(): Promise<void> {
     this.running = true;
     try {
-      for (let what = this.held; what !== null; what = this.held) {
-        if (!(await this.step(what))) this.held = null;
+      for (let what = this.taken(); what !== null; what = this.taken()) {
+        if (!(await this.step(what))) this.held = this.next = null;
       }
     } finally {
       this.running = false;
     }
+  }
+
+  private taken(): What | null {
+    const what = this.next ?? this.held;
+    this.next = null;
+    return what;
   }
 }

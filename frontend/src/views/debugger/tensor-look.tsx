@@ -76,7 +76,7 @@ function LookHistogram({ look, name }: Omit<LookProps, "slice">): JSX.Element | 
     <HistogramChart
       histograms={all}
       axis={axis}
-      mode="count"
+      mode="density"
       log={false}
       label={`Histogram of ${shownName(name)}`}
       exportName={`${name}-histogram`}
