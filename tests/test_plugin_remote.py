@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tb_netdebug.cli import main
+from tb_netdebug.stream.credentials import fingerprint_of
 from tests.support.browser import Chromium
+from tests.support.faults import FaultyDisk
 from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
 from tests.support.tensorboard_process import EventStream, TensorBoard
 
@@ -62,6 +67,51 @@ def test_a_training_elsewhere_is_seen_until_its_end(
         assert [1] == [each["processes"] for each in board.json("run", run=NAME)["processes"]]
         wait_for(lambda: contents(tmp_path / "mine") == contents(logdir / "far/one"))
         wait_for(lambda: 0 == board.json("runs")["collector"]["trainers"])
+
+
+def test_a_full_disk_is_told_on_the_page(home: Home, logdir: Path, tmp_path: Path) -> None:
+    """With the time, because it may be over when somebody reads it; then everything arrives."""
+    disk = FaultyDisk(tmp_path, marker="far/one")
+    flags = ("--logdir", str(logdir), "--netdebug_listen", ":0")
+    with (
+        TensorBoard(*flags, env={**home.env, **disk.env}) as board,
+        StreamedTrainer(home, address(board), tmp_path / "mine", run=NAME.split("/")) as trainer,
+    ):
+        disk.fail(errno.ENOSPC)
+        trainer.put(5)
+        wait_for(lambda: board.json("runs")["complaints"])
+        (complaint,) = board.json("runs")["complaints"]
+        assert re.fullmatch(r"\d\d:\d\d: far/one/.* cannot be written: No space left on device\.", complaint)
+        disk.order("ok")
+        trainer.close()
+        wait_for(lambda: contents(tmp_path / "mine") == contents(logdir / "far/one"))
+
+
+def test_from_another_machine(home: Home, logdir: Path, tmp_path: Path) -> None:
+    """By TLS, as docs/remote.md has it: the certificate is known by its fingerprint, the token from a file."""
+    keys = tmp_path / "keys"
+    assert 0 == main(["token", "--tls", "--output", str(keys)])
+    secret = {"NETDEBUG_TOKEN": "", "NETDEBUG_TOKEN_FILE": str(keys / "token")}
+    pins = [fingerprint_of((keys / "cert.pem").read_bytes()), "ab" * 32]
+    flags = ["--logdir", str(logdir), "--netdebug_listen", "0.0.0.0:0"]
+    for flag, name in (("token_file", "token"), ("tls_cert", "cert.pem"), ("tls_key", "key.pem")):
+        flags += [f"--netdebug_{flag}", str(keys / name)]
+    with TensorBoard(*flags) as board:
+        there = f"127.0.0.1:{address(board).rpartition(':')[2]}"
+        right, wrong = (
+            StreamedTrainer(
+                home, there, tmp_path / name, run=[name], env={**secret, "NETDEBUG_TLS_FINGERPRINT": pin}
+            )
+            for name, pin in zip(("right", "wrong"), pins, strict=True)
+        )
+        with right, wrong:
+            for trainer in (right, wrong):
+                trainer.put(5)
+            wait_for(wrong.notices)
+            assert "somebody answers in its place" in wrong.notices()[0]
+            assert [] == right.close()
+    assert contents(tmp_path / "right") == contents(logdir / "right")
+    assert not (logdir / "wrong").exists()
 
 
 def test_the_page_draws_what_comes_from_elsewhere(
