@@ -88,7 +88,7 @@ def test_a_full_disk_is_told_on_the_page(home: Home, logdir: Path, tmp_path: Pat
 
 
 def test_from_another_machine(home: Home, logdir: Path, tmp_path: Path) -> None:
-    """By TLS, as docs/remote.md has it: the certificate is known by its fingerprint, the token from a file."""
+    """By TLS, as docs/remote.md has it: a certificate known by its fingerprint, and a token from a file."""
     keys = tmp_path / "keys"
     assert 0 == main(["token", "--tls", "--output", str(keys)])
     secret = {"NETDEBUG_TOKEN": "", "NETDEBUG_TOKEN_FILE": str(keys / "token")}
