@@ -10,11 +10,12 @@ from typing import Any
 
 from tb_netdebug.debugger.calls import Call, CallError
 from tb_netdebug.debugger.client import ClientError, GoneError, Training, new_id
-from tb_netdebug.debugger.lease import LEASE_SECS
 from tb_netdebug.debugger.messages import Frame, FrameError, decoded, encoded
 from tb_netdebug.debugger.verbs import VERBS
 
 KEY = "local"
+# Nobody but this process can be lost, and one that was stopped by Ctrl-Z comes back.
+LEASE_SECS = 120.0
 ANSWER_SECS = 30.0
 # After the wait of a verb that waits.
 SLACK_SECS = 1.0

@@ -94,15 +94,21 @@ def _files() -> list[Path]:
 
 def _read(path: Path) -> Found | None:
     """None for what is no such file of ours."""
+    data = own_bytes(path, forbidden=0o077)
+    return None if data is None else _parsed(data)
+
+
+def own_bytes(path: Path, *, forbidden: int = 0) -> bytes | None:
+    """The beginning of a file of this user's; None for links, files of others, and a forbidden mode."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & forbidden:
             return None
-        return _parsed(file.read(_MOST_BYTES))
+        return file.read(_MOST_BYTES)
 
 
 def _parsed(data: bytes) -> Found | None:

@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
+from tb_netdebug.cli import main
+
 TOKEN = "t" * 43
 KEY = "0123456789abcdef"
 ROUTES = "/data/plugin/netdebug/"
@@ -80,6 +84,7 @@ PRESET = {
     "statistic": "nonfinite", "comparison": "is", "threshold": None, "is_on": True, "advice": "Look.",
 }  # fmt: skip
 NPY = b"\x93NUMPY" + bytes(300_000)
+Debug = Callable[..., str]
 Answer = Callable[[dict[str, Any]], Any]
 
 
@@ -262,6 +267,23 @@ class ScriptedHub:
 
     def _batch(self, _: dict[str, Any]) -> list[dict[str, Any]]:
         return [{**TENSORS[0], "role": "input"}, {**TENSORS[1], "role": "label"}]
+
+
+def other(hub: ScriptedHub, run: str, rank: int, key: str) -> dict[str, Any]:
+    """A training beside its own, for `others`."""
+    return {**hub.row(), "key": key, "session": {**hub.session, "run": [run], "rank": rank}}
+
+
+def debugging(hub: ScriptedHub, capsys: pytest.CaptureFixture[str]) -> Debug:
+    """Does commands, all of which have to work unless `code` says otherwise: what they show, or the error."""
+
+    def run(*commands: str, code: int = 0) -> str:
+        assert code == main(["debug", hub.address, "-c", *commands])
+        caught = capsys.readouterr()
+        assert (code == 0) == (caught.err == "")
+        return caught.out if code == 0 else caught.err
+
+    return run
 
 
 @contextmanager

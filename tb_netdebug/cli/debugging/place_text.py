@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,7 +69,8 @@ def _tell_stop(desk: Desk, state: Json, *, with_source: bool) -> None:
         for line in source_around(desk, str(place["file"]), int(place["line"]), around=0):
             desk.paper.say(line)
     if state.get("resumes_at"):
-        desk.paper.say("  Other ranks wait for it: it goes on by itself before their time-out.")
+        left = max(float(state["resumes_at"]) - time.time(), 0.0)
+        desk.paper.say(f"  Other processes wait for it: it goes on by itself in {left:.0f} s.")
 
 
 def is_without_user(desk: Desk, place: Json) -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from tb_netdebug.stream.discovery import own_bytes
+
 USUAL_PORT = 6006
-MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,8 @@ def running() -> list[RunningTensorBoard]:
         paths = sorted(folder.glob("pid-*.info"))
     except OSError:
         return []
-    return [found for path in paths if (found := _read(path)) is not None]
-
-
-def _read(path: Path) -> RunningTensorBoard | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
-            return None
-        return _parsed(file.read(MOST_BYTES))
+    contents = (own_bytes(path) for path in paths)
+    return [found for data in contents if data is not None and (found := _parsed(data)) is not None]
 
 
 def _parsed(data: bytes) -> RunningTensorBoard | None:
