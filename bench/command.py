@@ -30,6 +30,7 @@ from bench import (
     remote,
     report,
     step_time,
+    stepping,
 )
 from bench.board import BoardError
 from bench.progress import Progress, Session
@@ -54,13 +55,14 @@ PARTS: dict[str, Callable[[Session], Part]] = {
     "live": live.measure,
     "manners": manners.measure,
     "remote": remote.measure,
+    "stepping": stepping.measure,
     "collector": collector.measure,
     "log_bytes": log_bytes.measure,
     "memory": memory.measure,
     "many_runs": many_runs.measure,
     "long_run": long_run.measure,
 }
-NEED_BROWSER = {"live", "long_run"}
+NEED_BROWSER = {"live", "long_run", "stepping"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

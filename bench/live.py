@@ -124,8 +124,10 @@ def training(logdir: Path, runs: Sequence[str], *, remote: str) -> Iterator[list
                 one.kill()
 
 
-def trainer(logdir: Path, run: str, remote: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(TRAINEE), str(logdir), run, str(STEP_SECS)]
+def trainer(
+    logdir: Path, run: str, remote: str, *, step_secs: float = STEP_SECS, debugger: str = ""
+) -> subprocess.Popen[str]:
+    command = [sys.executable, str(TRAINEE), str(logdir), run, str(step_secs), *filter(None, [debugger])]
     env = {**os.environ, "NETDEBUG_REMOTE": remote}
     # A session of its own: Ctrl-C is for us, and we end it.
     return subprocess.Popen(

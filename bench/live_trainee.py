@@ -1,4 +1,4 @@
-"""A small network that trains at a steady pace: `live_trainee.py LOGDIR RUN STEP_SECS`.
+"""A small network that trains at a steady pace: `live_trainee.py LOGDIR RUN STEP_SECS [DEBUGGER]`.
 
 Says "training" when the first step is done, and goes on until its standard input ends.
 """
@@ -16,7 +16,7 @@ from torch import nn
 import tb_netdebug as nd
 
 
-def main(logdir: Path, run: str, step_secs: float) -> None:
+def main(logdir: Path, run: str, step_secs: float, debugger: str | None = None) -> None:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -24,7 +24,7 @@ def main(logdir: Path, run: str, step_secs: float) -> None:
     inputs, labels = torch.randn(64, 32, 32), torch.randint(0, 10, (64, 32))
     count = 0
     # Strict: monitoring that had failed and switched itself off would have nothing to show.
-    with nd.watch(model, optimizer, logdir=logdir, run=run, strict=True) as monitor:
+    with nd.watch(model, optimizer, logdir=logdir, run=run, strict=True, debugger=debugger) as monitor:
         due = time.monotonic()
         while not asked_to_stop(due - time.monotonic()):
             due = max(due, time.monotonic() - step_secs) + step_secs
@@ -45,4 +45,4 @@ def asked_to_stop(wait_secs: float) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), *sys.argv[4:5])
