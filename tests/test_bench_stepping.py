@@ -28,11 +28,14 @@ def test_a_small_comparison(tmp_path: Path) -> None:
     session = Session(tmp_path, Progress(is_terminal=False), is_quick=True, rounds=2)
     (tmp_path / "seen").mkdir()
     titles = [stepping.ALONE, stepping.ARMED, stepping.WATCHED]
-    with meeting_place(), Board(tmp_path / "seen").need_netdebug() as board:
-        with stepping.runners(tmp_path / "runs", TINY, board, titles) as made:
-            run_rounds(list(made.values()), session, 2, title="a test")
-            client = HttpClient(HubAddress.of(board.url), label="test", environ=os.environ)
-            states = {each.session["run"][-1]: each.state for each in client.sessions()}
+    with (
+        meeting_place(),
+        Board(tmp_path / "seen").need_netdebug() as board,
+        stepping.runners(tmp_path / "runs", TINY, board, titles) as made,
+    ):
+        run_rounds(list(made.values()), session, 2, title="a test")
+        client = HttpClient(HubAddress.of(board.url), label="test", environ=os.environ)
+        states = {each.session["run"][-1]: each.state for each in client.sessions()}
     assert {"tiny1": 0, "tiny2": stepping.WATCHPOINTS} == {
         run: len(state["watchpoints"]) for run, state in states.items()
     }
