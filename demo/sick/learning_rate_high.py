@@ -43,7 +43,7 @@ model = nn.Sequential(
 optimizer = torch.optim.SGD(model.parameters(), lr=3.0, momentum=0.9, weight_decay=1e-4)
 warm_up = LinearLR(optimizer, start_factor=0.05, total_iters=1500)
 
-monitor = nd.watch(model, optimizer, logdir=options.logdir, run="learning-rate-too-high")
+monitor = nd.watch(model, optimizer, logdir=options.logdir, run="learning-rate-too-high", debugger=True)
 end = time.monotonic() + options.seconds
 while time.monotonic() < end:
     batch = torch.randint(len(pictures), (64,))

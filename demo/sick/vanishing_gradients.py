@@ -33,7 +33,7 @@ for number in range(1, 11):
 model.add_module("output", nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-monitor = nd.watch(model, optimizer, logdir=options.logdir, run="deep-sigmoid")
+monitor = nd.watch(model, optimizer, logdir=options.logdir, run="deep-sigmoid", debugger=True)
 end = time.monotonic() + options.seconds
 while time.monotonic() < end:
     batch = torch.randint(len(pictures), (64,))
