@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from tb_netdebug.debugger.calls import Call, CallError
 from tb_netdebug.debugger.hub import KEPT_SECS, MOST_SESSIONS, RENEW_SECS, TELL_SECS, Sessions
 from tb_netdebug.debugger.messages import encoded
-from tb_netdebug.debugger.ranks import TRIES, called
+from tb_netdebug.debugger.pausing import TRIES
+from tb_netdebug.debugger.ranks import called
 from tb_netdebug.debugger.verbs import ArgumentError
 from tests.support.scripted_session import ScriptedSession
+from tests.support.streamed import wait_for
 
 ANNA, BERT = "anna" * 4, "bert" * 4
 
@@ -448,7 +451,7 @@ def test_ranks_pause_at_the_end_of_the_same_batch(wires: Wires) -> None:
         fast.advance(10)
     called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
     assert slow.goal == fast.goal
-    assert slow.goal in range(200 + 40, 200 + 51)
+    assert slow.goal in range(200 + 10, 200 + 20)
     for session in (slow, fast):
         session.advance(1000)
     assert (slow.step, True, True) == (fast.step, slow.is_paused, fast.is_paused)
@@ -477,8 +480,13 @@ def test_a_rank_that_was_too_late_is_asked_again(wires: Wires) -> None:
 def test_ranks_that_cannot_be_caught_go_on(wires: Wires) -> None:
     """It is said, and nobody is left behind."""
     first, runaway = ranks_of(wires)
-    runaway.step = 10**9
-    runaway.tell = lambda: None  # type: ignore[method-assign]
+    pause = runaway._pause
+
+    def late(step: int, wait: float) -> Any:
+        runaway.step = step + 1
+        return pause(step, wait)
+
+    runaway._pause = late  # type: ignore[method-assign, assignment]
     with pytest.raises(CallError, match="could not be paused together"):
         called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
     assert ["pause", "continue"] * TRIES == [each["verb"] for each in runaway.asked]
@@ -493,6 +501,73 @@ def test_the_others_of_a_paused_rank_pause_at_once(wires: Wires) -> None:
     called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
     assert second.is_paused
     assert second.asked[0]["arguments"]["step"] is None
+
+
+def test_a_rank_that_answers_late_is_not_forgotten(wires: Wires) -> None:
+    """It was in the middle of a long batch: who has asked knows no more by then, and the ranks pause together
+    after all. Until something else is asked of them."""
+    first, second = ranks_of(wires)
+    second.silent = ("pause",)
+    assert "running" == called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})["status"]
+    missed = second.asked[-1]
+    second.silent = ()
+    wires.sessions.take("agent/1", encoded("answer", id=missed["id"], error="It is over.", kind="gone"))
+    wait_for(lambda: first.goal == second.goal != missed["arguments"]["step"])
+    assert ["pause", "continue", "pause"] == [each["verb"] for each in first.asked]
+    second.silent = ("pause",)
+    called(wires.sessions, ANNA, wires.key(), "continue", {})
+    called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
+    missed = second.asked[-1]
+    called(wires.sessions, ANNA, wires.key(), "continue", {})
+    wires.sessions.take("agent/1", encoded("answer", id=missed["id"], error="It is over.", kind="gone"))
+    wait_for(lambda: not pausing_threads())
+    assert ["continue", "pause", "continue"] == [each["verb"] for each in first.asked][-3:]
+
+
+def test_a_rank_that_waits_for_a_paused_one_is_freed(wires: Wires) -> None:
+    """It was one batch further, and is in a collective now: it could answer only if the others went on."""
+    first, second = ranks_of(wires)
+    second.silent = ("pause",)
+    called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
+    first.advance(1000)
+    assert first.is_paused
+    wait_for(lambda: "continue" in [each["verb"] for each in first.asked])
+    assert not first.is_paused
+    second.silent = ()
+    wait_for(lambda: first.goal == second.goal is not None)
+    wait_for(lambda: not pausing_threads())
+
+
+def pausing_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "netdebug-pausing"]
+
+
+def test_a_pause_right_after_going_on_is_one_of_all(wires: Wires) -> None:
+    """All have said by then that they go on, whatever else was told of them before."""
+    both = ranks_of(wires)
+    for session in both:
+        session.is_paused = True
+        session.tell()
+        session.tell = lambda: None  # type: ignore[method-assign]
+    called(wires.sessions, ANNA, wires.key(), "continue", {})
+    called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
+    assert both[0].goal == both[1].goal
+    assert both[0].goal is not None
+
+
+def test_how_fast_a_training_goes_is_known_after_a_pause(wires: Wires) -> None:
+    """So the next one is as far ahead as it has to be."""
+    both = ranks_of(wires)
+    for _ in range(20):
+        wires.now += 0.1
+        for session in both:
+            session.advance(100)
+    for _ in range(2):
+        called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
+        assert (both[0].goal or 0) - both[0].step in range(80, 121)
+        for session in both:
+            session.advance(200)
+        called(wires.sessions, ANNA, wires.key(), "continue", {})
 
 
 def test_a_breakpoint_is_the_same_one_on_all_ranks(wires: Wires) -> None:

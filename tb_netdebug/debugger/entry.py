@@ -11,7 +11,8 @@ from typing import Any
 from tb_netdebug.debugger.calls import GONE, Call
 
 # Over so much of the past it is said how fast a training goes.
-RATE_SECS = 5.0
+LEAST_RATE_SECS, MOST_RATE_SECS = 0.15, 5.0
+LEAST_RATE_STEPS = 2
 # Until more is known: states come about so often.
 USUAL_RATE = 20.0
 
@@ -25,11 +26,14 @@ class Entry:
         self.trainer: str | None = None
         self.calls: dict[int, Call] = {}
         self.clients = 0
+        # What was asked of all ranks together and is not done yet.
+        self.course: object = None
         self.leased_at = 0.0
         self.lost_at = 0.0
         self.told_at = -1.0
         self.is_untold = False
         self._steps: deque[tuple[float, int]] = deque(maxlen=256)
+        self._rate = USUAL_RATE  # before it was paused
         self.greet(trainer, session, state)
 
     def greet(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
@@ -50,10 +54,10 @@ class Entry:
 
     def take_state(self, state: dict[str, Any], now: float) -> None:
         self.state = state
+        self._steps.append((now, self.step))
         if self.is_paused:
+            self._rate = self.steps_per_sec(now)
             self._steps.clear()
-        else:
-            self._steps.append((now, self.step))
 
     @property
     def training(self) -> str:
@@ -72,11 +76,12 @@ class Entry:
         return int(self.state["step"])
 
     def steps_per_sec(self, now: float) -> float:
-        recent = [(at, step) for at, step in self._steps if now - at <= RATE_SECS]
-        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
-            return USUAL_RATE
-        (began, first), (ended, last) = recent[0], recent[-1]
-        return max(last - first, 0) / (ended - began)
+        recent = [(at, step) for at, step in self._steps if now - at <= MOST_RATE_SECS]
+        if not recent:
+            return self._rate
+        secs, steps = recent[-1][0] - recent[0][0], recent[-1][1] - recent[0][1]
+        is_known = secs >= LEAST_RATE_SECS or (secs > 0 and steps >= LEAST_RATE_STEPS)
+        return max(steps, 0) / secs if is_known else self._rate
 
     def age(self, now: float) -> float:
         """Of what is known of its step."""

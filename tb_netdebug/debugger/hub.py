@@ -24,6 +24,7 @@ from tb_netdebug.debugger.statements import (
     MOST_LETTERS,
     SESSION,
     STATE,
+    VALUES,
     StatementError,
     value_of,
 )
@@ -165,7 +166,7 @@ class Sessions:
         """Returns at once. Raises CallError, and ArgumentError."""
         wanted = checked(verb, arguments)
         with self._news:
-            if entry.trainer is None:
+            if entry.trainer is None or self._is_closed:
                 raise CallError(GONE, "The training is not connected at the moment.")
             if len(entry.calls) >= MOST_CALLS:
                 raise CallError(BUSY, "The training has more to answer than it can.")
@@ -246,9 +247,13 @@ class Sessions:
             call.fail(kind if kind in ERROR_KINDS else REFUSED, sentence)
             return
         try:
-            call.succeed(value_of(call.verb, frame.head.get("value")), frame.attachment)
+            value = value_of(call.verb, frame.head.get("value"))
         except StatementError:
             call.fail(REFUSED, "The training answers in a way that this version does not know.")
+            return
+        if VALUES.get(call.verb) is STATE:
+            entry.take_state(value, self._clock())
+        call.succeed(value, frame.attachment)
 
     # ---- who is there ------------------------------------------------------------------------------------
 

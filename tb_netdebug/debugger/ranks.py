@@ -1,29 +1,21 @@
-"""Calls to a training of several ranks: what steers it goes to all of them, and one answers.
-
-They have to stop at the same place: a rank that is paused while the others run makes them wait in a
-collective until that gives up. So `pause` means the end of a batch that none of them has reached yet.
-"""
+"""Calls to trainings, also to those of several ranks: what steers goes to all of them, and one answers."""
 
 from __future__ import annotations
 
-import math
-import queue
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
-from tb_netdebug.debugger.calls import GONE, LATE, REFUSED, Call, CallError
+from tb_netdebug.debugger.calls import LATE, Call, CallError
 from tb_netdebug.debugger.entry import Entry
 from tb_netdebug.debugger.hub import Sessions
+from tb_netdebug.debugger.pausing import Pausing
+from tb_netdebug.debugger.rank_calls import settle, tell
 from tb_netdebug.debugger.verbs import VERBS, checked
 
 # A verb that waits is answered by the session; if not, so much later by us.
 SLACK_SECS = 0.5
-# So far ahead ranks are told to stop, in the time that their batches take; twice as far after each failure.
-AHEAD_SECS = 0.4
-LONGEST_AGE_SECS = 1.0
-TRIES = 5
+# They say where a training goes, and undo what was said before.
+COURSES = ("pause", "continue", "step", "run_to", "detach")
 # What one rank calls 3 may be 2 for another one, which refused one of them.
 OWN_TO_A_RANK = ("id", "hits", "complaint")
 LISTS = {"breakpoint": "breakpoints", "watchpoint": "watchpoints"}
@@ -35,12 +27,18 @@ def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapp
     ranks = sessions.claim(client, key, steers=VERBS[verb].steers)
     if not VERBS[verb].is_for_all or len(ranks) == 1:
         return answer(sessions, ranks[0], sessions.ask(ranks[0], client, verb, wanted), wanted)
+    if verb in COURSES:
+        for each in ranks:
+            each.course = None
     if verb == "pause" and wanted["step"] is None and not any(each.is_paused for each in ranks):
-        return pause_together(sessions, client, key, wanted)
+        pausing = Pausing.start(sessions, client, ranks, wanted)
+        return pausing.result(wanted["wait"] + SLACK_SECS) or sessions.state_of(ranks[0])
     twins = {each.key: twin(ranks[0], each, verb, wanted) for each in ranks}
-    call = sessions.ask(ranks[0], client, verb, wanted)
-    tell(sessions, ranks[1:], client, verb, twins)
-    return answer(sessions, ranks[0], call, wanted)
+    calls = tell(sessions, ranks, client, verb, twins)
+    try:
+        return answer(sessions, ranks[0], calls[ranks[0]], wanted)
+    finally:
+        settle(sessions, calls)
 
 
 def answer(sessions: Sessions, entry: Entry, call: Call, wanted: Mapping[str, Any]) -> Any:
@@ -53,88 +51,6 @@ def answer(sessions: Sessions, entry: Entry, call: Call, wanted: Mapping[str, An
         if error.kind != LATE:
             raise
         return sessions.state_of(entry)
-
-
-def tell(
-    sessions: Sessions, ranks: Sequence[Entry], client: str, verb: str,
-    wanted: Mapping[str, Mapping[str, Any] | None],
-) -> None:  # fmt: skip
-    """The other ranks, whose answers nobody waits for. Raises CallError when one of them cannot be told; all
-    others were."""
-    trouble: CallError | None = None
-    for each in ranks:
-        arguments = wanted[each.key]
-        if arguments is None:
-            continue
-        try:
-            sessions.forget(each, sessions.ask(each, client, verb, arguments))
-        except CallError as error:
-            trouble = CallError(error.kind, f"Rank {each.session['rank']} could not be told: {error}")
-    if trouble is not None:
-        raise trouble
-
-
-# ---- pause at the same place
-
-
-def pause_together(sessions: Sessions, client: str, key: str, wanted: Mapping[str, Any]) -> Any:
-    """Raises CallError."""
-    for attempt in range(TRIES):
-        ranks = sessions.claim(client, key, steers=True)
-        last = batch_ahead(ranks, now=sessions.clock(), secs=AHEAD_SECS * 2**attempt)
-        found = _tried(sessions, ranks, client, {**wanted, "step": last})
-        if found is not None:
-            return found
-    raise CallError(
-        REFUSED,
-        f"The ranks could not be paused together: after {TRIES} attempts one of them was still further than "
-        "the batch at whose end all were to stop. They go on.",
-    )
-
-
-def batch_ahead(ranks: Sequence[Entry], *, now: float, secs: float) -> int:
-    """A batch that no rank will have reached before it hears of it."""
-    reached = [
-        each.step + each.steps_per_sec(now) * (min(each.age(now), LONGEST_AGE_SECS) + secs) for each in ranks
-    ]
-    return max(max(each.step for each in ranks) + 1, math.ceil(max(reached)))
-
-
-def _tried(sessions: Sessions, ranks: Sequence[Entry], client: str, wanted: Mapping[str, Any]) -> Any:
-    """The state of the first rank; None when one was too late, and all were let go. Raises CallError."""
-    ended: queue.SimpleQueue[Call] = queue.SimpleQueue()
-    calls: dict[Call, Entry] = {}
-    first: Call | None = None
-    try:
-        for each in ranks:
-            call = sessions.ask(each, client, "pause", wanted, ended=ended.put)
-            calls[call] = each
-            first = first or call
-        trouble = _first_trouble(ended, len(calls), wanted["wait"] + SLACK_SECS)
-    except CallError as error:
-        trouble = error
-    for call, each in calls.items():
-        sessions.forget(each, call)
-    if trouble is None:
-        return first.value if first is not None and first.is_done else sessions.state_of(ranks[0])
-    with suppress(CallError):  # who cannot be told is not there
-        tell(sessions, ranks, client, "continue", {each.key: {} for each in ranks})
-    if trouble is not None and trouble.kind != GONE:
-        raise trouble
-    return None
-
-
-def _first_trouble(ended: queue.SimpleQueue[Call], count: int, secs: float) -> CallError | None:
-    """Of so many calls; None when all are answered well, or time is up, and the training is on its way."""
-    until = time.monotonic() + secs
-    for _ in range(count):
-        try:
-            call = ended.get(timeout=max(until - time.monotonic(), 0.0))
-        except queue.Empty:
-            return None
-        if call.error is not None:
-            return call.error
-    return None
 
 
 # ---- what has a number

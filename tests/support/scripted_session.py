@@ -93,7 +93,7 @@ class ScriptedSession:
         with self._lock:
             for _ in range(batches):
                 if self.is_paused:
-                    return
+                    break
                 self.is_paused = self.goal is not None and self.step >= self.goal
                 self.step += not self.is_paused
                 self.goal = None if self.is_paused else self.goal
@@ -241,7 +241,7 @@ class _Program:
 
     def _run(self, rate: float) -> None:
         began = time.monotonic()
-        while not self.ending.wait(min(1 / rate, 0.05)):
+        while not self.ending.wait(0.05):
             due = int(rate * (time.monotonic() - began))
             began += due / rate
             self.session.advance(due)
