@@ -525,17 +525,24 @@ def test_a_rank_that_answers_late_is_not_forgotten(wires: Wires) -> None:
 
 
 def test_a_rank_that_waits_for_a_paused_one_is_freed(wires: Wires) -> None:
-    """It was one batch further, and is in a collective now: it could answer only if the others went on."""
+    """It was one batch further, and is in a collective now: it answers when the others go on."""
     first, second = ranks_of(wires)
     second.silent = ("pause",)
+    go_on = second._continue
+
+    def freed() -> Any:
+        second.silent = ()
+        return go_on()
+
+    second._continue = freed  # type: ignore[method-assign]
     called(wires.sessions, ANNA, wires.key(), "pause", {"wait": 0})
     first.advance(1000)
     assert first.is_paused
-    wait_for(lambda: "continue" in [each["verb"] for each in first.asked])
-    assert not first.is_paused
-    second.silent = ()
-    wait_for(lambda: first.goal == second.goal is not None)
     wait_for(lambda: not pausing_threads())
+    assert ["pause", "continue", "pause"] == [each["verb"] for each in first.asked]
+    assert not first.is_paused
+    assert first.goal == second.goal
+    assert first.goal is not None
 
 
 def pausing_threads() -> list[str]:
