@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripted_hub import KEY, ScriptedHub, serving
+from tests.support.scripted_hub import KEY, ScriptedHub, other, serving
 from tests.support.terminal import Terminal
 
 PROMPT = r"\(netdebug\) $"
@@ -62,6 +62,14 @@ def test_it_says_where_it_is(terminal: Terminal) -> None:
     """The training, its program, and where it is paused, before the first prompt."""
     assert "night/mlp: train.py, process 4242 on box" in terminal.written
     assert "Paused in step 4: you asked for it" in terminal.written
+
+
+@pytest.mark.parametrize(("run", "what"), [("day", "trainings"), ("night/mlp", "processes of this training")])
+def test_it_says_that_there_are_others(hub: ScriptedHub, tmp_path: Path, run: str, what: str) -> None:
+    """Other runs, or other ranks of the same."""
+    hub.others = [other(hub, run, 1, "k1")]
+    with opened(hub, tmp_path) as terminal:
+        terminal.wait_for_output(f"There are 2 {what}: `sessions` lists them", PROMPT)
 
 
 def test_an_empty_line_repeats_a_step(terminal: Terminal, hub: ScriptedHub) -> None:

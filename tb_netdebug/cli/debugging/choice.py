@@ -56,8 +56,9 @@ def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
         desk.choose(_chosen(found, run, rank, is_interactive=desk.is_interactive))
     except (ClientError, CommandError) as error:
         raise UserMistake(text_of(error)) from None
-    if len(found) > 1:
-        desk.paper.say(f"There are {len(found)} trainings: `sessions` lists them, `use` takes another one.")
+    if len(found) > 1 and desk.is_interactive:
+        what = "trainings" if len({each.run for each in found}) > 1 else "processes of this training"
+        desk.paper.say(f"There are {len(found)} {what}: `sessions` lists them, `use` takes another one.")
 
 
 def first_of(client: Client, desk: Desk) -> list[Training]:
