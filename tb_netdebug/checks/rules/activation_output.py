@@ -24,6 +24,10 @@ class OutputLimits:
     narrow: float = 1e-3  # standard deviation beside that of the targets, where these are known
     learned: float = 0.9  # a loss below this share of what a constant answer gets is not constant
     least_rows: int = 4  # in a batch
+    beside_bins: float = (
+        0.125  # of the units may lie at the border of two bins, or near 0 where bins are fine
+    )
+    collapsed: float = 1e-3  # of the targets' own spread is left, where the network makes them itself
 
 
 class ConstantOutput(Rule):
@@ -49,7 +53,12 @@ class ConstantOutput(Rule):
                 continue
             steps = self._same.setdefault(name, deque(maxlen=limits.looks))
             steps.append(history.step)
-            if len(steps) == limits.looks and history.step >= limits.ignored and self._matters(history):
+            if len(steps) < limits.looks or history.step < limits.ignored:
+                continue
+            left = self._left_of_targets(history)
+            if left is not None and left <= limits.collapsed:
+                return self._collapsed(name, how, steps[0], left)
+            if self._matters(history):
                 return self._sign(name, how, steps[0])
         return None
 
@@ -80,13 +89,15 @@ class ConstantOutput(Rule):
         if now.std[place] <= limits.spread * size:
             return f"all outputs of layer {name} are {number(now.mean[place], 4)}"
         summary = seen.summary(name)
-        # Each unit fills one bin with a value for each row when it does not depend on the row.
-        if summary is None or len(summary.bins) > count or (summary.counts % int(rows)).any():
+        if summary is None:
             return None
-        return (
-            f"each of the {count} outputs of layer {name} is the same for all {int(rows)} rows of a batch "
-            "(to within 6 %)"
-        )
+        # Each unit fills one bin with a value for each row when it does not depend on the row.
+        same = int(summary.counts[summary.counts % int(rows) == 0].sum() // rows)
+        if same < count - limits.beside_bins * count:
+            return None
+        which = f"each of the {count} outputs" if same == count else f"{same} of the {count} outputs"
+        verb = "is" if same == count else "are"
+        return f"{which} of layer {name} {verb} the same for all {int(rows)} rows of a batch (to within 6 %)"
 
     @staticmethod
     def _beside_targets(history: History) -> float | None:
@@ -99,6 +110,21 @@ class ConstantOutput(Rule):
             return None
         return given / wanted if wanted > 0 else None
 
+    @staticmethod
+    def _left_of_targets(history: History) -> float | None:
+        """How much of the targets' spread is left: what a constant answer gets now, beside the most that it
+        ever got. Targets that are given do not lose it; those that the network makes do, when it makes the
+        same of everything."""
+        calls = history.known_facts.get("loss-call", {})
+        shares = []
+        for key in calls:
+            baseline = history.curve(f"probe/loss/{key}/baseline")
+            has_classes = history.curve(f"probe/loss/{key}/uniform") is not None
+            if baseline is None or has_classes or not 0 < baseline.highest < math.inf:
+                return None
+            shares.append(baseline.last / baseline.highest)
+        return max(shares, default=None)
+
     def _matters(self, history: History) -> bool:
         """Whether the loss is no better than that of a constant answer; when that is not known, than it was
         at the start."""
@@ -110,6 +136,25 @@ class ConstantOutput(Rule):
             return level > self.limits.learned * seen.chance
         return not seen.may_rise and math.isfinite(seen.start) and level > self.limits.learned * seen.start
 
+    def _collapsed(self, name: str, how: str, since: int, left: float) -> Sign:
+        return Sign(
+            Severity.WARNING,
+            f"The network answers the same whatever the input is: {how}, in {self.limits.looks} sampled "
+            f"steps in a row ({self.limits.looks} are enough). The targets, which it makes itself, have "
+            f"become one point as well: {percent(left)} of their spread (variance) is left (up to "
+            f"{percent(self.limits.collapsed)} is nothing). So the loss is small, and nothing is learned.",
+            "Say in the loss what has to differ, too: pairs that do not belong together (a contrastive "
+            "loss), or a spread that the outputs must keep (VICReg). Or make one side without gradient, "
+            "`.detach()`, and put a small network, the predictor, behind the other (SimSiam, BYOL).",
+            {
+                "share of the targets' spread that is left": Evidence(left, self.limits.collapsed),
+                "sampled steps with the same answers": Evidence(float(self.limits.looks), self.limits.looks),
+            },
+            where=(name,),
+            since=since,
+            sureness=0.85,
+        )
+
     def _sign(self, name: str, how: str, since: int) -> Sign:
         return Sign(
             Severity.WARNING,
@@ -119,7 +164,7 @@ class ConstantOutput(Rule):
             "Look for the first layer whose output does not depend on the input: dead or saturated units, an "
             "input that is constant or far too small or large, a learning rate that threw the weights away "
             "(try 10 times less), weights that all began with the same value.",
-            {"samples with the same answers": Evidence(float(self.limits.looks), float(self.limits.looks))},
+            {"sampled steps with the same answers": Evidence(float(self.limits.looks), self.limits.looks)},
             where=(name,),
             since=since,
             sureness=0.85,
