@@ -144,6 +144,14 @@ def test_a_training_that_stood_still() -> None:
     assert "10 min" in finding.message
 
 
+def test_a_pause_in_the_debugger_is_no_stall() -> None:
+    records = scalar("loss", lambda step: 1.0, 60)
+    for each in records[40:]:
+        each.wall_time += 600
+    records[40].scalars["probe/paused"] = 599.9
+    assert {} == found(records)
+
+
 def test_pauses_that_are_none() -> None:
     """A minute is short, but the threshold can be set; where steps take minutes, ten of them are usual."""
     assert {} == paused(60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from tb_netdebug.debugger.course import Reason
 from tb_netdebug.debugger.http_client import ClientError
+from tb_netdebug.debugger.local_client import LocalClient
+from tb_netdebug.debugger.messages import decoded, encoded
 from tb_netdebug.debugger.place import CODE, Place
-from tb_netdebug.debugger.session import pause_in_code
+from tb_netdebug.debugger.session import Session, pause_in_code
+from tb_netdebug.debugger.statements import SESSION, STATE
 from tb_netdebug.debugger.workbench import NOTHING
 from tests.support.debugged import Debugged, debugged, where
 from tests.support.debugger_bench import bench_of
@@ -87,6 +91,9 @@ def test_what_the_framework_cannot_do_is_said() -> None:
         ("pause", {"now": True}, "pause has no argument 'now'"),
         ("run_to", {}, "Run to what"),
         ("run_to", {"layer": "("}, "no regular expression"),
+        ("run_to", {"layer": "(a+)+$"}, "may take for ever"),
+        ("step", {"by": "layer", "match": "(.*)*x"}, "may take for ever"),
+        ("tensors", {"match": "(a|a)*b"}, "may take for ever"),
         ("remove_breakpoint", {"id": 9}, "no breakpoint 9"),
         ("tensor", {"name": "weight:nobody"}, "There is no tensor"),
         ("source", {"file": "/etc/passwd"}, "belongs to no frame"),
@@ -174,19 +181,32 @@ def test_nothing_is_needed_of_a_framework_until_somebody_attends() -> None:
         wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.phases)
         rig.leave()
         wait_for(lambda: rig.bench.needs == NOTHING)
-        assert not rig.session.is_alert
+        wait_for(lambda: not rig.session.is_alert)
+        rig.attend()
+        wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.phases)
     finally:
         rig.stop()
+
+
+def test_what_somebody_wanted_who_has_gone_is_forgotten() -> None:
+    """A training that runs to a place that never comes is slow for nobody's sake."""
+    with debugged() as rig:
+        rig.ask("step", by="layer", match="nobody", wait=0.0)
+        wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.layers)
+        rig.leave()
+        wait_for(lambda: not rig.session.is_alert)
+        wait_for(lambda: not rig.state["is_attached"])
+        assert (NOTHING, False) == (rig.bench.needs, rig.state["is_waiting"])
 
 
 def test_a_pause_ends_when_nobody_attends_any_more() -> None:
     """A dead browser, TensorBoard or agent lets go within the lease, and says so."""
     with debugged() as rig:
         state = rig.ask("pause")
-        rig.clock.now += 14.0
+        rig.clock.now += state["lease_secs"] - 1.0
         assert rig.step == state["step"]
         rig.attend()
-        rig.clock.now += 14.0
+        rig.clock.now += state["lease_secs"] - 1.0
         assert "paused" == rig.state["status"]
         rig.clock.now += 2.0
         assert "nobody attends" in rig.wait_until("running")["note"]
@@ -246,10 +266,12 @@ def test_who_asked_in_the_program_is_waited_for_ten_minutes() -> None:
 
 def test_others_that_wait_are_thought_of() -> None:
     """With a time-out of a collective, the pause says when it ends by itself, in time before it."""
-    with debugged(world_size=2, collective_timeout_secs=0.5) as rig:
+    with debugged(world_size=2, collective_timeout_secs=50.0) as rig:
         state = rig.ask("pause")
-        assert 0.4 == pytest.approx(state["resumes_at"] - state["paused_at"])
-        assert "others" not in "".join(rig.said)
+        assert 40.0 == pytest.approx(state["resumes_at"] - state["paused_at"])
+        rig.clock.now += 39.0
+        assert "paused" == rig.ask("pause")["status"]
+        rig.clock.now += 1.0
         assert "other processes wait" in rig.wait_until("running")["note"]
 
 
@@ -279,3 +301,104 @@ def test_a_training_that_is_over_answers_no_more() -> None:
         rig.ask("pause")
         rig.session.close()
         wait_for(lambda: rig.state["status"] == "over")
+
+
+def test_closed_from_another_thread_a_paused_training_goes_on() -> None:
+    """Nothing is taken off under its feet, and nobody waits for a lease to end."""
+    rig = Debugged()
+    paused_at_close = []
+    rig.bench.close = lambda: paused_at_close.append(rig.session.is_paused)  # type: ignore[method-assign]
+    rig.start()
+    rig.attend()
+    rig.ask("pause")
+    rig.session.close()
+    assert [False] == paused_at_close
+    step = rig.step
+    wait_for(lambda: rig.step > step + 5)
+    rig.stop()
+    assert [False] == paused_at_close
+
+
+def test_ctrl_c_ends_a_pause() -> None:
+    """It goes to the program as it would without a debugger, and whoever attends sees that it runs."""
+    rig = Debugged()
+    rig.session.open(rig.bench)
+    rig.session.connected()
+    rig.attend()
+
+    def interrupt() -> None:
+        rig.wait_until("paused")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    presser = threading.Thread(target=interrupt)
+    presser.start()
+    with pytest.raises(KeyboardInterrupt):
+        rig.session.hold(Place(CODE), Reason("code", "the program asked for it"))
+    presser.join()
+    assert ("running", False) == (rig.state["status"], rig.session.is_paused)
+    rig.session.close()
+
+
+def test_a_fault_of_ours_is_said_and_pauses_nothing() -> None:
+    """Whatever fails on the way into a pause, the training hears nothing of it."""
+    with debugged() as rig:
+        rig.bench.learning_rates = lambda: [][0]  # type: ignore[method-assign]
+        state = rig.ask("pause", wait=0.0)
+        wait_for(lambda: rig.step > state["step"] + 5)
+        assert ("running", False) == (rig.state["status"], rig.session.is_paused)
+        assert "failed while stopping the training: IndexError" in rig.said[0]
+
+
+def test_whoever_connects_hears_the_newest_state() -> None:
+    """What the training tells while it is being introduced would be lost."""
+    client = LocalClient()
+    sent: list[str] = []
+
+    def send(data: bytes) -> bool:
+        frame = decoded(data)
+        if frame.type == "hello" and not sent:
+            sent.append("hello")
+            session.note = "newer"
+            session.tell_state()
+        return client.take(data)
+
+    session = Session({}, send=send, step_of=lambda: 0, notice=print, resumed=print)
+    session.connected()
+    (training,) = client.sessions()
+    assert "newer" == training.state["note"]
+
+
+def test_what_a_session_tells_is_never_too_long_for_a_hub() -> None:
+    """However many groups an optimizer has, and whatever a finding says."""
+    bench = bench_of(weight={"w": [1.0]})
+    bench.cannot = ["layer: compiled."] * 2000
+    rate = {"optimizer": 0, "group": 0, "name": "SGD", "value": 0.1}
+    bench.learning_rates = lambda: [rate] * 2000  # type: ignore[method-assign]
+    with debugged(bench) as rig:
+        state = rig.ask("pause")
+        (training,) = rig.client.sessions()
+        assert 500 == len(STATE(state)["learning_rates"])
+        assert 100 == len(SESSION(training.session)["cannot"])
+    assert 1000 == len(Reason("finding", "x" * 9999).as_dict()["text"])
+
+
+def test_a_lease_of_any_length_is_taken() -> None:
+    """But not for longer than there is sense in."""
+    with debugged() as rig:
+        rig.session.receive(encoded("lease", clients=1, secs=10**400))
+        assert 120.0 == rig.session.lease.secs
+
+
+def test_a_child_that_was_forked_in_a_pause_is_not_paused() -> None:
+    """Nor does it say anything, or take anything off."""
+    with debugged() as rig:
+        rig.ask("pause")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a child that hangs dies of it
+            rig.session.hold(Place(CODE), Reason("code", "a child asks for it"))
+            rig.session.visit(Place(CODE))
+            rig.session.close()
+            os._exit(len(rig.said))
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert "paused" == rig.ask("pause")["status"]

@@ -18,13 +18,14 @@ class StepClock:
     Work that an accelerator does asynchronously counts where the host waits for it.
     """
 
-    __slots__ = ("_began", "_phase", "_queue", "_since", "_times")
+    __slots__ = ("_began", "_held_secs", "_phase", "_queue", "_since", "_times")
 
     def __init__(self) -> None:
         self._began = self._since = now()
         self._phase: str | None = "time/data"
         self._times: dict[str, float] = {}
         self._queue = ProcessorWait()
+        self._held_secs = 0.0
 
     def enter(self, phase: str | None) -> None:
         """Ends the phase before; None stands for time that belongs to no phase."""
@@ -36,7 +37,8 @@ class StepClock:
         self._since = moment
 
     def skip(self, secs: float) -> None:
-        """So long the training was held up by us: it belongs to no step."""
+        """So long the training was held up by us: it is no time of this step."""
+        self._held_secs += secs
         self._began += secs
         self._since += secs
 
@@ -53,5 +55,7 @@ class StepClock:
         waited = self._queue.of_step(whole, ended=moment)
         if waited is not None:
             times["probe/waited"] = waited  # for a processor
+        if self._held_secs:
+            times["probe/paused"], self._held_secs = self._held_secs, 0.0
         self._began = self._since = moment
         return times

@@ -43,6 +43,7 @@ class Debugging:
             notice=say,
             resumed=resumed,
             snapshot=snapshot,
+            fault=guard.fault,
         )
 
     def open(self, adapter: Adapter, description: Mapping[str, Any], link: Link | None) -> None:
@@ -68,30 +69,33 @@ class Debugging:
     def pause(self) -> None:
         """`monitor.pause()`."""
         say("paused; open the Debugger tab of NetDebug in TensorBoard, or run `netdebug debug`.")
-        self._hold(Place(CODE), Reason("code", "the program called monitor.pause()"))
+        self.session.hold(Place(CODE), Reason("code", "the program called monitor.pause()"))
 
     def pause_for(self, finding: Finding) -> None:
         """`on_finding="pause"`: what a person has to look at, at the end of the batch that has shown it."""
         if finding.severity > Severity.INFO and finding.cause is None:
             say(f"paused because of {finding.rule}; open the Debugger tab of NetDebug in TensorBoard.")
-            self._hold(Place(END), Reason("finding", f"of {finding.rule}: {finding.message}"))
+            self.session.hold(Place(END), Reason("finding", f"of {finding.rule}: {finding.message}"))
 
     def end_batch(self) -> None:
         if self.session.is_alert:
-            self.session.end_batch()
+            try:
+                self.session.end_batch()
+            except Exception as error:  # the step is recorded all the same
+                self._guard.fault("stopping the training", error)
+
+    def keep_user(self, name: str, value: Any) -> None:
+        self.session.keep_user(name, value)
 
     def close(self) -> None:
-        self.session.close()
+        try:
+            self.session.close()
+        except Exception as error:
+            self._guard.fault("closing the debugger", error)
         if self._line is not None:
             self._line.close()
 
     # ---- parts -------------------------------------------------------------------------------------------
-
-    def _hold(self, place: Place, reason: Reason) -> None:
-        try:
-            self.session.hold(place, reason)
-        except Exception as error:
-            self._guard.fault("pausing", error)
 
     def _send(self, data: bytes) -> bool:
         return self._line is not None and self._line.send(data)

@@ -78,7 +78,7 @@ class Monitor:
         self._norm_always = self._console is not None
         self._series: dict[str, Series] = {}
         self._in_flight: deque[StepRecord] = deque()
-        self._step_began = now()
+        self._step_began = self._ending_began = now()
         self._background_secs = 0.0
         self._sampled_at = 0
         self._is_closed = False
@@ -94,7 +94,7 @@ class Monitor:
         """Ends a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""
         if not self._is_open():
             return
-        started = now()
+        self._ending_began = now()
         number = self._collector.step
         try:
             self._end_step(loss, scalars)
@@ -102,7 +102,7 @@ class Monitor:
             self._guard.fault("ending the step", error)
             if self._collector.step == number:
                 self._collector.finish(time.time())
-        self._govern(started)
+        self._govern()
         if self._settings.strict:
             self._guard.raise_pending()
         self._judge.act()
@@ -123,6 +123,8 @@ class Monitor:
             if taken is not None:
                 series = self._series.setdefault(name, Series(Kind.TENSOR, name))
                 self._collector.sample(series, *taken)
+            if self._debugging is not None:
+                self._debugging.keep_user(name, value)
         except Exception as error:
             self._guard.fault(f"reading the tensor {name}", error)
         self._collector.charge(started)
@@ -274,6 +276,7 @@ class Monitor:
         """The training was paused for so long: no step was slow."""
         self._collector.clock.skip(secs)
         self._step_began += secs
+        self._ending_began += secs
 
     def _join_others(self, rank: int) -> None:
         """The other processes of the same training: what all agree on counts, and the first one judges."""
@@ -366,7 +369,7 @@ class Monitor:
         if self._console is not None:
             self._console.write(record.step, record.scalars)
 
-    def _govern(self, started: float) -> None:
+    def _govern(self) -> None:
         """Settles what the step has cost, ours and the training's, and decides about the next one."""
         moment = now()
         collector = self._collector
@@ -376,7 +379,7 @@ class Monitor:
         if agreement is not None:
             background += agreement.cost_secs
             agreed = agreement.step == collector.step if agreement.is_made else None
-        spent = collector.spent_secs + moment - started
+        spent = collector.spent_secs + moment - self._ending_began
         user = max(moment - self._step_began - spent, 0.0)
         spent += background - self._background_secs
         self._background_secs = background

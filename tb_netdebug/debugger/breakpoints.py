@@ -82,7 +82,7 @@ class Breakpoints:
         self._at.clear()
 
     def as_list(self) -> list[dict[str, Any]]:
-        return [each.as_dict() for each in self._all.values()]
+        return [each.as_dict() for each in list(self._all.values())]
 
     def hit(self, place: Place, step: int) -> Breakpoint | None:
         """The first one that is here, which is counted; called once for each place that is passed."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.debugger.name_pattern import NamePattern
 from tb_netdebug.debugger.place import BACKWARD, BEFORE, END, FORWARD, OPTIMIZER, Place
+
+# A finding may say much.
+MOST_LETTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Reason:
     id: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "text": self.text, "id": self.id}
+        return {"kind": self.kind, "text": self.text[:MOST_LETTERS], "id": self.id}
 
 
 @dataclass(slots=True)
@@ -27,7 +30,7 @@ class Course:
 
     by: str
     count: int = 1
-    match: re.Pattern[str] | None = None
+    match: NamePattern | None = None
     step: int = 0
 
     @property
@@ -63,7 +66,7 @@ class Course:
             return place.phase == OPTIMIZER and place.edge == BEFORE and place.op is None
         name = place.op if self.by == "op" else place.module
         if self.match is not None:
-            return name is not None and self._is_kind(place) and self.match.search(name) is not None
+            return name is not None and self._is_kind(place) and self.match.finds(name)
         # The end of the batch stops any of these: nobody wants to be in the next one unawares.
         return place.phase == END or self._is_kind(place) or (self.by != "op" and self._begins_phase(place))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.debugger.expression import evaluate
+from tb_netdebug.debugger.name_pattern import NamePattern
 from tb_netdebug.debugger.npy import piece_of
 from tb_netdebug.debugger.stack import Sources, stack_of
 from tb_netdebug.debugger.tensor_view import view
@@ -56,10 +56,10 @@ class Inspection:
     def _tensors(self, *, kind: str | None, match: str | None, most: int) -> Any:
         if kind is not None and kind not in KINDS:
             raise WorkbenchError(f"Tensors are of these kinds: {', '.join(KINDS)}.")
-        pattern = re.compile(match) if match else None
+        pattern = NamePattern(match) if match else None
         found = []
         for each in self._session.bench.entries(kind):
-            if pattern is None or pattern.search(each.name):
+            if pattern is None or pattern.finds(each.name):
                 found.append(told(each))
             if len(found) >= min(most, MOST_TENSORS):
                 break

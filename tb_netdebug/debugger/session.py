@@ -14,7 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -22,10 +22,11 @@ from tb_netdebug.debugger.breakpoints import Breakpoints
 from tb_netdebug.debugger.course import Course, Reason
 from tb_netdebug.debugger.inspection import Inspection
 from tb_netdebug.debugger.lease import FIRST_VISIT_SECS, LEASE_SECS, SHARE_OF_TIMEOUT, Lease
-from tb_netdebug.debugger.messages import PROTOCOL, FrameError, decoded, encoded
+from tb_netdebug.debugger.messages import PROTOCOL, FrameError, decoded
 from tb_netdebug.debugger.place import CODE, END, START, Place
 from tb_netdebug.debugger.stack import line_of
 from tb_netdebug.debugger.steering import Steering
+from tb_netdebug.debugger.telling import Telling
 from tb_netdebug.debugger.verbs import VERBS, ArgumentError, checked
 from tb_netdebug.debugger.watchpoints import Watchpoints
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Workbench, WorkbenchError
@@ -35,26 +36,23 @@ MOST_CALLS = 1000
 TELL_SECS = 0.2
 LOOK_SECS = 1.0
 LONGEST_LEASE_SECS = 120.0
+CLOSE_SECS = 10.0
+# The hub takes lists of a thousand.
+MOST_RATES, MOST_OBSTACLES = 500, 100
 
 open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-@dataclass(slots=True)
-class Owed:
-    """The answer to a call that waits for the training to stop."""
-
-    id: int
-    until: float
-
-
 class Session:
     """Fulfils `workbench.Stops`. `send` takes frames, and returns whether it did; `notice` takes sentences
-    for the terminal; `resumed` hears how long the training was held up; `snapshot` writes a capsule."""
+    for the terminal; `resumed` hears how long the training was held up; `snapshot` writes a capsule; `fault`
+    hears what we did wrong, and while doing what: it never reaches the training."""
 
     def __init__(
         self, about: Mapping[str, Any], *, send: Callable[[bytes], bool], step_of: Callable[[], int],
         notice: Callable[[str], None], resumed: Callable[[float], None],
-        snapshot: Callable[[], Any] | None = None, clock: Callable[[], float] = time.monotonic,
+        snapshot: Callable[[], Any] | None = None, fault: Callable[[str, Exception], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.is_alert = False
         self.about = dict(about)
@@ -67,8 +65,9 @@ class Session:
         self.note: str | None = None
         self.snapshot = snapshot
         self.step_of = step_of
-        self._send = send
+        self._telling = Telling(send, notice, clock)
         self._notice = notice
+        self._fault = fault or self._say_fault
         self._resumed = resumed
         self._clock = clock
         self._pid = os.getpid()
@@ -82,9 +81,8 @@ class Session:
         self._resumes_at: float | None = None
         self._is_released = False
         self._is_detached = False
-        self._was_attached = False
+        self._was_attached = self._was_told_attached = False
         self._is_over = False
-        self._owed: list[Owed] = []
         self._number = 0
         self._loss: float | None = None
         self._rates: list[dict[str, Any]] = []
@@ -100,8 +98,8 @@ class Session:
     def open(self, bench: Workbench) -> None:
         """Before the first batch."""
         self._bench = bench
-        self.about |= {"can": list(bench.can), "cannot": list(bench.cannot)}
-        self._rates = bench.learning_rates()
+        self.about |= {"can": list(bench.can), "cannot": list(bench.cannot)[:MOST_OBSTACLES]}
+        self._look_at_rates()
         open_sessions.add(self)
 
     @property
@@ -133,18 +131,35 @@ class Session:
         if self._bench is not None and self._needs != NOTHING:
             self._bench.end_batch()
         self._number = 0
-        if not self.is_attached and not self._inbox and self.course is None:
+        if not self.is_attached and not self._inbox:
             self._let_go()
 
+    def keep_user(self, name: str, value: Any) -> None:
+        """What the program has given to `monitor.tensor`."""
+        if self.is_alert and self._bench is not None:
+            self._bench.keep_user(name, value)
+
     def close(self) -> None:
-        """The recording is over. From the training's thread."""
+        """The recording is over. From any thread: where the training is paused, it goes on first."""
         open_sessions.discard(self)
         if self._is_over or os.getpid() != self._pid:
             return
         self._is_over = True
         self.is_alert = False
-        self._refuse_all("The training is over.")
-        self._tell("bye")
+        self._rouse()
+        is_elsewhere = self._visitor != threading.get_ident() and self._visiting.acquire(timeout=CLOSE_SECS)
+        try:
+            self._end()
+        finally:
+            if is_elsewhere:
+                self._visiting.release()
+
+    def _end(self) -> None:
+        sentence = "The training is over."
+        self._telling.refuse(sentence)
+        while self._inbox:
+            self._telling.fail(self._inbox.popleft()["id"], "gone", sentence)
+        self._telling.tell("bye")
         if self._bench is not None:
             self._bench.close()
 
@@ -152,7 +167,10 @@ class Session:
 
     def connected(self) -> None:
         """There is a new connection, and whoever is at its end knows nothing of us."""
-        self._tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
+        version = self._version
+        self._telling.tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
+        if version != self._version:  # told meanwhile, to nobody
+            self._telling.tell("state", state=self.state())
 
     def receive(self, data: bytes) -> None:
         """What keeps to no rule is dropped."""
@@ -167,7 +185,7 @@ class Session:
                 self._inbox.append(frame.head)
                 self._is_detached = False
             else:
-                self._fail(frame.head["id"], "busy", "The training has more to answer than it can.")
+                self._telling.fail(frame.head["id"], "busy", "The training has more to answer than it can.")
         self._rouse()
 
     def _take_lease(self, head: Mapping[str, Any]) -> None:
@@ -176,7 +194,7 @@ class Session:
             self._is_detached = False
             self.lease.end()
         elif not self._is_detached:
-            self.lease.renew(min(max(float(secs), 1.0), LONGEST_LEASE_SECS))
+            self.lease.renew(float(min(max(secs, 1.0), LONGEST_LEASE_SECS)))
 
     def _rouse(self) -> None:
         if not self._is_over:
@@ -202,6 +220,8 @@ class Session:
             self._visitor = thread
             try:
                 self._arrive(place, reason, frame)
+            except Exception as error:
+                self._fault("stopping the training", error)
             finally:
                 self._visitor = None
 
@@ -213,9 +233,9 @@ class Session:
             reason = reason or self._reason_at(place)
             if reason is not None:
                 self._pause(reason)
-            self._settle_owed()
+            self._telling.settle(self.state)
             if place.phase == END:
-                self._tell_state_sometimes()
+                self._look_around()
             if self._is_unsettled or self.watchpoints.needs is not self._watch_needs:
                 self.adjust()
         finally:
@@ -241,25 +261,31 @@ class Session:
         return None
 
     def _pause(self, reason: Reason) -> None:
-        assert self.place is not None
-        assert self.frame is not None
-        began, self._paused_at = self._clock(), time.time()
-        file, line, function = line_of(self.frame)
-        self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
-        self._reason, self.course, self._is_released = reason, None, False
-        self._resumes_at = self._deadline(self._paused_at)
-        self._rates = self.bench.learning_rates()
-        self._loss = self.bench.scalars().get("loss", self._loss)
+        began = self._clock()
         try:
-            self.adjust()
-            self.tell_state()
-            self._settle_owed(paused=True)
+            self._stand(reason)
             self._wait(began)
         finally:
             self._paused_at = self._reason = self._resumes_at = None
             self._is_unsettled = True
             self._resumed(self._clock() - began)
             self.tell_state()
+
+    def _stand(self, reason: Reason) -> None:
+        """It is paused from here on, and whoever attends hears where and why."""
+        assert self.place is not None
+        assert self.frame is not None
+        self._paused_at = time.time()
+        file, line, function = line_of(self.frame)
+        self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
+        self._reason, self.course, self._is_released = reason, None, False
+        longest = self._longest_secs
+        self._resumes_at = None if longest is None else self._paused_at + longest
+        self._look_at_rates()
+        self._loss = self.bench.scalars().get("loss", self._loss)
+        self.adjust()
+        self.tell_state()
+        self._telling.settle(self.state, at_once=True)
 
     def _wait(self, began: float) -> None:
         while not self._is_released and not self._is_over:
@@ -276,22 +302,25 @@ class Session:
                     self._news.wait(LOOK_SECS)
 
     def _why_go_on(self, began: float) -> str | None:
-        if self._resumes_at is not None and time.time() >= self._resumes_at:
+        held, longest = self._clock() - began, self._longest_secs
+        if longest is not None and held >= longest:
             return "the training goes on: the other processes wait for this one, and would give up soon."
         if self.is_attached:
             return None
         if self.lease.was_attended:
             return "the training goes on: nobody attends its debugger any more."
         is_start = self._reason is not None and self._reason.kind == "start"
-        if not is_start and self._clock() - began > FIRST_VISIT_SECS:
+        if not is_start and held > FIRST_VISIT_SECS:
             return (
                 f"the training goes on: nobody came to its debugger for {FIRST_VISIT_SECS / 60:.0f} minutes."
             )
         return None
 
-    def _deadline(self, moment: float) -> float | None:
+    @property
+    def _longest_secs(self) -> float | None:
+        """So long the others may be kept waiting."""
         timeout = self.about.get("collective_timeout_secs")
-        return moment + SHARE_OF_TIMEOUT * timeout if timeout else None
+        return SHARE_OF_TIMEOUT * timeout if timeout else None
 
     # ---- calls -------------------------------------------------------------------------------------------
 
@@ -307,39 +336,15 @@ class Session:
             asked = checked(str(verb), arguments if isinstance(arguments, dict) else {})
             answer = self._verbs[str(verb)](**asked)
         except (WorkbenchError, ArgumentError) as error:
-            self._fail(number, getattr(error, "kind", "refused"), str(error))
+            self._telling.fail(number, getattr(error, "kind", "refused"), str(error))
         except Exception as error:  # ours, and no reason to disturb the training
-            self._fail(number, "failed", f"NetDebug failed to answer: {type(error).__name__}: {error}")
+            sentence = f"NetDebug failed to answer: {type(error).__name__}: {error}"
+            self._telling.fail(number, "failed", sentence)
         else:
             if VERBS[str(verb)].waits and not (self.is_paused and not self._is_released):
-                self._owed.append(Owed(number, self._clock() + asked["wait"]))
+                self._telling.owe(number, asked["wait"])
             else:
-                self._answer(number, answer)
-
-    def _answer(self, number: int, answer: Any) -> None:
-        value, attachment = answer if isinstance(answer, tuple) else (answer, b"")
-        try:
-            self._send(encoded("answer", id=number, value=value, attachment=attachment))
-        except (FrameError, TypeError, ValueError) as error:
-            self._fail(number, "failed", f"The answer cannot be sent: {error}.")
-
-    def _fail(self, number: int, kind: str, sentence: str) -> None:
-        self._tell("answer", id=number, error=sentence, kind=kind)
-
-    def _settle_owed(self, *, paused: bool = False) -> None:
-        if not self._owed:
-            return
-        due = [each for each in self._owed if paused or self._clock() >= each.until]
-        self._owed = [each for each in self._owed if each not in due]
-        for each in due:
-            self._answer(each.id, self.state())
-
-    def _refuse_all(self, sentence: str) -> None:
-        for each in self._owed:
-            self._fail(each.id, "gone", sentence)
-        self._owed.clear()
-        while self._inbox:
-            self._fail(self._inbox.popleft()["id"], "gone", sentence)
+                self._telling.answer(number, answer)
 
     # ---- for steering ------------------------------------------------------------------------------------
 
@@ -355,7 +360,8 @@ class Session:
     def adjust(self) -> None:
         """The workbench hears what is needed from now on."""
         self._is_unsettled, self._watch_needs = False, self.watchpoints.needs
-        needs = self._wanted() if self.is_attached or self.course is not None else NOTHING
+        self._was_attached = self.is_attached
+        needs = self._wanted() if self._was_attached or self.course is not None else NOTHING
         if needs != self._needs:
             self._needs = needs
             self.bench.need(needs)
@@ -375,13 +381,17 @@ class Session:
         )
 
     def refresh_rates(self) -> list[dict[str, Any]]:
-        self._rates = self.bench.learning_rates()
+        self._look_at_rates()
         self.tell_state()
         return self._rates
 
+    def _look_at_rates(self) -> None:
+        self._rates = self.bench.learning_rates()[:MOST_RATES]
+
     def _let_go(self) -> None:
-        """Nobody attends, and nothing is asked: it costs nothing again."""
+        """Nobody attends: it costs nothing again."""
         self.is_alert = False
+        self._telling.settle(self.state, at_once=True)
         self.adjust()
         if self._inbox or self.lease.holds:  # it came meanwhile
             self.is_alert = True
@@ -412,21 +422,22 @@ class Session:
     def tell_state(self) -> None:
         self._version += 1
         self._told_at = self._clock()
-        self._was_attached = self.is_attached
-        self._tell("state", state=self.state())
+        self._was_told_attached = self.is_attached
+        self._telling.tell("state", state=self.state())
 
-    def _tell_state_sometimes(self) -> None:
+    def _look_around(self) -> None:
+        """Between two batches: who is there, and whether they have heard of us lately."""
         is_attached = self.is_attached
+        if not is_attached:
+            self.course = None  # of somebody who has gone
         self._is_unsettled |= is_attached != self._was_attached
-        if self._clock() - self._told_at >= TELL_SECS and (is_attached or self._was_attached):
+        is_due = is_attached and self._clock() - self._told_at >= TELL_SECS
+        if is_due or is_attached != self._was_told_attached:
             self._loss = self.bench.scalars().get("loss", self._loss)
             self.tell_state()
 
-    def _tell(self, message: str, /, **fields: Any) -> None:
-        try:
-            self._send(encoded(message, **fields))
-        except (FrameError, TypeError, ValueError) as error:
-            self._notice(f"the debugger's message could not be sent: {error}")
+    def _say_fault(self, doing: str, error: Exception) -> None:
+        self._notice(f"the debugger failed while {doing}: {type(error).__name__}: {error}.")
 
 
 def pause_in_code() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.debugger.course import Course
+from tb_netdebug.debugger.name_pattern import NamePattern
 from tb_netdebug.debugger.presets import PRESETS
 from tb_netdebug.debugger.workbench import WorkbenchError
 
@@ -68,7 +68,7 @@ class Steering:
         if by not in self._session.bench.can:
             reasons = " ".join(self._session.bench.cannot)
             raise WorkbenchError(f"This training cannot be stepped by {by}. {reasons}".strip())
-        pattern = re.compile(match) if match else None
+        pattern = NamePattern(match) if match else None
         self._session.release(Course(by, count=max(count, 1), match=pattern))
         return self._session.state()
 
@@ -78,7 +78,7 @@ class Steering:
             raise WorkbenchError("Run to what? Give either a batch or a layer.")
         if layer is not None:
             self._need_layers()
-            session.release(Course("layer-named", match=re.compile(layer)))
+            session.release(Course("layer-named", match=NamePattern(layer)))
         elif step is not None and step < session.step_of():
             raise TooLateError(f"Batch {step} is over: it is in batch {session.step_of()} by now.")
         else:

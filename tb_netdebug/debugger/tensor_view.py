@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.debugger.array_readable import summary_of
 from tb_netdebug.debugger.slices import as_text, length_of, parsed, pieces
+from tb_netdebug.debugger.verbs import MOST_CELLS
 from tb_netdebug.debugger.workbench import Index, Readable
 from tb_netdebug.stats.packed import Summary
 from tb_netdebug.stats.sketch import histogram, merged
@@ -18,8 +19,6 @@ from tb_netdebug.stats.sketch import histogram, merged
 Array = NDArray[Any]
 
 MOST_BUCKETS = 64
-# Of all matrices of an answer together, so that its header keeps below what a frame may hold.
-MOST_CELLS = 32_768
 # A difference is made of so many values at a time, and of so many at all.
 CHUNK_VALUES = 1 << 20
 MOST_DIFFERENCES = 1 << 29

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_PATTERN_LETTERS = 500
+from tb_netdebug.debugger.name_pattern import NamePattern
+from tb_netdebug.debugger.workbench import WorkbenchError
+
 MOST_TEXT_LETTERS = 2000
-MOST_CELLS = 65_536
+# Of all matrices of an answer together, so that its header keeps below what a frame may hold.
+MOST_CELLS = 32_768
 MOST_WAIT_SECS = 5.0
 _NEEDED = object()
 
@@ -60,13 +62,11 @@ def text(name: str, value: Any) -> str:
 
 
 def pattern(name: str, value: Any) -> str:
-    if len(text(name, value)) > MOST_PATTERN_LETTERS:
-        raise ArgumentError(f"{name} may have {MOST_PATTERN_LETTERS} letters.")
+    """A regular expression that does not take long on any name."""
     try:
-        re.compile(value)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ArgumentError(f"{name} is no regular expression: {error}.") from None
-    return str(value)
+        return NamePattern(text(name, value)).text
+    except WorkbenchError as error:
+        raise ArgumentError(f"{name}: {error}") from None
 
 
 def cells(name: str, value: Any) -> int:

@@ -142,7 +142,7 @@ class Watchpoints:
         self._edited()
 
     def as_list(self) -> list[dict[str, Any]]:
-        return [each.as_dict() for each in self._all.values()]
+        return [each.as_dict() for each in list(self._all.values())]
 
     @property
     def is_empty(self) -> bool:

@@ -107,6 +107,9 @@ class Workbench(Protocol):
     def end_batch(self) -> None:
         """What was kept of it is let go of; of some the values stay as those of the batch before."""
 
+    def keep_user(self, name: str, value: Any) -> None:
+        """What the program has given to `monitor.tensor`; it stays within reach while tensors are kept."""
+
     def modules(self) -> list[dict[str, Any]]:
         """As the verb `modules` answers."""
 

@@ -36,6 +36,9 @@ class ArrayBench:
     def end_batch(self) -> None:
         self.before = {name: array.copy() for name, array in self.arrays.items()}
 
+    def keep_user(self, name: str, value: Any) -> None:
+        self.arrays[f"user:{name}"] = np.asarray(value)
+
     def modules(self) -> list[dict[str, Any]]:
         return []
 

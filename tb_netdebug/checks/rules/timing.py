@@ -108,6 +108,7 @@ class Stalled(Rule):
         signs = []
         for record in history.recent:
             gap = record.wall_time - self._last if self._last is not None else 0.0
+            gap -= record.scalars.get("probe/paused", 0.0)
             self._last = record.wall_time
             if len(self._gaps) >= 4 and gap > self.limits.secs:
                 usual = median(self._gaps)

@@ -58,29 +58,37 @@ class KerasWorkbench:
         self._source.show_all(self._reach.keeps)
         self._previous = {name: each for name, each in self._previous.items() if name in needs.previous}
         if not self._reach.keeps:
-            self._reach.clear()
             self._reach.forget_weights()
+        if needs == NOTHING:
+            self._let_go()
         elif began and not (self._calls.has_applied or self._has_run):
             self._keep_weights()
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody may ask for what a step has given back."""
+        return self._needs != NOTHING
+
     def batch_ran(self) -> None:
-        """A step that tells of itself only now: what it has given back is there."""
+        """A step is over that tells of itself only now."""
         self._has_run = True
-        for kind, of, module, tensor in self._source.shown() if self._reach.keeps else ():
-            self._reach.put(kind, of, tensor, module=module)
 
     def end_batch(self) -> None:
         wanted = (each for each in self._needs.previous if not each.startswith("user:"))
         self._previous = dict(self._copies(wanted))
-        self._reach.clear()
-        self._source.end_batch()
-        self._calls.end_batch()
-        self._has_run = False
+        self._let_go()
         if self._reach.keeps:
             self._keep_weights()
 
     def close(self) -> None:
         self.need(NOTHING)
+
+    def _let_go(self) -> None:
+        """Of the batch."""
+        self._reach.clear()
+        self._source.end_batch()
+        self._calls.end_batch()
+        self._has_run = False
 
     def _keep_weights(self) -> None:
         try:
@@ -100,6 +108,9 @@ class KerasWorkbench:
                 yield name, found.array().copy()
 
     # ---- tensors -----------------------------------------------------------------------------------------
+
+    def keep_user(self, name: str, value: Any) -> None:
+        self._reach.put("user", name, value)
 
     def entries(self, kind: str | None = None) -> Iterator[TensorEntry]:
         return (found.entry for found in self._reach.all(kind))

@@ -181,7 +181,6 @@ class TorchWorkbench:
     # ---- tensors -----------------------------------------------------------------------------------------
 
     def keep_user(self, name: str, value: Any) -> None:
-        """What the program gives to `monitor.tensor`, while tensors are kept."""
         if self._needs.keep and isinstance(value, Tensor):
             self._kept.put("user", name, value)
 
