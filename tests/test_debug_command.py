@@ -102,7 +102,7 @@ def test_steps(hub: ScriptedHub, debug: Debug, line: str, verb: str, arguments: 
     """Each goes there and shows where that is."""
     shown = debug(line)
     assert [arguments] == hub.asked(verb)
-    assert "Paused in step 5: the step is done" in shown
+    assert "Paused in step 5: you stepped to here" in shown
     assert "forward, before encoder (Linear)" in shown
     assert "->    10  line 10" in shown
 

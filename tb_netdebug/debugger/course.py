@@ -57,7 +57,7 @@ class Course:
         self.count -= 1
         if self.count > 0:
             return None
-        return Reason("step", "the step is done")
+        return Reason("step", "you stepped to here")
 
     def _counts(self, place: Place) -> bool:
         if self.by == "batch":

@@ -188,7 +188,7 @@ class ScriptedHub:
         return self.state
 
     def _step(self, _: dict[str, Any]) -> dict[str, Any]:
-        self.stop("step", "the step is done")
+        self.stop("step", "you stepped to here")
         return self.state
 
     def _run_to(self, arguments: dict[str, Any]) -> dict[str, Any]:
