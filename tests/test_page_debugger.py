@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.support.browser import Chromium, Gallery, Look
+from tests.support.browser import DESK, Chromium, Gallery, Look
 from tests.support.hub_page import HubPage
 from tests.support.steppable_training import BATCH, SteppableTraining
 from tests.support.streamed import Home, wait_for
@@ -158,7 +158,8 @@ def test_a_tensor_is_looked_at(page: Look) -> None:
     field.fill("[1, 3:7]")
     field.press("Enter")
     expect(heat).to_have_attribute("aria-label", re.compile("1 rows and 4 columns"))
-    cells = page.table(inspector.locator(".tensor-plot").filter(has=heat))
+    plots = inspector.locator(".tensor-plot")
+    cells = page.table(plots.filter(has=page.tab.get_by_role("img", name=re.compile("^Heat map"))))
     np.testing.assert_allclose(whole[1, 3:7], [float(cell) for cell in cells[1][1:]], rtol=1e-6)
     heat.focus()
     page.page.keyboard.press("ArrowRight")
@@ -207,6 +208,7 @@ def test_a_watchpoint_stops_the_training(page: Look) -> None:
     first = hits.get_by_role("listitem").first
     expect(first).to_contain_text("gradient: greatest magnitude > 1e−9")
     page.survey("debugger-hits")
+    page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
     tensor = first.get_by_role("button").inner_text()
     assert tensor.startswith("gradient:encoder.")
     first.get_by_role("button").click()

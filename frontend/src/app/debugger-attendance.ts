@@ -11,7 +11,7 @@ import { groupOf, isPaused } from "../lib/debugger-trainings";
 import { attend } from "../wire/debugger-client";
 import type { DebuggerEntry } from "../wire/debugger-types";
 import { hidden } from "../wire/live";
-import { clientId, shownLabel } from "./debugger-client";
+import { clientId, label, shownLabel } from "./debugger-client";
 import { entry, sentence, sessions, sessionsError, takeSessions } from "./debugger";
 import { page } from "./state";
 
@@ -51,6 +51,8 @@ export function startAttendance(): void {
     // Whatever is new is attended at once; verbs are refused before.
     if (wanted.value.some((key) => !attended.peek().has(key))) void attendNow();
   });
+  // The others see the new name at once.
+  label.subscribe(() => void attendNow());
   hidden.subscribe((now) => {
     hiddenSince = now ? (hiddenSince ?? Date.now()) : null;
     if (!now) void attendNow();

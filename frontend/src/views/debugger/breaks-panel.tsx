@@ -5,6 +5,7 @@ import { Icon } from "../../app/icons";
 import { shownName } from "../../lib/tensor-name";
 import { PHASES, type Breakpoint, type DebuggerEntry } from "../../wire/debugger-types";
 import { NumberField } from "./number-field";
+import { TypedField } from "./typed-field";
 
 type Draft = Pick<Breakpoint, "layer" | "phase" | "step">;
 
@@ -82,16 +83,13 @@ function Fields({ draft, onChange }: { readonly draft: Draft; readonly onChange:
         ))}
       </select>
       {OF_LAYERS.has(draft.phase) && (
-        <input
-          type="text"
+        <TypedField
           class="debug-pattern"
-          aria-label="Pattern that layers fit"
-          title="A regular expression; layers in whose names it is found stop the training"
+          label="Pattern that layers fit"
+          hint="A regular expression; layers in whose names it is found stop the training"
           placeholder="any layer"
-          spellcheck={false}
-          maxLength={500}
           value={draft.layer ?? ""}
-          onChange={(event) => onChange({ ...draft, layer: event.currentTarget.value })}
+          onChange={(typed) => onChange({ ...draft, layer: typed })}
         />
       )}
       <label class="setting">

@@ -8,6 +8,7 @@ import { isPaused, type Training } from "../../lib/debugger-trainings";
 import { formatCount } from "../../lib/format";
 import { shownName } from "../../lib/tensor-name";
 import type { DebuggerEntry } from "../../wire/debugger-types";
+import { TypedField } from "./typed-field";
 
 /** Which training is looked at, and who holds its controls. */
 export function Head({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
@@ -110,17 +111,15 @@ function holderWords({ holder, clients }: DebuggerEntry): string {
 
 function NameField({ done }: { readonly done: () => void }): JSX.Element {
   return (
-    <input
-      type="text"
+    <TypedField
       class="debug-name"
       maxLength={40}
-      aria-label="How others see this page"
+      label="How others see this page"
       placeholder={shownLabel()}
       value={label.value}
-      ref={(field) => field?.focus()}
-      onChange={(event) => (label.value = event.currentTarget.value)}
-      onBlur={done}
-      onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+      autoFocus
+      onChange={(typed) => void (label.value = typed)}
+      onLeave={done}
     />
   );
 }

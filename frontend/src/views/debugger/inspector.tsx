@@ -14,6 +14,7 @@ import { Segments } from "../layers/segments";
 import { useAsked } from "./asked";
 import { Look } from "./tensor-look";
 import { TensorTime } from "./tensor-time";
+import { TypedField } from "./typed-field";
 
 type Which = "now" | "previous" | "difference";
 
@@ -94,13 +95,12 @@ function SliceField({ name, given, understood }: SliceFieldProps): JSX.Element {
   return (
     <label class="setting debug-slice">
       Slice
-      <input
-        type="text"
-        spellcheck={false}
-        title="As in NumPy, such as [0, :, 3:10]; Enter shows it"
+      <TypedField
+        label="Slice"
+        hint="As in NumPy, such as [0, :, 3:10]; Enter shows it"
         placeholder={understood || "[0, :, 3:10]"}
         value={given ?? ""}
-        onChange={(event) => change(event.currentTarget.value)}
+        onChange={change}
       />
     </label>
   );

@@ -1,5 +1,5 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { TypedField } from "./typed-field";
 
 interface NumberFieldProps {
   readonly label: string;
@@ -8,35 +8,21 @@ interface NumberFieldProps {
   readonly hint?: string;
 }
 
-/** A number in any way of writing it, such as 1e-4; Enter sets it, Escape takes back what was typed. */
+/** A number in any way of writing it, such as 1e-4. */
 export function NumberField({ label, value, onChange, hint }: NumberFieldProps): JSX.Element {
-  const isWrong = useSignal(false);
-  const set = (field: HTMLInputElement): void => {
-    const typed = numberOf(field.value);
-    isWrong.value = typed === null;
-    if (typed !== null && typed !== value) onChange(typed);
+  const set = (typed: string): string | undefined => {
+    const found = Number(typed.trim().replace("−", "-"));
+    if (typed.trim() === "" || Number.isNaN(found)) return "That is no number";
+    if (found !== value) onChange(found);
+    return undefined;
   };
   return (
-    <input
-      type="text"
-      inputMode="decimal"
+    <TypedField
       class="debug-number"
-      aria-label={label}
-      aria-invalid={isWrong.value}
-      title={isWrong.value ? "That is no number" : hint}
-      spellcheck={false}
+      label={label}
       value={value === null ? "" : String(value)}
-      onChange={(event) => set(event.currentTarget)}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape") return;
-        event.currentTarget.value = value === null ? "" : String(value);
-        isWrong.value = false;
-      }}
+      onChange={set}
+      {...(hint === undefined ? {} : { hint })}
     />
   );
-}
-
-function numberOf(text: string): number | null {
-  const found = Number(text.trim().replace("−", "-"));
-  return text.trim() === "" || Number.isNaN(found) ? null : found;
 }

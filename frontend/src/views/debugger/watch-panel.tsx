@@ -16,6 +16,7 @@ import {
 } from "../../wire/debugger-types";
 import { useAsked } from "./asked";
 import { NumberField } from "./number-field";
+import { TypedField } from "./typed-field";
 
 const NEW: Condition = {
   kind: "gradient",
@@ -108,15 +109,12 @@ function ConditionFields({ condition, onChange }: FieldsProps): JSX.Element {
   return (
     <span class="debug-condition">
       <Choice label="Kind" value={kind} options={WATCHED_KINDS} words={kindWords} onChange={(next) => onChange({ ...condition, kind: next })} />
-      <input
-        type="text"
+      <TypedField
         class="debug-pattern"
-        aria-label="Pattern that names fit"
-        title="A regular expression; names in which it is found are watched"
-        spellcheck={false}
-        maxLength={500}
+        label="Pattern that names fit"
+        hint="A regular expression; names in which it is found are watched"
         value={tensors}
-        onChange={(event) => onChange({ ...condition, tensors: event.currentTarget.value })}
+        onChange={(typed) => onChange({ ...condition, tensors: typed })}
       />
       <Choice label="Statistic" value={statistic} options={WATCHED_STATISTICS} words={statisticWords} onChange={statisticTo} />
       {comparison !== "is" && (
