@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import tb_netdebug as nd
+from tb_netdebug.capture.keras.memory import device_memory
 from tb_netdebug.records.graph import decode_graph
 from tests.support.keras_runs import Run, X, Y, dense, fit
 from tests.support.recorded import Recorded
@@ -166,3 +168,14 @@ def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) 
     runpy.run_path(str(ROOT / "demo/keras_run.py"), run_name="__main__")
     assert "loss-input-logits" in capsys.readouterr().err
     assert 5 * 45 == len(Recorded.of(tmp_path / "keras").scalars["loss"])
+
+
+def test_memory_is_what_tensorflows_allocator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each accelerator; nothing of one whose allocator does not tell. The CPU's never does."""
+    assert {} == device_memory()
+    told = {"GPU:0": {"current": 1 << 20, "peak": 1 << 21}, "GPU:1": {"current": 0, "peak": 0}}
+    devices = [SimpleNamespace(name=f"/device:{name}") for name in told]
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda name: told[name])
+    expected = {"memory/cuda0/allocated": 1048576.0, "memory/cuda0/peak_allocated": 2097152.0}
+    assert expected == device_memory()

@@ -121,7 +121,7 @@ class KerasAdapter:
         self._loop.begin_step(sampling=False)
         self._ended += 1
         look.late = self._scalars.take_late()
-        if self._bench is not None and self._source is not None:
+        if self._bench is not None and self._source is not None and self._bench.is_attended:
             self._source.has_run(ran)
             self._bench.batch_ran()
         return self._reading.put(look)

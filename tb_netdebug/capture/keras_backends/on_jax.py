@@ -137,7 +137,7 @@ class KerasOnJax(BackendAdapter):
     def _runs(self) -> list[Run]:
         taken = [(steps.take(), steps) for steps in self.steps]
         runs = [self._run_of(ran, steps) for ran, steps in taken if ran is not None]
-        if self._seen_by is not None:
+        if self._seen_by is not None and self._bench is not None and self._bench.is_attended:
             self._seen_by.has_run(runs)
         return runs
 

@@ -44,6 +44,7 @@ class CallStops:
             leave(self)
             self._source.follow_backward(None)
         self._needs = needs
+        self.thread = get_ident()
 
     def end_batch(self) -> None:
         self._losses = self._applying = 0

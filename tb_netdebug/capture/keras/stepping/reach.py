@@ -42,8 +42,9 @@ class Reach:
     # ---- of this batch -----------------------------------------------------------------------------------
 
     def put(self, kind: str, of: str, value: Any, *, module: str | None = None) -> None:
-        """All tensors in it; of what comes twice in a batch the last one counts."""
-        if not self.keeps:
+        """All tensors in it; of what comes twice in a batch the last one counts. Gradients are always kept:
+        watchpoints look at them at the end of a batch, and ask for no more."""
+        if not self.keeps and kind != "gradient":
             return
         for name, tensor in self._source.tensors_in(value, of):
             found = self._found(kind, name, tensor, module)
@@ -93,7 +94,16 @@ class Reach:
         elif kind == "state":
             yield from self._states()
         else:
-            yield from [each for each in self._kept.values() if each.entry.kind == kind]
+            kept = [each for each in self._kept.values() if each.entry.kind == kind]
+            yield from kept
+            yield from self._given_back(kind, {each.entry.name for each in kept})
+
+    def _given_back(self, kind: str, known: set[str]) -> Iterator[Found]:
+        """By a step that tells of itself only when it is over."""
+        for of_kind, of, module, tensor in self._source.shown():
+            if of_kind == kind and f"{kind}:{of}" not in known:
+                for name, each in self._source.tensors_in(tensor, of):
+                    yield self._found(kind, name, each, module)
 
     def _updates(self) -> Iterator[Found]:
         for each in self._network.weights.values():
