@@ -98,10 +98,11 @@ def test_short_trainings_of_small_networks_are_looked_at() -> None:
 
 
 def test_a_busy_machine_does_not_keep_us_from_looking() -> None:
-    """One sample in four takes a hundred times as long, for others have the processor: the rest is cheap."""
+    """Three samples in four take a hundred times as long, for others have the processors: the fourth shows
+    what one takes."""
     simulation = Simulation(Governor(period=None, overhead=0.02), sample_secs=0.004, plain_secs=0.0001)
     for step in range(200):
-        simulation.sample_secs = 0.4 if step % 4 == 1 else 0.004
+        simulation.sample_secs = 0.4 if step % 4 else 0.004
         simulation.run(1, lambda _: 0.003)
     places = [step for step, was_sampled in enumerate(simulation.sampled) if was_sampled]
     assert all(after - before <= 2 + before // 4 for before, after in pairwise(places))

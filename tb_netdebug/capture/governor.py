@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from statistics import median
 
 # The first steps show most mistakes (initialisation, loss at start), so they are all sampled, on credit that
 # the steps after them pay back.
@@ -65,7 +64,7 @@ class Governor:
         self._savings_secs = 0.0
         self._sample_secs = Estimate()
         self._last_samples: deque[float] = deque(maxlen=SAMPLES_COMPARED)
-        self._typical_secs = 0.0
+        self._undisturbed_secs = 0.0
         self._plain_secs = Estimate()
         self._user_secs = Estimate()
         self._norm_secs = Estimate()
@@ -147,7 +146,7 @@ class Governor:
     @property
     def _is_cheap(self) -> bool:
         """Nobody would notice a sample more."""
-        return self._typical_secs <= max(self._user_secs.value, UNNOTICED_SECS)
+        return self._undisturbed_secs <= max(self._user_secs.value, UNNOTICED_SECS)
 
     def _is_due(self) -> bool:
         """Whether or not the savings cover it."""
@@ -164,9 +163,9 @@ class Governor:
         # says no more about how long steps take: else norms would seem cheap for many steps afterwards.
         counted = min(user_secs, 2.0 * self._user_secs.value) if self._user_secs.seen else user_secs
         self._user_secs.observe(counted)
-        if sampled:  # on a busy machine one may take long because others had the processors
+        if sampled:  # on a busy machine most of them take long because others had the processors
             self._last_samples.append(spent_secs)
-            self._typical_secs = median(self._last_samples)
+            self._undisturbed_secs = min(self._last_samples)
         (self._sample_secs if sampled else self._plain_secs).observe(spent_secs)
         earned = self._overhead * counted
         ordinary = min(spent_secs, self._plain_secs.value) if sampled else spent_secs
