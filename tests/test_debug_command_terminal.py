@@ -121,6 +121,15 @@ def test_continue_shows_what_stops_it(terminal: Terminal, hub: ScriptedHub) -> N
     terminal.wait_for_output("Paused in step 5: watchpoint 2 was hit: the loss is not finite", PROMPT)
 
 
+def test_a_list_that_is_older_than_the_answer(terminal: Terminal, hub: ScriptedHub) -> None:
+    """A training that goes on is not taken for paused because the hub has not heard of it yet."""
+    hub.answers["continue"] = lambda _: {**hub.state, "status": "running"}
+    terminal.press("c\r")
+    terminal.wait_for_output("Running, step 4, loss 0.5; Ctrl-C pauses it")
+    hub.stop()
+    terminal.wait_for_output("Paused in step 5 because of breakpoint 1", PROMPT)
+
+
 def test_ctrl_c_pauses_a_running_training(terminal: Terminal, hub: ScriptedHub) -> None:
     """As in gdb; the program goes on."""
     terminal.press("continue\r")

@@ -102,6 +102,8 @@ class Desk:
             return False
         if found.key != own.key:
             self._attendance.attend([found.key])
+        elif int(found.state.get("version", 0)) <= int(own.state.get("version", 0)):
+            found = replace(found, state=own.state)  # the list is older than the last answer
         self._training, self._epoch = found, self.client.epoch
         return True
 

@@ -85,7 +85,7 @@ class Rerun:
         """As `restart`, and then there is an end."""
         self._closing.set()
         self._passing.set()
-        self.session.lease.end()
+        self.session.close()
         self._thread.join(CLOSE_SECS)
 
     # ---- what a workbench tells of where it is -----------------------------------------------------------
@@ -108,8 +108,10 @@ class Rerun:
             while not self._closing.is_set():
                 self._restore()
                 self._passing.clear()
-                self.session.hold(Place(START), Reason("start", "before the step that the capsule holds"))
-                self._run()
+                if not self._closing.is_set():
+                    reason = Reason("start", "before the step that the capsule holds")
+                    self.session.hold(Place(START), reason)
+                    self._run()
 
     def _run(self) -> None:
         if self._closing.is_set():
