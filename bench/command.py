@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress.say("Stopped. Nothing was kept.")
         return INTERRUPTED
     print(report.whole_report(results))
-    keep(results, progress)
+    keep(results, progress, updates=asked.update)
     return 0
 
 
@@ -108,10 +108,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="bench",
         description="Measures what NetDebug promises, on this machine and against its peers: what monitoring "
         "costs, and how soon and how fast it is seen (about half an hour, best with nothing else running). "
-        "A run of everything is kept in bench/results.json, bench/results.md and the README, any other is "
-        "only printed. live and long_run need a Chromium (apt install chromium, or NETDEBUG_CHROMIUM).",
+        "A run of everything is kept in bench/results.json, bench/results.md and the README, any other only "
+        "with --update. live and long_run need a Chromium (apt install chromium, or NETDEBUG_CHROMIUM).",
     )
     parser.add_argument("--only", action="append", choices=list(PARTS), help="this one; may be repeated")
+    parser.add_argument(
+        "--update", action="store_true", help="with --only: keep it, beside what was kept of the other parts"
+    )
     parser.add_argument("--quick", action="store_true", help="a few minutes, to see that all of it works")
     parser.add_argument("--rounds", type=number, help="how many rounds, where there are rounds")
     parser.add_argument("--threads", type=number, default=THREADS, help="threads of torch (default: 2)")
@@ -156,11 +159,14 @@ def work_folder() -> Iterator[Path]:
             WORK.rmdir()
 
 
-def keep(results: Results, progress: Progress, *, root: Path = ROOT) -> bool:
-    """Only a whole run is kept: numbers of several runs side by side would not be comparable."""
-    if results.is_quick or [part.name for part in results.parts] != list(PARTS):
-        progress.say("Not kept: only a run of everything without --quick is.")
+def keep(results: Results, progress: Progress, *, updates: bool = False, root: Path = ROOT) -> bool:
+    """A whole run, or with `updates` some parts of one; never a quick one."""
+    is_whole = [part.name for part in results.parts] == list(PARTS)
+    if results.is_quick or not (is_whole or updates):
+        progress.say("Not kept: only a run of everything without --quick is, or with --update.")
         return False
+    if not is_whole:
+        results = Results.read(root / RESULTS).updated(results, list(PARTS))
     results.write(root / RESULTS)
     (root / RESULTS).with_suffix(".md").write_text(report.whole_report(results), encoding="utf-8")
     try:

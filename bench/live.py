@@ -42,7 +42,7 @@ LIMIT_MS = 500.0
 STEP_SECS = 0.04
 # How many runs, and whether they come through the stream.
 OBSERVED = ((1, False), (8, False), (1, True))
-SECS = 300
+SECS = 150
 QUICK_SECS = 20
 LAST_LOOK_SECS = 10.0
 PEER_SECS = 0.5

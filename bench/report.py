@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.results import Column, Promise, Results, Row, Table
+from bench.results import Column, Part, Promise, Results, Row, Table
 
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 HINT = "[All numbers](bench/results.md); `make bench` measures them on your machine."
@@ -21,14 +21,25 @@ def whole_report(results: Results) -> str:
     chapters = [f"# What NetDebug promises\n\n{when_and_where(results)}", verdict(results.promises)]
     for part in results.parts:
         rounds = f"{part.rounds} rounds" if part.rounds > 1 else "One run"
-        chapters.append(f"## {part.title}\n\n{part.method}\n\n{rounds}, {part.secs:.0f} s.")
+        chapters.append(
+            f"## {part.title}\n\n{part.method}\n\n{rounds}, {part.secs:.0f} s{when(part, results)}."
+        )
         chapters += [f"### {table.title}\n\n{table_text(table)}" for table in part.tables]
     return "\n\n".join(chapters) + "\n"
 
 
+def when(part: Part, results: Results) -> str:
+    """Only where it is not as with the others."""
+    day = f", on {part.date}" if part.date not in ("", results.date) else ""
+    return day + (f", measured elsewhere: {part.elsewhere}" if part.elsewhere else "")
+
+
 def when_and_where(results: Results) -> str:
     quick = "Quick run: too short to be believed. " if results.is_quick else ""
-    lines = [f"{quick}Measured on {results.date}, all ratios in one run of {results.secs / 60:.0f} minutes."]
+    minutes = sum(part.secs for part in results.parts) / 60
+    lines = [
+        f"{quick}Measured on {results.date}, every comparison within one run; {minutes:.0f} minutes in all."
+    ]
     width = max(map(len, results.machine), default=0)
     lines += ["", "```", *(f"{name:{width}}  {value}" for name, value in results.machine.items()), "```"]
     return "\n".join(lines)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
+# What a number depends on.
+DESCRIBING = ("processor", "memory", "system", "Python", "torch", "numpy", "tensorboard")
 
 
 class UnknownResultsError(ValueError):
@@ -60,7 +62,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the benchmarks; `method` says how its numbers came about and which of them is the headline."""
+    """One of the benchmarks; `method` says how its numbers came about and which of them is the headline.
+
+    `date` is the day when it was measured, and `elsewhere` the machine, where that is another one.
+    """
 
     name: str
     title: str
@@ -69,11 +74,14 @@ class Part:
     secs: float
     promises: list[Promise]
     tables: list[Table]
+    date: str = ""
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One run of the benchmarks on one machine; `machine` is what describes it, by name."""
+    """One run of the benchmarks on one machine; `machine` is what describes it, by name. What is compared is
+    compared within a part, so parts of an earlier run may stand beside those of this one."""
 
     date: str
     is_quick: bool
@@ -84,6 +92,19 @@ class Results:
     @property
     def promises(self) -> list[Promise]:
         return [promise for part in self.parts for promise in part.promises]
+
+    def updated(self, later: Results, order: Sequence[str]) -> Results:
+        """With the parts of a later run in the place of ours, or beside them."""
+        told = "; ".join(value for name, value in self.machine.items() if name in DESCRIBING)
+        is_same = all(self.machine.get(name) == later.machine.get(name) for name in DESCRIBING)
+        kept = {
+            each.name: replace(
+                each, date=each.date or self.date, elsewhere=each.elsewhere or ("" if is_same else told)
+            )
+            for each in self.parts
+        }
+        kept |= {each.name: replace(each, date=later.date) for each in later.parts}
+        return replace(later, parts=[kept[name] for name in order if name in kept])
 
     def write(self, path: Path) -> None:
         data = {"schema": SCHEMA, **asdict(self)}

@@ -165,6 +165,26 @@ def test_only_a_whole_run_is_kept(results: Results, tmp_path: Path) -> None:
     assert {"results.json", "results.md"} == {path.name for path in (tmp_path / "bench").iterdir()}
 
 
+def test_parts_of_a_later_run_stand_beside_the_others(results: Results, tmp_path: Path) -> None:
+    """What was measured on another day or another machine says so."""
+    quiet = Progress(is_terminal=False)
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "README.md").write_text("<!-- bench --><!-- /bench -->", encoding="utf-8")
+    assert command.keep(results, quiet, root=tmp_path)
+    names = list(command.PARTS)
+    anew = [replace(each, rounds=9) for each in results.parts[1:2]]
+    later = replace(results, date="2026-02-01", parts=anew, machine={**MACHINE, "memory": "16 GiB"})
+    assert command.keep(later, quiet, updates=True, root=tmp_path)
+    kept = Results.read(tmp_path / command.RESULTS)
+    assert names == [part.name for part in kept.parts]
+    assert [9 if name == names[1] else 3 for name in names] == [part.rounds for part in kept.parts]
+    text = (tmp_path / command.RESULTS).with_suffix(".md").read_text(encoding="utf-8")
+    assert len(names) - 1 == text.count(
+        ", on 2026-01-31, measured elsewhere: Some CPU, 2 cores usable; 8.0 GiB"
+    )
+    assert "Measured on 2026-02-01" in text
+
+
 def test_the_machine_is_described_without_its_name_or_paths() -> None:
     """The file is published."""
     told = " ".join(machine.describe(2).values())
