@@ -428,3 +428,9 @@ def test_weights_that_do_not_move_explain_a_plateau() -> None:
 def test_thresholds_can_be_set() -> None:
     found = judged(RULES, training(spiked([100], 20.0)), checks={"loss-spike": {"warn_above_start": 50}})
     assert Severity.INFO is found["loss-spike"].severity
+
+
+def test_new_data_in_the_middle() -> None:
+    """One jump far above the start, and as long a way down as from the beginning: no swing, and no spike."""
+    later = noisy((0.6 + 9.0 * math.exp(-step / 8) for step in range(100)), 0.03)
+    assert [] == alarms(classes([*learning(130), *later], baseline=1.6))

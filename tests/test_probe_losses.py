@@ -77,6 +77,7 @@ def test_a_call_is_told_once(logdir: Path) -> None:
         "input_shape": [4, 3], "input_dtype": "float32", "target_shape": [4], "target_dtype": "int64",
         "reduction": "mean", "num_classes": 3, "broadcasts": False, "ignored_share": 0.0, "weighted": True,
         "with_logits": True, "last_layer": "Linear", "site": f"test_probe_losses.py:{line}",
+        "target_learns": False,
     } == found.facts["loss-call"][0][1]  # fmt: skip
     assert found.last("loss-call")["ignored_share"] is None
     assert found.last("loss-call")["target_shape"] == [8, 3]

@@ -24,9 +24,6 @@ class OutputLimits:
     narrow: float = 1e-3  # standard deviation beside that of the targets, where these are known
     learned: float = 0.9  # a loss below this share of what a constant answer gets is not constant
     least_rows: int = 4  # in a batch
-    beside_bins: float = (
-        0.125  # of the units may lie at the border of two bins, or near 0 where bins are fine
-    )
     collapsed: float = 1e-3  # of the targets' own spread is left, where the network makes them itself
 
 
@@ -45,6 +42,9 @@ class ConstantOutput(Rule):
         seen, limits = history.activations, self.limits
         if seen.now is None:
             return None
+        collapsed = self._collapsed(history)
+        if collapsed is not None:
+            return collapsed
         for place in np.flatnonzero(activation_layers(history).is_output & np.isfinite(seen.now.mean)):
             name = seen.names[place]
             how = self._constant(history, int(place))
@@ -53,12 +53,7 @@ class ConstantOutput(Rule):
                 continue
             steps = self._same.setdefault(name, deque(maxlen=limits.looks))
             steps.append(history.step)
-            if len(steps) < limits.looks or history.step < limits.ignored:
-                continue
-            left = self._left_of_targets(history)
-            if left is not None and left <= limits.collapsed:
-                return self._collapsed(name, how, steps[0], left)
-            if self._matters(history):
+            if len(steps) == limits.looks and history.step >= limits.ignored and self._matters(history):
                 return self._sign(name, how, steps[0])
         return None
 
@@ -89,15 +84,13 @@ class ConstantOutput(Rule):
         if now.std[place] <= limits.spread * size:
             return f"all outputs of layer {name} are {number(now.mean[place], 4)}"
         summary = seen.summary(name)
-        if summary is None:
-            return None
         # Each unit fills one bin with a value for each row when it does not depend on the row.
-        same = int(summary.counts[summary.counts % int(rows) == 0].sum() // rows)
-        if same < count - limits.beside_bins * count:
+        if summary is None or len(summary.bins) > count or (summary.counts % int(rows)).any():
             return None
-        which = f"each of the {count} outputs" if same == count else f"{same} of the {count} outputs"
-        verb = "is" if same == count else "are"
-        return f"{which} of layer {name} {verb} the same for all {int(rows)} rows of a batch (to within 6 %)"
+        return (
+            f"each of the {count} outputs of layer {name} is the same for all {int(rows)} rows of a batch "
+            "(to within 6 %)"
+        )
 
     @staticmethod
     def _beside_targets(history: History) -> float | None:
@@ -110,20 +103,21 @@ class ConstantOutput(Rule):
             return None
         return given / wanted if wanted > 0 else None
 
-    @staticmethod
-    def _left_of_targets(history: History) -> float | None:
-        """How much of the targets' spread is left: what a constant answer gets now, beside the most that it
-        ever got. Targets that are given do not lose it; those that the network makes do, when it makes the
-        same of everything."""
-        calls = history.known_facts.get("loss-call", {})
-        shares = []
-        for key in calls:
+    def _collapsed(self, history: History) -> Sign | None:
+        """Where the network makes the targets itself, and the same ones of everything: then what a constant
+        answer gets is nothing beside what it got once."""
+        limits = self.limits
+        for key, call in history.known_facts.get("loss-call", {}).items():
             baseline = history.curve(f"probe/loss/{key}/baseline")
-            has_classes = history.curve(f"probe/loss/{key}/uniform") is not None
-            if baseline is None or has_classes or not 0 < baseline.highest < math.inf:
-                return None
-            shares.append(baseline.last / baseline.highest)
-        return max(shares, default=None)
+            if not call.get("target_learns") or baseline is None or history.step < limits.ignored:
+                continue
+            newest = baseline.tail(limits.looks)
+            if len(newest) < limits.looks or not 0 < baseline.highest < math.inf:
+                continue
+            left = float(newest.max()) / baseline.highest
+            if left <= limits.collapsed:
+                return self._one_point(str(call.get("site") or ""), left, baseline.steps[-limits.looks])
+        return None
 
     def _matters(self, history: History) -> bool:
         """Whether the loss is no better than that of a constant answer; when that is not known, than it was
@@ -136,21 +130,19 @@ class ConstantOutput(Rule):
             return level > self.limits.learned * seen.chance
         return not seen.may_rise and math.isfinite(seen.start) and level > self.limits.learned * seen.start
 
-    def _collapsed(self, name: str, how: str, since: int, left: float) -> Sign:
+    def _one_point(self, site: str, left: float, since: int) -> Sign:
+        limits = self.limits
         return Sign(
             Severity.WARNING,
-            f"The network answers the same whatever the input is: {how}, in {self.limits.looks} sampled "
-            f"steps in a row ({self.limits.looks} are enough). The targets, which it makes itself, have "
-            f"become one point as well: {percent(left)} of their spread (variance) is left (up to "
-            f"{percent(self.limits.collapsed)} is nothing). So the loss is small, and nothing is learned.",
+            "The network makes both sides of the loss, outputs and targets, and makes the same of every "
+            f"input: {percent(left)} of the spread (variance) of the targets is left, in {limits.looks} "
+            f"batches in a row (up to {percent(limits.collapsed)} counts as nothing). So the loss is small, "
+            "and nothing is learned.",
             "Say in the loss what has to differ, too: pairs that do not belong together (a contrastive "
             "loss), or a spread that the outputs must keep (VICReg). Or make one side without gradient, "
             "`.detach()`, and put a small network, the predictor, behind the other (SimSiam, BYOL).",
-            {
-                "share of the targets' spread that is left": Evidence(left, self.limits.collapsed),
-                "sampled steps with the same answers": Evidence(float(self.limits.looks), self.limits.looks),
-            },
-            where=(name,),
+            {"share of the targets' spread that is left": Evidence(left, limits.collapsed)},
+            where=(site,) if site else (),
             since=since,
             sureness=0.85,
         )

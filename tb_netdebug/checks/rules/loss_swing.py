@@ -76,7 +76,8 @@ class LossSpike(Rule):
                 usual = max(middle(np.array(self._calm)), 1e-9 * highest)
                 factor = max(self.limits.above_highest, highest / usual)
                 if loss > factor * highest:
-                    self._open = step, loss, max(highest, loss / factor)
+                    # and as before is not worse than the untrained network: that is new data
+                    self._open = step, loss, max(highest, min(loss / factor, start))
                     return
         self._calm.append(loss)
 
@@ -112,6 +113,7 @@ class OscillatingLimits:
     repeats: float = 0.5  # correlation after one period, and opposed after half of it
     level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
     erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
+    journey: float = 3.0  # way up and down, in distances from lowest to highest: a jump and its end are two
     above_chance: float = 1.3  # … that are so many times what guessing would get …
     batches_differ: float = 0.5  # … unless what guessing would get varies that much, beside the loss
     alternation: float = 0.25  # correlation of neighbours below zero, over up to 128 steps; noise has none …
@@ -150,7 +152,7 @@ class LossOscillating(Rule):
         turns = period(recent, least=limits.repeats) if swing >= least else None
         if turns is None and self._alternates(seen):
             turns = 2
-        if turns is None and not self._is_erratic(history, seen, mean, swing):
+        if turns is None and not self._is_erratic(history, seen, recent):
             return None
         return self._sign(history, seen, recent, turns, least)
 
@@ -163,9 +165,11 @@ class LossOscillating(Rule):
         chance = limits.errors / math.sqrt(len(values))  # what noise has now and then
         return is_worse and alternation(values) < -max(limits.alternation, chance)
 
-    def _is_erratic(self, history: History, seen: Course, mean: float, swing: float) -> bool:
-        limits = self.limits
+    def _is_erratic(self, history: History, seen: Course, recent: Doubles) -> bool:
+        limits, mean, swing = self.limits, float(recent.mean()), variation(recent)
         if seen.chance is None or mean <= limits.above_chance * seen.chance or swing < limits.erratic:
+            return False
+        if journey(recent) < limits.journey:
             return False
         return not batches_differ(history, swing, share=limits.batches_differ)
 
@@ -193,6 +197,12 @@ class LossOscillating(Rule):
             since=int(seen.steps[-len(recent)]),
             sureness=0.8,
         )
+
+
+def journey(values: Doubles) -> float:
+    """How far it goes from step to step, all in all, beside the distance from its lowest to its highest."""
+    distance = float(np.ptp(values))
+    return float(np.abs(np.diff(values)).sum()) / distance if distance > 0 else 0.0
 
 
 def batches_differ(history: History, swing: float, *, share: float) -> bool:

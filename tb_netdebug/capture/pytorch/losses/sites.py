@@ -63,6 +63,7 @@ class Site:
             "with_logits": call.function.with_logits,
             "last_layer": last_layer(call.input),
             "site": self.place,
+            "target_learns": call.target is not None and call.target.requires_grad,
         }
         of_batch = {"input_shape": data["input_shape"][1:], "target_shape": (data["target_shape"] or [])[1:]}
         known = data | of_batch
