@@ -84,6 +84,7 @@ LOOKED_AT = frozenset(
         "both_factors_of_the_adapters_zero",
         "seconds_since_1970",
         "epsilon_of_a_thousand",
+        "one_task_after_the_other",
     }
 )
 # Families of programs that were written, by somebody who does not know the rules, after these were tuned.
