@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,9 +47,7 @@ def opened(
     chromium: Chromium, board: TensorBoard, *, allowed: str = "$^", context: Any = None, **link: str
 ) -> Iterator[Look]:
     """The page of the debugger. At its end it leaves at once, and the training runs on."""
-    with chromium.look(
-        board, link, alone=True, allowed=allowed, context=context, page="debugger"
-    ) as page:
+    with chromium.look(board, link, alone=True, allowed=allowed, context=context, page="debugger") as page:
         try:
             status(page).wait_for()
             yield page
@@ -157,7 +156,7 @@ def test_a_tensor_is_looked_at(page: Look) -> None:
     field = inspector.get_by_role("textbox", name="Slice")
     field.fill("[1, 3:7]")
     field.press("Enter")
-    expect(heat).to_have_attribute("aria-label", re.compile("1 rows and 4 columns"))
+    expect(heat).to_have_attribute("aria-label", re.compile("1 row and 4 columns"))
     plots = inspector.locator(".tensor-plot")
     cells = page.table(plots.filter(has=page.tab.get_by_role("img", name=re.compile("^Heat map"))))
     np.testing.assert_allclose(whole[1, 3:7], [float(cell) for cell in cells[1][1:]], rtol=1e-6)
@@ -258,9 +257,7 @@ def test_an_expression_is_evaluated(page: Look) -> None:
     expect(result.get_by_role("img", name=re.compile("^Heat map"))).to_be_visible()
 
 
-def test_the_learning_rate_changes(
-    page: Look, place: tuple[TensorBoard, SteppableTraining]
-) -> None:
+def test_the_learning_rate_changes(page: Look, place: tuple[TensorBoard, SteppableTraining]) -> None:
     """In the optimizer itself, when Enter has been pressed."""
     field = open_tab(page, "Rates").get_by_role("textbox", name=re.compile("^Learning rate of"))
     field.fill("0.0025")
@@ -292,9 +289,7 @@ def test_a_reload_keeps_the_pause(page: Look) -> None:
     expect(page.tab.get_by_role("tab", name="Hits")).to_have_attribute("aria-selected", "true")
 
 
-def test_two_pages_share_a_training(
-    chromium: Chromium, place: tuple[TensorBoard, SteppableTraining]
-) -> None:
+def test_two_pages_share_a_training(chromium: Chromium, place: tuple[TensorBoard, SteppableTraining]) -> None:
     """One holds the controls, and the other sees who; it can take them over, and then the first one sees that."""
     with (
         opened(chromium, place[0], allowed=REFUSED) as anna,
@@ -326,3 +321,20 @@ def test_closing_the_page_lets_the_training_go(
         pause(page)
         assert "paused" == hub.entry(key)["state"]["status"]
     wait_for(lambda: hub.entry(key)["state"]["status"] == "running")
+
+
+def test_it_comes_back_with_tensorboard(chromium: Chromium, tmp_path: Path) -> None:
+    """The page tries again, learns the new token by itself, and can pause the same training."""
+    with Home() as home, TensorBoard("--logdir", str(tmp_path), env=home.env) as board:
+        port = str(board.port)
+        with (
+            SteppableTraining(home, tmp_path, RUN),
+            chromium.look(board, alone=True, allowed="Failed to load resource", page="debugger") as page,
+        ):
+            expect(status(page)).to_contain_text("Running, in batch")
+            board.stop()
+            expect(page.tab.get_by_role("alert")).to_contain_text("TensorBoard does not answer")
+            with TensorBoard("--logdir", str(tmp_path), "--port", port, env=home.env):
+                expect(status(page)).to_contain_text("Running, in batch")
+                pause(page)
+                expect(page.tab.get_by_text("You hold the controls.")).to_be_visible()

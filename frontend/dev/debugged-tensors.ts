@@ -51,7 +51,8 @@ function sizeOf(shape: readonly number[]): number {
 
 /** Value of one element; pictures are smooth, and one gradient has a few that are no numbers. */
 function valueOf(tensor: MadeTensor, index: readonly number[], step: number): number {
-  if (tensor.dtype === "int64") return Math.floor(hash(tensor.name, step, ...index) * (tensor.kind === "label" ? 10 : 5000));
+  const most = tensor.kind === "label" ? 10 : 5000;
+  if (tensor.dtype === "int64") return Math.floor(hash(tensor.name, step, ...index) * most);
   if (tensor.name === "batch:input") {
     const [picture = 0, channel = 0, row = 0, column = 0] = index;
     return Math.sin(row / (3 + picture)) + Math.cos(column / (2 + channel)) + 0.1 * noise(picture, row, column);
@@ -79,7 +80,8 @@ function partsOf(text: string | null, shape: readonly number[]): Part[] {
     if (!/^\d*(:\d*){0,2}$/.test(part)) throw new Error(`“${part}” is no part of a slice.`);
     const [first = "", last = "", stride = ""] = part.split(":");
     if (!part.includes(":")) return { from: Number(first), to: Number(first) + 1, step: 1, isOne: true };
-    return { from: Number(first || 0), to: Math.min(size, Number(last || size)), step: Number(stride || 1), isOne: false };
+    const to = Math.min(size, Number(last || size));
+    return { from: Number(first || 0), to, step: Number(stride || 1), isOne: false };
   });
 }
 
@@ -122,7 +124,8 @@ export function npyOf(tensor: MadeTensor, slice: string | null, step: number): U
 /** As the verb `tensor` answers. */
 export function viewOf(tensor: MadeTensor, slice: string | null, step: number, previous: boolean): Json {
   const parts = partsOf(slice, tensor.shape);
-  const cut = parts.map((part, axis) => (!part.isOne && axis < parts.length - 2 && countOf(parts, axis) > 2 ? "0" : textOf(part)));
+  const isCut = (part: Part, axis: number): boolean => !part.isOne && countOf(parts, axis) > 2;
+  const cut = parts.map((part, axis) => (isCut(part, axis) ? "0" : textOf(part)));
   const text = tensor.shape.length === 0 ? "[]" : `[${cut.join(", ")}]`;
   const now = lookOf(sliced(tensor, text, step), tensor);
   const before = previous ? lookOf(sliced(tensor, text, step - 1), tensor) : null;

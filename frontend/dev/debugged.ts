@@ -69,28 +69,30 @@ function moduleList(): Json[] {
   return [...found.values()];
 }
 
+type Stop = readonly [phase: string, module: string | null, class_name: string | null, edge: string];
+
 const PLACES: readonly Place[] = places();
 
 function places(): Place[] {
-  const made = (phase: string, module: string | null, class_name: string | null, edge: string, number: number): Place => {
+  const made = ([phase, module, class_name, edge]: Stop, number: number): Place => {
     const isBlock = phase === "forward" && module?.startsWith("stages");
     const line = isBlock ? (module?.endsWith("conv1") ? 16 : 17) : (LINES[phase] ?? 1);
     const own = { file: FILE, line, function: isBlock ? "forward" : "train" };
     return { phase, module, class_name, edge, op: null, number, ...own };
   };
   const layers = MODULES.map(({ name, class_name }) => [name, class_name] as const);
-  const stops: [string, string | null, string | null, string][] = [
+  const stops: Stop[] = [
     ["start", null, null, "before"],
-    ...layers.flatMap(([name, type]) => [
-      ["forward", name, type, "before"] as [string, string, string, string],
-      ["forward", name, type, "after"] as [string, string, string, string],
+    ...layers.flatMap(([name, type]): Stop[] => [
+      ["forward", name, type, "before"],
+      ["forward", name, type, "after"],
     ]),
-    ...[...layers].reverse().map(([name, type]) => ["backward", name, type, "after"] as [string, string, string, string]),
+    ...[...layers].reverse().map(([name, type]): Stop => ["backward", name, type, "after"]),
     ["optimizer", null, "Adam", "before"],
     ["optimizer", null, "Adam", "after"],
     ["end", null, null, "after"],
   ];
-  return stops.map(([phase, module, type, edge], number) => made(phase, module, type, edge, number));
+  return stops.map(made);
 }
 
 interface Watchpoint extends Json {
@@ -357,11 +359,12 @@ export class MadeTraining {
       is_user: false,
       locals: [text("args", "tuple", "(Tensor,)")],
     });
-    const calls = [library("_call_impl", "nn/modules/module.py", 1784), library("forward", "nn/modules/container.py", 250)];
+    const call = library("_call_impl", "nn/modules/module.py", 1784);
+    const calls = [call, library("forward", "nn/modules/container.py", 250)];
     const own = { file, line, function: "forward", is_user: true, locals: forward };
     const outer = { file: FILE, line: isInside ? 27 : line, function: "train", is_user: true, locals: train };
     const main = { file: FILE, line: 36, function: "<module>", is_user: true, locals: [] };
-    return isInside ? [library("_call_impl", "nn/modules/module.py", 1784), own, ...calls, outer, main] : [outer, main];
+    return isInside ? [call, own, ...calls, outer, main] : [outer, main];
   }
 }
 

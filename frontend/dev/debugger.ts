@@ -98,7 +98,9 @@ function called(training: MadeTraining, body: Json): unknown {
   const verb = String(body["verb"]);
   const client = String(body["client"]);
   const holder = holderOf(training);
-  if (STEERING.test(verb) && holder && holder.client !== client) throw new Refused(`${holder.label} holds the controls.`);
+  if (STEERING.test(verb) && holder && holder.client !== client) {
+    throw new Refused(`${holder.label} holds the controls.`);
+  }
   if (STEERING.test(verb)) hold(training, client, labels.get(client) ?? "");
   const given = body["arguments"] as Json;
   const others = STEERING.test(verb) ? all().filter((each) => each !== training && isTogether(each, training)) : [];
@@ -123,7 +125,8 @@ function attend({ client, label, sessions: keys, take, release }: Json): Json {
   for (const training of all()) {
     if (training.key === take) hold(training, String(client), String(label));
     const holder = holders.get(training.key);
-    if (training.key === release || (holder?.client === client && label !== holder?.label)) holders.delete(training.key);
+    if (training.key === release) holders.delete(training.key);
+    else if (holder && holder.client === client) holders.set(training.key, { ...holder, label: String(label) });
   }
   return sessions();
 }

@@ -25,7 +25,15 @@ export function VirtualList<Item>(props: VirtualListProps<Item>): JSX.Element {
     const element = box.current;
     if (element) setSight({ top: element.scrollTop, height: element.clientHeight });
   };
-  useEffect(() => (box.current ? onSize(box.current, look) : undefined), []);
+  const latest = useRef(props);
+  latest.current = props;
+  const resized = (): void => {
+    look();
+    // What is held in the middle stays in sight when the list gets smaller.
+    const { current: row, around: room } = latest.current;
+    if (room !== undefined) reveal(box.current, row, rowHeight, room);
+  };
+  useEffect(() => (box.current ? onSize(box.current, resized) : undefined), []);
   useEffect(() => reveal(box.current, current, rowHeight, around), [current]);
   const first = Math.max(0, Math.floor(sight.top / rowHeight) - MARGIN_ROWS);
   const last = Math.min(items.length, Math.ceil((sight.top + sight.height) / rowHeight) + MARGIN_ROWS);

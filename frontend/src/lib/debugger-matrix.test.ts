@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { Matrix } from "../wire/debugger-types";
 import { indexOf, matrixCellAt, matrixFrame, matrixRows, matrixScale, valueAt } from "./debugger-matrix";
 
-const matrix: Matrix = { height: 2, width: 3, rows: [4, 2], columns: [0, 1], values: Float64Array.of(1, 2, 3, 4, 5, 6) };
+const values = Float64Array.of(1, 2, 3, 4, 5, 6);
+const matrix: Matrix = { height: 2, width: 3, rows: [4, 2], columns: [0, 1], values };
 
 describe("colours of cells", () => {
   it("have zero in the middle when there are values on both sides", () => {

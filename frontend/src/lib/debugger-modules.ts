@@ -62,7 +62,8 @@ export function moduleRows(tree: ModuleTree, toggled: ReadonlySet<string>, place
   const visit = (modules: readonly DebuggedModule[], depth: number): void => {
     for (const module of modules) {
       const inner = tree.children.get(module.name) ?? [];
-      const isOpen = inner.length > 0 && (around.has(module.name) || depth < tree.openDepth !== toggled.has(module.name));
+      const isChosen = depth < tree.openDepth !== toggled.has(module.name);
+      const isOpen = inner.length > 0 && (around.has(module.name) || isChosen);
       rows.push({ module, label: labelOf(module), depth, hasChildren: inner.length > 0, open: isOpen });
       // A broken list may name circles; nothing is as deep as this.
       if (isOpen && depth < 100) visit(inner, depth + 1);

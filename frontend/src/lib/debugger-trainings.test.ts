@@ -20,7 +20,8 @@ function entry({ key, group = key, rank = 0, version = 1, status = "running", pi
 }
 
 it("ranks of one group are one training, by rank", () => {
-  const trainings = trainingsOf([entry({ key: "b", group: "g", rank: 1 }), entry({ key: "c" }), entry({ key: "a", group: "g" })]);
+  const [a, b] = [entry({ key: "a", group: "g" }), entry({ key: "b", group: "g", rank: 1 })];
+  const trainings = trainingsOf([b, entry({ key: "c" }), a]);
   expect(trainings.map((each) => each.ranks.map((rank) => rank.key))).toEqual([["a", "b"], ["c"]]);
 });
 

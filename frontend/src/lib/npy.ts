@@ -35,12 +35,19 @@ export function readNpy(buffer: ArrayBuffer): NumberArray {
   const header = new TextDecoder("latin1").decode(buffer.slice(from, end));
   const [, order = "", type = ""] = /'descr':\s*'([<>|=]?)(\w+)'/.exec(header) ?? [];
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim() !== "");
-  const [bytes, read] = READERS[type] ?? [0, null];
-  if (!read || header.includes("'fortran_order': True")) throw new Error(`Values of type ${type} are not shown here.`);
-  return { shape: shape.map(Number), values: valuesOf(view, end, shape.map(Number), bytes, read, order !== ">") };
+  const reader = READERS[type];
+  if (!reader || header.includes("'fortran_order': True")) throw new Error(`Values of type ${type} are not shown here.`);
+  const sizes = shape.map(Number);
+  return { shape: sizes, values: valuesOf(view, end, sizes, reader, order !== ">") };
 }
 
-function valuesOf(view: DataView, from: number, shape: number[], bytes: number, read: Read, little: boolean): Float64Array {
+function valuesOf(
+  view: DataView,
+  from: number,
+  shape: readonly number[],
+  [bytes, read]: readonly [number, Read],
+  little: boolean,
+): Float64Array {
   const size = shape.reduce((product, each) => product * each, 1);
   if (!(from + size * bytes <= view.byteLength)) throw new Error("The file ends too early.");
   const values = new Float64Array(size);

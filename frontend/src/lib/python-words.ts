@@ -13,6 +13,7 @@ const KEYWORDS = new Set(
     "global if import in is lambda match nonlocal not or pass raise return self try while with yield"
   ).split(" "),
 );
+// Comments, texts, numbers, and names, among which the keywords are.
 const PIECES =
   /(#.*)|([rbfuRBFU]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\])*(?:"|$)|'(?:\\.|[^'\\])*(?:'|$)))|(\b\d(?:[eE][+-]|[\w.])*)|([\p{L}_][\p{L}\p{N}_]*)/gu;
 /** Longer lines are data, not code. */

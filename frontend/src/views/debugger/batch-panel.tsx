@@ -122,7 +122,8 @@ function PictureCanvas({ picture, label }: { readonly picture: Picture; readonly
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const { width, height, pixels } = picture;
-    if (width > 0 && height > 0) canvas.current?.getContext("2d")?.putImageData(new ImageData(pixels, width, height), 0, 0);
+    const context = width > 0 && height > 0 ? canvas.current?.getContext("2d") : null;
+    context?.putImageData(new ImageData(pixels, width, height), 0, 0);
   }, [picture]);
   return <canvas ref={canvas} width={picture.width} height={picture.height} role="img" aria-label={label} />;
 }

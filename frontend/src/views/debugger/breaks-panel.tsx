@@ -1,10 +1,10 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { steer } from "../../app/debugger";
-import { Icon } from "../../app/icons";
 import { shownName } from "../../lib/tensor-name";
 import { PHASES, type Breakpoint, type DebuggerEntry } from "../../wire/debugger-types";
 import { NumberField } from "./number-field";
+import { PointRow } from "./point-row";
 import { TypedField } from "./typed-field";
 
 type Draft = Pick<Breakpoint, "layer" | "phase" | "step">;
@@ -46,25 +46,15 @@ function BreakpointRow({ breakpoint }: { readonly breakpoint: Breakpoint }): JSX
   const { id, is_on, hits } = breakpoint;
   const name = `${breakpoint.layer ?? ""} ${PHASE_WORDS[breakpoint.phase] ?? breakpoint.phase}`.trim();
   return (
-    <section class={`debug-row ${is_on ? "" : "debug-off"}`} aria-label={`Breakpoint: ${shownName(name)}`}>
-      <label class="debug-switch" title={is_on ? "On" : "Off"}>
-        <input type="checkbox" checked={is_on} onChange={() => void set(id, breakpoint, !is_on)} />
-        <span class="unseen">On</span>
-      </label>
+    <PointRow
+      name={`Breakpoint: ${shownName(name)}`}
+      isOn={is_on}
+      hits={hits}
+      onSwitch={() => void set(id, breakpoint, !is_on)}
+      onRemove={() => void steer("remove_breakpoint", { id })}
+    >
       <Fields draft={breakpoint} onChange={(next) => void set(id, next, is_on)} />
-      <span class="debug-count" title="How often it stopped the training">
-        {hits > 0 && `${hits} ×`}
-      </span>
-      <button
-        type="button"
-        class="button icon-button"
-        title="Remove"
-        onClick={() => void steer("remove_breakpoint", { id })}
-      >
-        <Icon name="close" />
-        <span class="unseen">Remove {shownName(name)}</span>
-      </button>
-    </section>
+    </PointRow>
   );
 }
 

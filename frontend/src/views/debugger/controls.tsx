@@ -71,7 +71,8 @@ function Buttons({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
       <span class="debug-steps" role="group" aria-label="Step to the next">
         <span class="faint">Step</span>
         {STEPS.map((by) => {
-          const reason = session.can.includes(by) ? null : session.cannot.join(" ") || "This training has no such step.";
+          const why = session.cannot.join(" ") || "This training has no such step.";
+          const reason = session.can.includes(by) ? null : why;
           return (
             <button
               key={by}
@@ -153,7 +154,7 @@ function Notes({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
       {told.value && <Message text={told.value} close={() => (told.value = null)} />}
       {shown.state.note && (
         <p class="debug-note">
-          <Icon name="info" /> <span>{shownName(shown.state.note)}</span>
+          <Icon name="info" /> <span>{sentenceWords(shown.state.note)}</span>
         </p>
       )}
       {connection.value === "lost" && (
@@ -180,10 +181,16 @@ interface MessageProps {
 function Message({ text, close, isBad = false }: MessageProps): JSX.Element {
   return (
     <p class={`debug-note ${isBad ? "bad" : ""}`} role={isBad ? "alert" : "status"}>
-      <Icon name={isBad ? "warning" : "info"} /> <span>{shownName(text)}</span>
+      <Icon name={isBad ? "warning" : "info"} /> <span>{sentenceWords(text)}</span>
       <button type="button" class="link" onClick={close}>
         Close
       </button>
     </p>
   );
+}
+
+/** Those that a training writes to its terminal go on behind its name, and begin small. */
+function sentenceWords(text: string): string {
+  const shown = shownName(text);
+  return shown.charAt(0).toUpperCase() + shown.slice(1);
 }

@@ -135,7 +135,7 @@ function Download({ shown, name, slice, bytes }: DownloadProps): JSX.Element {
         type="button"
         class="button"
         disabled={isOff}
-        title={`The ${slice === null ? "whole tensor" : "slice"} as a NumPy file${bytes === null || slice !== null ? "" : `, ${formatBytes(bytes)}`}`}
+        title={slice === null ? `The whole tensor as a NumPy file, ${formatBytes(bytes)}` : "The slice as a NumPy file"}
         onClick={() => void load()}
       >
         <Icon name="download" /> {progress.value === null ? ".npy" : formatBytes(progress.value)}

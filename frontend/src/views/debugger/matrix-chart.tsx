@@ -65,7 +65,8 @@ export function MatrixChart({ matrix, label, exportName }: MatrixChartProps): JS
     if (!move || matrix.values.length === 0) return false;
     const cell = moved(matrix, pointed.peek(), move);
     const frame = matrixFrame(matrix, size.width);
-    const at = { x: frame.left + (cell.column + 0.5) * frame.cellWidth, y: frame.top + (cell.row + 0.5) * frame.cellHeight };
+    const x = frame.left + (cell.column + 0.5) * frame.cellWidth;
+    const at = { x, y: frame.top + (cell.row + 0.5) * frame.cellHeight };
     pointed.value = { ...cell, at, size };
     spoken.value = `${indexWords(matrix, cell)}: ${formatNumber(valueAt(matrix, cell), 6)}`;
     return true;
@@ -183,7 +184,8 @@ function drawIndexes(context: CanvasRenderingContext2D, matrix: Matrix, frame: M
   }
 }
 
-function markCell(context: CanvasRenderingContext2D, frame: MatrixFrame, { row, column }: Cell, palette: Palette): void {
+function markCell(context: CanvasRenderingContext2D, frame: MatrixFrame, cell: Cell, palette: Palette): void {
+  const { row, column } = cell;
   context.strokeStyle = palette.text;
   context.lineWidth = 2;
   const [x, y] = [frame.left + column * frame.cellWidth, frame.top + row * frame.cellHeight];

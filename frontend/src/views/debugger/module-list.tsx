@@ -185,7 +185,10 @@ function breakClass(found: readonly Breakpoint[]): string {
 
 function breakWords(found: readonly Breakpoint[]): string {
   return found
-    .map(({ phase, is_on, step }) => `Stops in ${phase}${step === null ? "" : `, from batch ${step}`}${is_on ? "" : " (off)"}`)
+    .map(({ phase, is_on, step }) => {
+      const since = step === null ? "" : `, from batch ${step}`;
+      return `Stops in ${phase}${since}${is_on ? "" : " (off)"}`;
+    })
     .join("; ");
 }
 

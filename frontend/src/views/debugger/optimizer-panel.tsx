@@ -14,7 +14,9 @@ export function OptimizerPanel({ shown }: { readonly shown: DebuggerEntry }): JS
       {rates.length === 0 ? (
         <p class="hint">The training has told of no optimizer.</p>
       ) : (
-        <p class="muted">Learning rates. Enter sets a new one from the next update on; a scheduler may change it again.</p>
+        <p class="muted">
+          Learning rates. Enter sets a new one from the next update on; a scheduler may change it again.
+        </p>
       )}
       {rates.map((rate) => (
         <Rate key={`${rate.optimizer}/${rate.group}`} rate={rate} />

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { formatCount, formatNumber } from "../../lib/format";
 import { shownName } from "../../lib/tensor-name";
 import { valueAxis } from "../../lib/value-axis";
-import { VIEW_STATISTICS, type TensorLook } from "../../wire/debugger-types";
+import { VIEW_STATISTICS, type Matrix, type TensorLook } from "../../wire/debugger-types";
 import { HistogramChart } from "../histograms/histogram-chart";
 import { MatrixChart } from "./matrix-chart";
 
@@ -34,7 +34,7 @@ export function Look({ look, name, slice }: LookProps): JSX.Element {
       {look.cells && look.cells.values.length > 0 ? (
         <MatrixChart
           matrix={look.cells}
-          label={`Heat map of ${shownName(name)}${slice}, ${look.cells.height} rows and ${look.cells.width} columns. Arrow keys go from cell to cell.`}
+          label={`Heat map of ${shownName(name)}${slice}, ${sizeWords(look.cells)}. Arrow keys go from cell to cell.`}
           exportName={`${name}-${slice}`}
         />
       ) : (
@@ -42,6 +42,10 @@ export function Look({ look, name, slice }: LookProps): JSX.Element {
       )}
     </div>
   );
+}
+
+function sizeWords({ height, width }: Matrix): string {
+  return `${height} ${height === 1 ? "row" : "rows"} and ${width} ${width === 1 ? "column" : "columns"}`;
 }
 
 export function Statistics({ statistics }: { readonly statistics: TensorLook["statistics"] }): JSX.Element {

@@ -20,8 +20,13 @@ const KINDS: Readonly<Record<string, Kind>> = {
 };
 const COLUMNS = 200;
 
+interface TensorTimeProps {
+  readonly shown: DebuggerEntry;
+  readonly name: string;
+}
+
 /** What the run has recorded of the tensor so far; nothing where it has not. */
-export function TensorTime({ shown, name }: { readonly shown: DebuggerEntry; readonly name: string }): JSX.Element | null {
+export function TensorTime({ shown, name }: TensorTimeProps): JSX.Element | null {
   const run = runOf(shown);
   const details = useRun(run?.name ?? null);
   const colon = name.indexOf(":");

@@ -16,6 +16,7 @@ import {
 } from "../../wire/debugger-types";
 import { useAsked } from "./asked";
 import { NumberField } from "./number-field";
+import { PointRow } from "./point-row";
 import { TypedField } from "./typed-field";
 
 const NEW: Condition = {
@@ -46,7 +47,12 @@ export function WatchPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.El
       <Recommended set={watchpoints} />
       {watchpoints.length > 0 && (
         <p>
-          <button type="button" class="button" title="Looks at the tensors as they are now" onClick={() => void recheck()}>
+          <button
+            type="button"
+            class="button"
+            title="Looks at the tensors as they are now"
+            onClick={() => void recheck()}
+          >
             Check now
           </button>
         </p>
@@ -68,29 +74,16 @@ async function recheck(): Promise<void> {
 function WatchpointRow({ watchpoint }: { readonly watchpoint: Watchpoint }): JSX.Element {
   const { id, is_on, hits, complaint } = watchpoint;
   return (
-    <section class={`debug-row ${is_on ? "" : "debug-off"}`} aria-label={conditionWords(watchpoint)}>
-      <label class="debug-switch" title={is_on ? "On" : "Off"}>
-        <input type="checkbox" checked={is_on} onChange={() => void set(id, watchpoint, !is_on)} />
-        <span class="unseen">On</span>
-      </label>
-      <ConditionFields
-        condition={watchpoint}
-        onChange={(next) => void set(id, { ...next, preset: null }, is_on)}
-      />
-      <span class="debug-count" title="How often it held">
-        {hits > 0 && `${hits} ×`}
-      </span>
-      <button
-        type="button"
-        class="button icon-button"
-        title="Remove"
-        onClick={() => void steer("remove_watchpoint", { id })}
-      >
-        <Icon name="close" />
-        <span class="unseen">Remove {conditionWords(watchpoint)}</span>
-      </button>
-      {complaint && <p class="debug-row-note warning">{shownName(complaint)}</p>}
-    </section>
+    <PointRow
+      name={conditionWords(watchpoint)}
+      isOn={is_on}
+      hits={hits}
+      onSwitch={() => void set(id, watchpoint, !is_on)}
+      onRemove={() => void steer("remove_watchpoint", { id })}
+      note={complaint && shownName(complaint)}
+    >
+      <ConditionFields condition={watchpoint} onChange={(next) => void set(id, { ...next, preset: null }, is_on)} />
+    </PointRow>
   );
 }
 
@@ -108,15 +101,28 @@ function ConditionFields({ condition, onChange }: FieldsProps): JSX.Element {
   };
   return (
     <span class="debug-condition">
-      <Choice label="Kind" value={kind} options={WATCHED_KINDS} words={kindWords} onChange={(next) => onChange({ ...condition, kind: next })} />
+      <Choice
+        label="Kind"
+        value={kind}
+        options={WATCHED_KINDS}
+        words={kindWords}
+        onChange={(next) => onChange({ ...condition, kind: next })}
+      />
       <TypedField
         class="debug-pattern"
         label="Pattern that names fit"
         hint="A regular expression; names in which it is found are watched"
+        placeholder="all names"
         value={tensors}
         onChange={(typed) => onChange({ ...condition, tensors: typed })}
       />
-      <Choice label="Statistic" value={statistic} options={WATCHED_STATISTICS} words={statisticWords} onChange={statisticTo} />
+      <Choice
+        label="Statistic"
+        value={statistic}
+        options={WATCHED_STATISTICS}
+        words={statisticWords}
+        onChange={statisticTo}
+      />
       {comparison !== "is" && (
         <>
           <Choice
