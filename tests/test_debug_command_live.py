@@ -86,8 +86,11 @@ def trained(folder: Path, home: Home) -> Iterator[Training]:
     try:
         yield training
     finally:
+        is_cut_short = training.process.poll() is None
         training.process.kill()
-        training.process.communicate()
+        told, _ = training.process.communicate()
+        if is_cut_short or training.process.returncode:
+            sys.stderr.write(told)
 
 
 def debugger(home: Home, *words: str) -> Terminal:
