@@ -72,6 +72,21 @@ def test_rows_that_are_all_the_same() -> None:
     assert Severity.INFO is found(records)["input-constant"].severity
 
 
+def words(highest: float, steps: int = 20) -> list[StepRecord]:
+    """Numbers of words from 1 on, and labels beside them."""
+    scalars = {"batch_size": 16.0, "probe/words/0/min": 1.0, "probe/words/0/max": highest}
+    labels = [sample(Kind.TENSOR, "label/0", RANDOM.integers(0, 2, 16))]
+    return [record(step, scalars, labels) for step in range(steps)]
+
+
+def test_words_that_are_all_unknown() -> None:
+    """They have one number, whatever was written."""
+    finding = found(words(1.0))["input-constant"]
+    assert (Severity.ERROR, 0) == (finding.severity, finding.first_step)
+    assert "have the number 1 " in finding.message
+    assert {} == found(words(2.0))
+
+
 def test_single_examples_may_be_constant() -> None:
     """An agent asks about one state at a time."""
     records = with_inputs(lambda step: np.zeros(4))

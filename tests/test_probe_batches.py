@@ -44,8 +44,8 @@ def test_inputs_are_sampled(logdir: Path) -> None:
     assert [(48, float(step)) for step in range(6)] == [(each.count, each.max) for each in samples.values()]
 
 
-def test_token_ids_are_only_fingerprinted(logdir: Path) -> None:
-    """Whole numbers have no scale, but they tell one batch from another."""
+def test_token_ids_are_no_data(logdir: Path) -> None:
+    """Whole numbers have no scale, but they tell one batch from another, and whether all are the same."""
     torch.manual_seed(0)
     model = Transformer()
     optimizer = sgd(model)
@@ -56,6 +56,8 @@ def test_token_ids_are_only_fingerprinted(logdir: Path) -> None:
     ids = list(found.scalar("probe/batch_id").values())
     assert ids[:2] * 3 == ids
     assert 2 == len(set(ids))
+    for name, ends in (("min", tokens.amin((1, 2))), ("max", tokens.amax((1, 2)))):
+        assert ends.tolist() * 3 == list(found.scalar(f"probe/words/0/{name}").values())
 
 
 class TwoInputs(nn.Module):

@@ -181,7 +181,8 @@ class Engine:
             "activations": history.activations.looks,
             "loss-call": "loss-call" in history.known_facts,
             "labels": any(curve.name.endswith("/target_min") for curve in history.curves("probe/loss/")),
-            "inputs": any(name.startswith("input/") for name in history.of_kind(Kind.TENSOR).names),
+            "inputs": any(name.startswith("input/") for name in history.of_kind(Kind.TENSOR).names)
+            or any(history.curves("probe/words/")),
             "evaluation-loss": any(is_evaluation(curve.name) for curve in history.curves()),
             "optimizer": "optimizer" in history.known_facts,
             "modes": history.curve("probe/eval_modules") is not None,

@@ -52,11 +52,11 @@ class InputConstant(Rule):
     def update(self, history: History) -> Sign | None:
         now = history.tensors.now
         rows = history.value("batch_size")
-        if now is None or rows is None or rows < self.limits.rows:
+        if rows is None or rows < self.limits.rows:
             return None
-        places = [place for _, place in input_places(history) if now.count[place] > 0]
-        if not places:
-            return None
+        places = [] if now is None else [place for _, place in input_places(history) if now.count[place] > 0]
+        if now is None or not places:
+            return self._words(history)
         size = now.abs_max[places]
         is_constant = bool((now.std[places] <= self.limits.spread * size).all())
         features = [history.value(f"probe/input/{index}/constant_features") for index in range(len(places))]
@@ -75,6 +75,30 @@ class InputConstant(Rule):
         if self._alike >= self.limits.looks:
             return self._same(history, f"All {rows:.0f} rows of the batch are the same", 0.0)
         return self._features([share for share in features if share is not None])
+
+    def _words(self, history: History) -> Sign | None:
+        """All of them the same: they are unknown to the vocabulary, or padding."""
+        ends = [[history.value(f"probe/words/{place}/{end}") for end in ("min", "max")] for place in range(4)]
+        known = [(low, high) for low, high in ends if low is not None and high is not None]
+        if not known:
+            return None
+        if not self._constant:
+            self._since = history.step
+        self._constant = self._constant + 1 if all(low == high for low, high in known) else 0
+        if self._constant < self.limits.looks:
+            return None
+        return Sign(
+            Severity.ERROR,
+            f"All words of the batch have the number {known[0][0]:.0f} ({self._constant} batches looked at; "
+            f"{self.limits.looks:.0f} are enough to say so): there is nothing in them that an answer could "
+            "be told from.",
+            "Look at one batch just before the model: `print(inputs[:2])`, and what these numbers stand for. "
+            "Often the vocabulary knows none of the words (upper and lower case, another tokenizer), or all "
+            "are padding.",
+            {"different words in the batch": Evidence(1.0, 2.0)},
+            since=self._since,
+            sureness=0.95,
+        )
 
     def _same(self, history: History, seen: str, spread: float) -> Sign:
         label = history.tensors.place.get("label/0")

@@ -102,6 +102,7 @@ class BatchProbe:
         if self._collector.probing:
             data = [values_of(tensor) for name, tensor in given if is_data(name, tensor)]
             self._look_at_data([tensor for place, tensor in enumerate(data) if not is_beside(place, tensor)])
+            self._look_at_words([tensor for name, tensor in given if are_words(name, tensor)])
 
     def _add_to_fingerprint(self, given: list[torch.Tensor]) -> None:
         for tensor in given:
@@ -133,6 +134,13 @@ class BatchProbe:
                 for name, value in feature_scalars(tensor).items():
                     self._collector.scalars[f"probe/{series.name}/{name}"] = value
 
+    def _look_at_words(self, given: list[torch.Tensor]) -> None:
+        """Their numbers have no size, but they should differ."""
+        for place, tensor in enumerate(given[:MOST_INPUTS]):
+            low, high = tensor.aminmax()
+            self._collector.scalars[f"probe/words/{place}/min"] = float(low)
+            self._collector.scalars[f"probe/words/{place}/max"] = float(high)
+
     def _put(self) -> None:
         scalars = self._collector.scalars
         if self._fingerprint is not None:
@@ -160,6 +168,17 @@ def is_data(name: str, tensor: torch.Tensor) -> bool:
         and tensor.numel() > 0
         and "mask" not in name
         and not is_functorch_wrapped(tensor)
+    )
+
+
+def are_words(name: str, tensor: torch.Tensor) -> bool:
+    """Rows of whole numbers, as words have them; those on a device are not waited for."""
+    return (
+        tensor.dtype in (torch.int64, torch.int32)
+        and tensor.dim() > 1
+        and tensor.numel() > 0
+        and "mask" not in name
+        and is_on_host(tensor)
     )
 
 
