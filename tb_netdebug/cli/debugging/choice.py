@@ -49,8 +49,8 @@ def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
     """A person is told of others, and may wait for the first. Raises UserMistake."""
     try:
         found = desk.client.sessions()
-        if not found and desk.is_interactive:
-            found = first_of(desk.client, desk)
+        if not found:
+            found = first_of(desk.client, desk) if desk.is_interactive else soon(desk.client)
         if not found:
             raise UserMistake(f"there is no training to debug: {HOW_TO_ARM}")
         desk.choose(_chosen(found, run, rank, is_interactive=desk.is_interactive))
@@ -66,6 +66,14 @@ def first_of(client: Client, desk: Desk) -> list[Training]:
     with desk.paper.status("Waiting for one; Ctrl-C leaves."):
         while not (found := client.sessions()):
             time.sleep(LOOK_SECS)
+    return found
+
+
+def soon(client: Client) -> list[Training]:
+    """A TensorBoard that has just been asked for the first time is found by trainings a moment later."""
+    until = time.monotonic() + PATIENCE_SECS
+    while not (found := client.sessions()) and time.monotonic() < until:
+        time.sleep(LOOK_SECS)
     return found
 
 
