@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tb_netdebug.cli import main
+from tb_netdebug.cli.debugging import choice
 from tb_netdebug.cli.debugging.commands import COMMANDS, command_of
 from tb_netdebug.cli.debugging.desk import Desk
 from tb_netdebug.cli.debugging.paper import Paper
@@ -204,9 +205,10 @@ def debug_code(hub: ScriptedHub, words: list[str], code: int) -> str:
     return out.getvalue()
 
 
-def test_no_training_at_all(hub: ScriptedHub) -> None:
-    """The sentence says how one is armed."""
+def test_no_training_at_all(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is waited for a moment; the sentence says how one is armed."""
     hub.is_gone = True
+    monkeypatch.setattr(choice, "PATIENCE_SECS", 0.5)
     assert "there is no training to debug: arm one by debugger=True" in debug_code(hub, ["where"], 2)
 
 

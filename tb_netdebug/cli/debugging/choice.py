@@ -16,6 +16,8 @@ from tb_netdebug.debugger.hub_address import HubAddress
 
 HOW_TO_ARM = "arm one by debugger=True in nd.watch, or by netdebug run --debugger"
 MOST_LISTED = 10
+# Armed trainings look for a TensorBoard every three seconds.
+PATIENCE_SECS = 8.0
 
 
 def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
