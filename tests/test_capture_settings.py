@@ -164,6 +164,8 @@ def test_ranks(environment: dict[str, str], number: int, several: bool) -> None:
 
 
 def test_processes_of_one_launcher_share_a_folder(tmp_path: Path) -> None:
-    """All ranks find the same name without talking to each other."""
-    folders = {run_folder(tmp_path, None, {"RANK": str(number), "WORLD_SIZE": "2"}) for number in range(2)}
-    assert 1 == len(folders)
+    """All ranks find the same name without talking to each other; a second training of theirs has another."""
+    environments = [{"RANK": str(number), "WORLD_SIZE": "2"} for number in range(2)]
+    first, second = ({run_folder(tmp_path, None, each) for each in environments} for _ in range(2))
+    assert 1 == len(first) == len(second)
+    assert first != second

@@ -13,6 +13,9 @@ import psutil
 
 from tb_netdebug.writer.spool import local_folder
 
+# Of a distributed training: how many runs of this process have been given this name.
+_given: dict[tuple[Path, int], int] = {}
+
 
 def rank(environment: Mapping[str, str]) -> int:
     """The number of this process in a distributed run: torch knows it once the processes have met; before,
@@ -33,7 +36,15 @@ def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[
     if run is not None:
         return folder / run
     name = start_name(environment)
-    return folder / name if is_distributed(environment) else unused(folder, name)
+    if is_distributed(environment):
+        return numbered(folder / name, rank(environment))
+    return unused(folder, name)
+
+
+def numbered(folder: Path, rank: int) -> Path:
+    """One for each of the trainings that follow each other; all processes that train together count alike."""
+    count = _given[folder, rank] = _given.get((folder, rank), 0) + 1
+    return folder if count == 1 else folder.with_name(f"{folder.name}-{count}")
 
 
 def unused(folder: Path, name: str) -> Path:
