@@ -238,6 +238,7 @@ def test_it_waits_before_the_first_batch_for_whoever_comes() -> None:
         assert [] == rig.passed
         assert "waits before its first batch" in rig.said[0]
         rig.attend()
+        wait_for(lambda: rig.state["is_attached"])
         assert {"hits": 0} == rig.ask("recheck")
         rig.ask("continue")
         wait_for(lambda: bool(rig.passed))

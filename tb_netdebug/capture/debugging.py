@@ -36,6 +36,7 @@ class Debugging:
         self._rank = rank
         self._guard = guard
         self._line: ControlLine | None = None
+        self._found_at = -1
         self.session = Session(
             self._about(),
             send=self._send,
@@ -73,7 +74,9 @@ class Debugging:
 
     def pause_for(self, finding: Finding) -> None:
         """`on_finding="pause"`: what a person has to look at, at the end of the batch that has shown it."""
-        if finding.severity > Severity.INFO and finding.cause is None:
+        step = self.session.step_of()
+        if finding.severity > Severity.INFO and finding.cause is None and step > self._found_at:
+            self._found_at = step  # of several at once the first and worst pauses
             say(f"paused because of {finding.rule}; open the Debugger tab of NetDebug in TensorBoard.")
             self.session.hold(Place(END), Reason("finding", f"of {finding.rule}: {finding.message}"))
 

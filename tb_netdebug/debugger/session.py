@@ -292,6 +292,8 @@ class Session:
             self._work()
             if self._is_released:
                 return
+            if self.is_attached and not self._was_told_attached:
+                self.tell_state()
             why = self._why_go_on(began)
             if why:
                 self.note = why
