@@ -171,6 +171,17 @@ def test_the_size_of_the_first_weights(
     assert severity == (finding.severity if finding else None)
 
 
+def test_small_first_weights_that_let_no_gradient_back() -> None:
+    """Then the message says that, and not that of a signal which is as it should be."""
+    signal = samples(Kind.ACTIVATION, {"0": 1.0, "2": 0.8, "3": 0.8})
+    slopes = samples(Kind.GRADIENT, dict(zip(LAYERS, (1e-9, 1e-6, 1e-3, 1.0), strict=True)))
+    weights = samples(Kind.WEIGHT, dict.fromkeys(LAYERS, 0.01))
+    finding = found([record(0, {"loss": 2.3}, [*weights, *slopes, *signal])])["init-scale"]
+    assert Severity.WARNING is finding.severity
+    assert "The gradient of the first layer is" in finding.message
+    assert "signal" not in finding.message
+
+
 def test_a_last_layer_may_start_next_to_zero() -> None:
     weights = [*samples(Kind.WEIGHT, {**dict.fromkeys(LAYERS[:3], 0.2), LAYERS[3]: 1e-4})]
     signal = samples(Kind.ACTIVATION, {"0": 1.0, "2": 1.0, "3": 1e-4})

@@ -164,8 +164,9 @@ class InitScale(Rule):
         low = hidden & (np.where(hidden, gain, 1.0) <= self.limits.least)
         if low.sum() >= max(self.limits.share * hidden.sum(), 1):
             growth, fading = signal_growth(history, known, hidden=True), gradient_fading(history, known)
-            is_lost = growth <= 1.0 / self.limits.growth or fading <= self.limits.fading
-            return self._sign(known, low, gain, growth, is_lost)
+            is_faint = growth <= 1.0 / self.limits.growth
+            is_lost = is_faint or fading <= self.limits.fading
+            return self._sign(known, low, gain, growth, is_lost, None if is_faint else fading)
         return None
 
     def _gains(self, history: History, known: Parameters) -> Doubles:
@@ -175,31 +176,58 @@ class InitScale(Rule):
         clean = known.matrix & known.trainable & (move <= 0.3 * start.rms) & ~start.constant
         return np.where(clean, start.rms * np.sqrt(known.fan_in), np.nan)
 
-    def _sign(self, known: Parameters, bad: Flags, gains: Doubles, growth: float, is_bad: bool) -> Sign:
+    def _sign(
+        self,
+        known: Parameters,
+        bad: Flags,
+        gains: Doubles,
+        growth: float,
+        is_bad: bool,
+        fading: float | None = None,
+    ) -> Sign:
+        """`fading` where it is not the signal that is lost, but what comes back of the loss."""
         gain = float(np.median(gains[bad]))
         is_high = gain > 1
         what = "large" if is_high else "small"
         limit = self.limits.gain if is_high else self.limits.least
         bound = self.limits.growth if is_high else 1.0 / self.limits.growth
-        then = f"becomes {number(growth)} times as strong"
-        if growth < 1.0:
-            then = f"becomes {number(1.0 / growth)} times weaker" if growth else "fades to 0"
+        what_then, evidence = self._growth(growth, bound)
+        if is_bad and fading is not None:
+            what_then, evidence = self._fading(fading)
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
             f"The weights of {counted(bad.sum(), 'layer')} start too {what}: their spread "
             f"(standard deviation) is {number(gain, 2)} times the usual one, which is 1 / sqrt(number of "
             f"inputs of a unit); {'more' if is_high else 'less'} than {number(limit)} times is too {what}. "
-            f"From the inputs to the last layers the signal {then} (more than "
-            f"{number(self.limits.growth)} times is too much).",
+            f"{what_then}",
             "Leave the weights as torch starts them, or take torch.nn.init.kaiming_normal_(weight) with "
             "ReLU, xavier_normal_ with tanh. A normalisation between the layers makes it matter less.",
             {
                 "spread of the weights against the usual one": Evidence(gain, limit),
-                "growth of the signal": Evidence(growth, bound),
+                **evidence,
             },
             known.chosen(bad),
             sureness=0.85 if is_bad else 0.5,
         )
+
+    def _growth(self, growth: float, bound: float) -> tuple[str, dict[str, Evidence]]:
+        then = f"becomes {number(growth)} times as strong"
+        if growth < 1.0:
+            then = f"becomes {number(1.0 / growth)} times weaker" if growth else "fades to 0"
+        told = (
+            f"From the inputs to the last layers the signal {then} (more than {number(self.limits.growth)} "
+            "times is too much)."
+        )
+        return told, {"growth of the signal": Evidence(growth, bound)}
+
+    def _fading(self, fading: float) -> tuple[str, dict[str, Evidence]]:
+        limit = self.limits.fading
+        then = f"{number(1.0 / fading)} times smaller" if fading else "0"
+        told = (
+            f"The gradient of the first layer is {then} beside that of the last one (more than "
+            f"{number(1.0 / limit)} times is too much): it hardly learns."
+        )
+        return told, {"gradient of the first against the last layer": Evidence(fading, limit)}
 
 
 def signal_growth(history: History, known: Parameters, *, hidden: bool = False) -> float:
