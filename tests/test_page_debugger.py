@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Locator, expect
 
@@ -139,10 +141,6 @@ def test_a_held_key_steps_on(page: Look) -> None:
 
 def test_a_tensor_is_looked_at(page: Look) -> None:
     """Its statistics, its values as a table, a slice of it, and as a file that NumPy reads."""
-    import io
-
-    import numpy as np
-
     pause(page)
     panel = open_tab(page, "Tensors")
     panel.get_by_role("searchbox").fill("head.weight")
@@ -290,7 +288,7 @@ def test_a_reload_keeps_the_pause(page: Look) -> None:
 
 
 def test_two_pages_share_a_training(chromium: Chromium, place: tuple[TensorBoard, SteppableTraining]) -> None:
-    """One holds the controls, and the other sees who; it can take them over, and then the first one sees that."""
+    """One holds the controls, and the other sees who; it can take them over, and the first one sees that."""
     with (
         opened(chromium, place[0], allowed=REFUSED) as anna,
         opened(chromium, place[0], allowed=REFUSED) as bert,

@@ -1,14 +1,16 @@
 """A real training that lets itself be paused, in a process of its own: for tests of the debugger's page.
 
-It knows pictures of the two digits that it makes, has an encoder of two blocks and a head, and goes on until the
-context ends. `rates` are the learning rates that its optimizer really had, in their order.
+It tells pictures with a square from pictures without, has an encoder of two blocks and a head, and goes on
+until the context ends. `rates` are the learning rates that its optimizer really had, in their order.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -20,8 +22,6 @@ BATCH = 8
 
 class SteppableTraining:
     def __init__(self, home: Home, logdir: Path, run: str) -> None:
-        import os
-
         path = os.pathsep.join([*(entry for entry in sys.path if entry), str(ROOT)])
         self.run = run
         self.rates: list[float] = []
@@ -51,8 +51,6 @@ class SteppableTraining:
 
 
 def train(logdir: str, run: str) -> None:
-    import time
-
     import torch
     from torch import nn
 
@@ -96,7 +94,8 @@ def train(logdir: str, run: str) -> None:
             monitor.step(loss=loss)
             if shown != optimizer.param_groups[0]["lr"]:
                 shown = optimizer.param_groups[0]["lr"]
-                print(shown, flush=True)
+                sys.stdout.write(f"{shown}\n")
+                sys.stdout.flush()
             # The two cores of a small machine have a browser to run, too.
             time.sleep(0.01)
 
