@@ -13,6 +13,30 @@ import tb_netdebug as nd
 from tb_netdebug.reader.run import read_run
 
 
+def test_watching_that_begins_within_a_step(logdir: Path) -> None:
+    """In the closure, where Lightning calls the model: that step counts, with its gradients."""
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitors: list[nd.Monitor] = []
+
+    def closure() -> float:
+        if not monitors:
+            monitors.append(
+                nd.watch(model, optimizer, logdir=logdir, run="run", every=1, memory=False, strict=True)
+            )
+        optimizer.zero_grad()
+        loss = model(torch.ones(3, 2)).sum()
+        loss.backward()
+        return float(loss.detach())
+
+    for _ in range(3):
+        loss = optimizer.step(closure)
+        monitors[0].step(loss=loss)
+    monitors[0].close()
+    norms = read_run(logdir / "run").main.scalars["gradient_norm"]
+    assert pytest.approx([27**0.5] * 3) == norms.values.tolist()
+
+
 def test_optimizers_that_are_gone_leave_nothing_behind(logdir: Path) -> None:
     """A program may make one for every step."""
     model = nn.Linear(2, 1)

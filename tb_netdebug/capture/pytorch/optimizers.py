@@ -54,6 +54,7 @@ class OptimizerHooks:
         self.stepped = False
         self.steps = 0  # of optimizers that move a watched parameter, since watching began
         self._is_owed = False
+        self._begun: set[int] = set()  # optimizers that are in their step
         self._hooks = list(self._install(optimizers))
 
     def _install(self, optimizers: Sequence[Optimizer]) -> list[Any]:
@@ -176,13 +177,17 @@ class OptimizerHooks:
         self._stepping, self._moved = optimizer, self._parameters_of(optimizer)
         if not self._moved:
             return
-        self.stepped = True
-        self.steps += 1
+        self._count(optimizer)
         if self._gradients and not with_closure:
             self.look_at_gradients(id(optimizer), self._moved)
         if self._weights is not None and self._is_sampling:
             self._weights.keep(self._moved)
         self._collector.clock.enter("time/optimizer")
+
+    def _count(self, optimizer: Optimizer) -> None:
+        self.stepped = True
+        self.steps += 1
+        self._begun.add(id(optimizer))
 
     def _look_after(self, optimizer: Optimizer, with_closure: bool) -> None:
         self._collector.clock.enter(None)
@@ -190,6 +195,9 @@ class OptimizerHooks:
         self._stepping = None
         if not watched:
             return
+        if id(optimizer) not in self._begun:  # watching began within its step, in the closure
+            self._count(optimizer)
+        self._begun.discard(id(optimizer))
         # An optimizer with a closure (LBFGS) computes gradients while it steps: those of its last look count.
         if self._gradients and with_closure:
             self.look_at_gradients(id(optimizer), watched)
