@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from tests.support.debugged_loop import BATCHES, Loop, debugged_loop
-from tests.support.streamed import steps
+from tests.support.loops import Recorded
+from tests.support.streamed import steps, wait_for
 
 
 def two_optimizers() -> Loop:
@@ -118,3 +120,18 @@ def test_each_kind_of_loop_is_stepped(
     assert places == found
     assert all(torch.equal(one, other) for one, other in zip(alone.weights(), loop.weights(), strict=True))
     assert list(range(BATCHES)) == steps(logdir / "run")
+
+
+def test_a_pause_is_no_time_of_the_training(logdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of its steps nor of what watching costs, wherever in a batch it was."""
+    with debugged_loop(accumulated(), logdir, monkeypatch) as training:
+        for by in ("layer", "batch"):
+            training.step(by)
+            began = time.perf_counter()
+            spent = training.monitor._governor.spent_secs
+            wait_for(lambda: time.perf_counter() - began > 0.5 + 2 * spent)  # noqa: B023
+    recorded = Recorded(logdir / "run")
+    paused = recorded.scalars["probe/paused"]
+    assert paused[0] > 1.0
+    assert recorded.scalars["time/step"][0] < paused[0]
+    assert training.monitor._governor.spent_secs < paused[0]

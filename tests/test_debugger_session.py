@@ -383,6 +383,28 @@ def test_what_a_session_tells_is_never_too_long_for_a_hub() -> None:
     assert 1000 == len(Reason("finding", "x" * 9999).as_dict()["text"])
 
 
+@pytest.mark.parametrize(("name", "kept"), [("net.layer.{}", 1), ("{}", 2501)])
+def test_of_a_very_large_network_the_outermost_layers_are_listed(name: str, kept: int) -> None:
+    """As many as there is room for in an answer, and it is said."""
+    module = {
+        "class_name": "Linear",
+        "parent": None,
+        "file": "/a/b.py",
+        "line": 1,
+        "order": 1,
+        "parameters": 9,
+    }
+    bench = bench_of(weight={"w": [1.0]})
+    names = ["net", *(name.format(number) for number in range(5001))]
+    bench.modules = lambda: [{"name": each, **module} for each in names]  # type: ignore[method-assign]
+    with debugged(bench) as rig:
+        rig.ask("pause")
+        assert len(names) == len(rig.ask("modules"))
+        module["file"] = "/long" * 40
+        assert names[:kept] == [each["name"] for each in rig.ask("modules")]
+        assert f"The outermost {kept} of 5002 layers are listed." == rig.state["note"]
+
+
 def test_a_lease_of_any_length_is_taken() -> None:
     """But not for longer than there is sense in."""
     with debugged() as rig:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tb_netdebug.debugger.session import Session
 
 MOST_TENSORS = 2000
+# An answer has to fit into the header of a frame; each takes as much beside its names.
+MOST_LETTERS_OF_MODULES, LETTERS_OF_A_MODULE = 900_000, 120
 # Of so many tensors that somebody looked at the values of the batch before are kept.
 MOST_FOLLOWED = 8
 
@@ -43,7 +45,11 @@ class Inspection:
         }
 
     def _modules(self) -> Any:
-        found = self._session.bench.modules()
+        all_of_them = self._session.bench.modules()
+        found = outermost(all_of_them)
+        if len(found) < len(all_of_them):
+            self._session.note = f"The outermost {len(found)} of {len(all_of_them)} layers are listed."
+            self._session.tell_state()
         self._sources.name(each.get("file") for each in found)
         return found
 
@@ -90,6 +96,21 @@ class Inspection:
         if name not in self.followed:
             self.followed = frozenset([*sorted(self.followed)[-MOST_FOLLOWED + 1 :], name])
             self._session.adjust()
+
+
+def outermost(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as an answer has room for: the deepest are left out."""
+    found = modules
+    while len(found) > 1 and letters_of(found) > MOST_LETTERS_OF_MODULES:
+        deepest = max(each["name"].count(".") for each in found)
+        shallower = [each for each in found if each["name"].count(".") < deepest]
+        found = shallower or found[: len(found) // 2]
+    return found
+
+
+def letters_of(modules: list[dict[str, Any]]) -> int:
+    names = ("name", "parent", "class_name", "file")
+    return sum(LETTERS_OF_A_MODULE + sum(len(each[name] or "") for name in names) for each in modules)
 
 
 def told(entry: TensorEntry) -> dict[str, Any]:

@@ -279,6 +279,7 @@ class Session:
         file, line, function = line_of(self.frame)
         self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
         self._reason, self.course, self._is_released = reason, None, False
+        self.note = None  # it was about the time before
         longest = self._longest_secs
         self._resumes_at = None if longest is None else self._paused_at + longest
         self._look_at_rates()
@@ -401,15 +402,17 @@ class Session:
     # ---- what is told ------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        is_paused = self.is_paused and not self._is_released
+        # Also called on the line's thread: each may be None a moment later.
+        place, reason, paused_at = self.place, self._reason, self._paused_at
+        is_paused = paused_at is not None and reason is not None and not self._is_released
         return {
             "version": self._version,
             "status": "over" if self._is_over else "paused" if is_paused else "running",
             "is_attached": self.is_attached,
             "step": self.step_of(),
-            "place": self.place.as_dict() if self.place is not None else None,
-            "reason": self._reason.as_dict() if is_paused and self._reason is not None else None,
-            "paused_at": self._paused_at if is_paused else None,
+            "place": place.as_dict() if place is not None else None,
+            "reason": reason.as_dict() if is_paused and reason is not None else None,
+            "paused_at": paused_at if is_paused else None,
             "lease_secs": self.lease.secs or LEASE_SECS,
             "resumes_at": self._resumes_at if is_paused else None,
             "is_waiting": self.course is not None,

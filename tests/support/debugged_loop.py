@@ -51,6 +51,7 @@ class DebuggedLoop:
         self._logdir = logdir
         self._client = LocalClient()
         self.errors: list[BaseException] = []
+        self.monitor: Any
         self.thread = threading.Thread(target=self._run, name="training")
 
     @property
@@ -89,6 +90,7 @@ class DebuggedLoop:
         with nd.watch(
             loop.models, loop.optimizers, logdir=self._logdir, run="run", debugger=True, **options
         ) as monitor:
+            self.monitor = monitor
             debugging: Any = monitor._debugging
             debugging._line.close()
             debugging._line = Here(self._client)
