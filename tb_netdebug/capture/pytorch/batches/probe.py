@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from tb_netdebug.capture.clock import now
-from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.pytorch.batches.columns import feature_scalars
 from tb_netdebug.capture.pytorch.batches.contents import (
     Fingerprint,
@@ -80,7 +79,7 @@ class BatchProbe:
             self._loaders.consume()  # by an evaluation
             return
         collector = self._collector
-        if not (self._follows or collector.sampling or collector.step < STEPS_ALL_PROBED):
+        if not (self._follows or collector.probing):
             return
         if self._calls >= MOST_CALLS or current_backward() != -1:
             return

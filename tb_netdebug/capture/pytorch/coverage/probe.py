@@ -10,7 +10,6 @@ import torch
 from torch.optim import Optimizer
 
 from tb_netdebug.capture.clock import now
-from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import BackwardWatch, watch_backward
 from tb_netdebug.capture.pytorch.coverage.calls import CallWatch
@@ -80,7 +79,7 @@ class CoverageProbe:
         collector = self._collector
         held = self._held.of(optimizer)
         self._steps += 1
-        if held is None or collector.sampling or collector.step < STEPS_ALL_PROBED:
+        if held is None or collector.probing:
             started = now()
             try:
                 self._look(optimizer, with_closure=has_closure(optimizer, args, kwargs))

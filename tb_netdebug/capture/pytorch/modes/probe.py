@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from tb_netdebug.capture.clock import now
-from tb_netdebug.capture.collector import STEPS_ALL_PROBED
 from tb_netdebug.capture.pytorch.batches.contents import is_on_host
 from tb_netdebug.capture.pytorch.batches.entries import entry_of
 from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
@@ -125,13 +124,7 @@ class ModeProbe:
         self._in_a_row = 0
         given = args[0] if args else next(iter(kwargs.values()), None)
         root.trained_on = weakref.ref(given) if type(given) is Tensor else None
-        collector = self._collector
-        if (
-            root.looks
-            or collector.sampling
-            or root.model.training is not root.was_training
-            or collector.step < STEPS_ALL_PROBED
-        ):
+        if root.looks or root.model.training is not root.was_training or self._collector.probing:
             self._look(root)
 
     def _look(self, root: Root) -> None:
