@@ -210,6 +210,8 @@ def test_a_pause_ends_when_nobody_attends_any_more() -> None:
         assert "paused" == rig.state["status"]
         rig.clock.now += 2.0
         assert "nobody attends" in rig.wait_until("running")["note"]
+        rig.attend()
+        assert rig.ask("pause")["note"] is None
         assert ["the training goes on: nobody attends its debugger any more."] == rig.said
 
 

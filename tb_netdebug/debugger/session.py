@@ -79,6 +79,7 @@ class Session:
         self._reason: Reason | None = None
         self._paused_at: float | None = None
         self._resumes_at: float | None = None
+        self._went_on: str | None = None  # by itself, and why
         self._is_released = False
         self._is_detached = False
         self._was_attached = self._was_told_attached = False
@@ -279,7 +280,8 @@ class Session:
         file, line, function = line_of(self.frame)
         self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
         self._reason, self.course, self._is_released = reason, None, False
-        self.note = None  # it was about the time before
+        if self.note == self._went_on:
+            self.note = None
         longest = self._longest_secs
         self._resumes_at = None if longest is None else self._paused_at + longest
         self._look_at_rates()
@@ -297,7 +299,7 @@ class Session:
                 self.tell_state()
             why = self._why_go_on(began)
             if why:
-                self.note = why
+                self.note = self._went_on = why
                 self._notice(why)
                 return
             with self._news:
