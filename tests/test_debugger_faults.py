@@ -34,8 +34,14 @@ def home() -> Iterator[Home]:
         yield found
 
 
-def board_of(home: Home, folder: Path, *, preamble: str = "") -> TensorBoard:
-    return TensorBoard("--logdir", str(folder), env=home.env, preamble=preamble)
+@pytest.fixture(scope="module")
+def board(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TensorBoard]:
+    with TensorBoard("--logdir", str(tmp_path_factory.mktemp("faults")), env=home.env) as found:
+        yield found
+
+
+def impatient_board(home: Home, folder: Path) -> TensorBoard:
+    return TensorBoard("--logdir", str(folder), env=home.env, preamble=IMPATIENT)
 
 
 def is_whole(training: ToldTraining) -> bool:
@@ -46,7 +52,7 @@ def is_whole(training: ToldTraining) -> bool:
 def test_a_client_that_is_gone_keeps_nobody(home: Home, tmp_path: Path) -> None:
     """Paused, the training goes on within the lease; running, nobody's wishes slow it any more."""
     with (
-        board_of(home, tmp_path, preamble=IMPATIENT) as board,
+        impatient_board(home, tmp_path) as board,
         ToldTraining(home, tmp_path / "one") as training,
     ):
         asker = Asker(board)
@@ -63,9 +69,28 @@ def test_a_client_that_is_gone_keeps_nobody(home: Home, tmp_path: Path) -> None:
         assert is_whole(training)
 
 
-def test_a_killed_agent_is_replaced(home: Home, tmp_path: Path) -> None:
+def test_a_killed_tensorboard_keeps_nobody(home: Home, tmp_path: Path) -> None:
+    """The training goes on within the lease; another TensorBoard at another port has the session again."""
+    with ToldTraining(home, tmp_path / "one") as training:
+        keys = []
+        for is_paused in (True, False):
+            with impatient_board(home, tmp_path) as board:
+                asker = Asker(board)
+                keys.append(asker.meet())
+                asker.pause(keys[-1])
+                if not is_paused:
+                    asker.ask(keys[-1], "continue")
+                board.kill()
+                training.wait_for_more(20)
+        assert keys[0] == keys[1]
+        assert GONE_ON in training.said
+        training.end()
+        assert is_whole(training)
+
+
+def test_a_killed_agent_is_replaced(home: Home, board: TensorBoard, tmp_path: Path) -> None:
     """Within the lease the training stays where it is; the session goes on under its key."""
-    with board_of(home, tmp_path) as board, ToldTraining(home, tmp_path / "one") as training:
+    with ToldTraining(home, tmp_path / "one") as training:
         asker = Asker(board)
         key = asker.meet()
         step = asker.pause(key)["step"]
@@ -89,52 +114,32 @@ def kill_agent(home: Home, asker: Asker, key: str) -> None:
     wait_for(lambda: asker.answers(key))
 
 
-def test_a_killed_tensorboard_keeps_nobody(home: Home, tmp_path: Path) -> None:
-    """The training goes on within the lease; another TensorBoard at another port has the session again."""
-    with ToldTraining(home, tmp_path / "one") as training:
-        keys = []
-        for is_paused in (True, False):
-            with board_of(home, tmp_path, preamble=IMPATIENT) as board:
-                asker = Asker(board)
-                keys.append(asker.meet())
-                asker.pause(keys[-1])
-                if not is_paused:
-                    asker.ask(keys[-1], "continue")
-                board.kill()
-                training.wait_for_more(20)
-        assert keys[0] == keys[1]
-        assert GONE_ON in training.said
-        training.end()
-        assert is_whole(training)
-
-
-def test_a_killed_training_is_seen(home: Home, tmp_path: Path) -> None:
+def test_a_killed_training_is_seen(home: Home, board: TensorBoard, tmp_path: Path) -> None:
     """What it had recorded stays as it is, and its session says that it is not connected."""
-    with board_of(home, tmp_path) as board:
-        asker = Asker(board)
-        for is_paused in (True, False):
-            with ToldTraining(home, tmp_path / str(is_paused)) as training:
-                run_dir = training.logdir / "run"
-                key = asker.meet()
-                asker.pause(key)
-                wait_for(lambda: len(training.trained()) == len(steps(run_dir)))  # noqa: B023
-                recorded = steps(run_dir)
-                if not is_paused:
-                    asker.ask(key, "continue")
-                    training.wait_for_more()
-                training.process.kill()
-                wait_for(lambda: not asker.connected())
-                with pytest.raises(ClientError, match="not connected"):
-                    asker.client.call(key, "hits")
-                left = read_run(run_dir).main.steps.tolist()
-                assert recorded == left[: len(recorded)] if not is_paused else recorded == left
-                assert list(range(len(left))) == left
+    asker = Asker(board)
+    for is_paused in (True, False):
+        with ToldTraining(home, tmp_path / str(is_paused)) as training:
+            run_dir = training.logdir / "run"
+            key = asker.meet()
+            asker.pause(key)
+            wait_for(lambda: len(training.trained()) == len(steps(run_dir)))  # noqa: B023
+            recorded = steps(run_dir)
+            if not is_paused:
+                asker.ask(key, "continue")
+                training.wait_for_more()
+            training.process.kill()
+            wait_for(lambda: not asker.connected())
+            with pytest.raises(ClientError, match="not connected"):
+                asker.client.call(key, "hits")
+            left = read_run(run_dir).main.steps.tolist()
+            assert recorded == left[: len(recorded)] if not is_paused else recorded == left
+            assert list(range(len(left))) == left
 
 
-def test_a_training_pauses_by_itself(home: Home, tmp_path: Path) -> None:
+def test_a_training_pauses_by_itself(home: Home, board: TensorBoard, tmp_path: Path) -> None:
     """At nd.breakpoint() and monitor.pause() in its code, and for a finding; the reason says which."""
     wishes = {"on_finding": "pause"}
-    with board_of(home, tmp_path) as board, ToldTraining(home, tmp_path / "one", **wishes) as training:
+    with ToldTraining(home, tmp_path / "one", **wishes) as training:
         asker = Asker(board)
         training.tell("breakpoint")
         training.wait_for_more()
@@ -155,12 +160,14 @@ def test_a_training_pauses_by_itself(home: Home, tmp_path: Path) -> None:
         assert is_whole(training)
 
 
-def test_a_training_that_was_looked_into_learns_the_same(home: Home, tmp_path: Path) -> None:
+def test_a_training_that_was_looked_into_learns_the_same(
+    home: Home, board: TensorBoard, tmp_path: Path
+) -> None:
     """Paused, stepped in all ways and looked at everywhere: losses, weights and random numbers are equal."""
     with ToldTraining(None, tmp_path / "alone", batches=8) as alone:
         assert 0 == alone.process.wait()
     wishes = {"batches": 8, "pause_at_start": True}
-    with board_of(home, tmp_path) as board, ToldTraining(home, tmp_path / "one", **wishes) as training:
+    with ToldTraining(home, tmp_path / "one", **wishes) as training:
         asker = Asker(board)
         key = asker.meet()
         asker.wait_for_pause(key)
@@ -185,13 +192,15 @@ def look_at_everything(asker: Asker, key: str) -> None:
     for verb in ("stack", "modules", "batch", "recheck"):
         asker.ask(key, verb)
     for each in asker.ask(key, "tensors"):
-        asker.ask(key, "tensor", name=each["name"], previous=True)
-        asker.ask(key, "evaluate", text=f"mean(`{each['name']}` * 2)")
+        asker.client.call(key, "tensor", name=each["name"], previous=True)
+        asker.client.call(key, "evaluate", text=f"mean(`{each['name']}` * 2)")
 
 
-def test_a_large_tensor_is_looked_at_without_room_for_it(home: Home, tmp_path: Path) -> None:
+def test_a_large_tensor_is_looked_at_without_room_for_it(
+    home: Home, board: TensorBoard, tmp_path: Path
+) -> None:
     """Of 1 GB, statistics, cells, a slice, a mean and the whole file: neither side grows by 50 MB."""
-    with board_of(home, tmp_path) as board, ToldTraining(home, tmp_path / "one", has_large=True) as training:
+    with ToldTraining(home, tmp_path / "one", has_large=True) as training:
         asker = Asker(board)
         key = asker.meet()
         asker.pause(key)
@@ -223,14 +232,15 @@ def peak_of(process: psutil.Process) -> int:
     return int(line.split()[1]) << 10
 
 
-def test_a_script_that_was_not_changed_waits_at_its_start(home: Home, tmp_path: Path) -> None:
+def test_a_script_that_was_not_changed_waits_at_its_start(
+    home: Home, board: TensorBoard, tmp_path: Path
+) -> None:
     """By `netdebug run --debugger --pause-at-start`: it computes what it does alone."""
     script = Path(__file__).parent / "support/scripts/lbfgs.py"
     env = environment(**home.env, OMP_NUM_THREADS="1")
     alone = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=True)
     options = ("--debugger", "--pause-at-start", "--logdir", str(tmp_path))
     with (
-        board_of(home, tmp_path) as board,
         subprocess.Popen(
             [sys.executable, "-m", "tb_netdebug", "run", *options, script],
             env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

@@ -21,10 +21,11 @@ from typing import Any
 from tb_netdebug.debugger.breakpoints import Breakpoints
 from tb_netdebug.debugger.course import Course, Reason
 from tb_netdebug.debugger.inspection import Inspection
-from tb_netdebug.debugger.lease import FIRST_VISIT_SECS, LEASE_SECS, SHARE_OF_TIMEOUT, Lease
+from tb_netdebug.debugger.lease import LEASE_SECS, Lease
 from tb_netdebug.debugger.messages import PROTOCOL, FrameError, decoded
 from tb_netdebug.debugger.place import CODE, END, START, Place
 from tb_netdebug.debugger.stack import line_of
+from tb_netdebug.debugger.stay import Stay
 from tb_netdebug.debugger.steering import Steering
 from tb_netdebug.debugger.telling import Telling
 from tb_netdebug.debugger.verbs import VERBS, ArgumentError, checked
@@ -76,9 +77,7 @@ class Session:
         self._news = threading.Condition()
         self._visiting = threading.Lock()
         self._visitor: int | None = None
-        self._reason: Reason | None = None
-        self._paused_at: float | None = None
-        self._resumes_at: float | None = None
+        self._stay: Stay | None = None  # while it is paused
         self._went_on: str | None = None  # by itself, and why
         self._is_released = False
         self._is_detached = False
@@ -211,7 +210,7 @@ class Session:
 
     @property
     def is_paused(self) -> bool:
-        return self._paused_at is not None
+        return self._stay is not None
 
     def _enter(self, place: Place, reason: Reason | None, frame: FrameType) -> None:
         thread = threading.get_ident()
@@ -262,42 +261,40 @@ class Session:
         return None
 
     def _pause(self, reason: Reason) -> None:
-        began = self._clock()
+        timeout = self.about.get("collective_timeout_secs")
+        self._stay = stay = Stay(reason, self._clock(), time.time(), timeout)
         try:
-            self._stand(reason)
-            self._wait(began)
+            self._stand()
+            self._wait(stay)
         finally:
-            self._paused_at = self._reason = self._resumes_at = None
+            self._stay = None
             self._is_unsettled = True
-            self._resumed(self._clock() - began)
+            self._resumed(self._clock() - stay.began)
             self.tell_state()
 
-    def _stand(self, reason: Reason) -> None:
+    def _stand(self) -> None:
         """It is paused from here on, and whoever attends hears where and why."""
         assert self.place is not None
         assert self.frame is not None
-        self._paused_at = time.time()
         file, line, function = line_of(self.frame)
         self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
-        self._reason, self.course, self._is_released = reason, None, False
+        self.course, self._is_released = None, False
         if self.note == self._went_on:
             self.note = None
-        longest = self._longest_secs
-        self._resumes_at = None if longest is None else self._paused_at + longest
         self._look_at_rates()
         self._loss = self.bench.scalars().get("loss", self._loss)
         self.adjust()
         self.tell_state()
         self._telling.settle(self.state, at_once=True)
 
-    def _wait(self, began: float) -> None:
+    def _wait(self, stay: Stay) -> None:
         while not self._is_released and not self._is_over:
             self._work()
             if self._is_released:
                 return
             if self.is_attached and not self._was_told_attached:
                 self.tell_state()
-            why = self._why_go_on(began)
+            why = stay.why_it_ends(self.lease, is_attached=self.is_attached, now=self._clock())
             if why:
                 self.note = self._went_on = why
                 self._notice(why)
@@ -305,27 +302,6 @@ class Session:
             with self._news:
                 if not self._inbox:
                     self._news.wait(LOOK_SECS)
-
-    def _why_go_on(self, began: float) -> str | None:
-        held, longest = self._clock() - began, self._longest_secs
-        if longest is not None and held >= longest:
-            return "the training goes on: the other processes wait for this one, and would give up soon."
-        if self.is_attached:
-            return None
-        if self.lease.was_attended:
-            return "the training goes on: nobody attends its debugger any more."
-        is_start = self._reason is not None and self._reason.kind == "start"
-        if not is_start and held > FIRST_VISIT_SECS:
-            return (
-                f"the training goes on: nobody came to its debugger for {FIRST_VISIT_SECS / 60:.0f} minutes."
-            )
-        return None
-
-    @property
-    def _longest_secs(self) -> float | None:
-        """So long the others may be kept waiting."""
-        timeout = self.about.get("collective_timeout_secs")
-        return SHARE_OF_TIMEOUT * timeout if timeout else None
 
     # ---- calls -------------------------------------------------------------------------------------------
 
@@ -404,19 +380,17 @@ class Session:
     # ---- what is told ------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        # Also called on the line's thread: each may be None a moment later.
-        place, reason, paused_at = self.place, self._reason, self._paused_at
-        is_paused = paused_at is not None and reason is not None and not self._is_released
+        place, stay = self.place, None if self._is_released else self._stay
         return {
             "version": self._version,
-            "status": "over" if self._is_over else "paused" if is_paused else "running",
+            "status": "over" if self._is_over else "running" if stay is None else "paused",
             "is_attached": self.is_attached,
             "step": self.step_of(),
-            "place": place.as_dict() if place is not None else None,
-            "reason": reason.as_dict() if is_paused and reason is not None else None,
-            "paused_at": paused_at if is_paused else None,
+            "place": None if place is None else place.as_dict(),
+            "reason": None if stay is None else stay.reason.as_dict(),
+            "paused_at": None if stay is None else stay.paused_at,
             "lease_secs": self.lease.secs or LEASE_SECS,
-            "resumes_at": self._resumes_at if is_paused else None,
+            "resumes_at": None if stay is None else stay.resumes_at,
             "is_waiting": self.course is not None,
             "loss": self._loss,
             "hits": self.watchpoints.count,
