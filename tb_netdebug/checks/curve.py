@@ -123,6 +123,10 @@ class Curve:
 
     def tail(self, count: int = STEPS_KEPT) -> Doubles:
         """The newest finite values, at most so many, oldest first."""
+        if count < len(self.values):
+            newest: Doubles = np.array(list(islice(reversed(self.values), count))[::-1], float)
+            if np.isfinite(newest).all():
+                return newest
         values = np.array(self.values, float)
         finite: Doubles = values[np.isfinite(values)][-count:]
         return finite

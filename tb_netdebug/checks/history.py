@@ -5,7 +5,7 @@ Everything is bounded: so many steps of each scalar, so many looks at each tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,7 @@ class History:
         self.known_facts: dict[str, dict[Any, dict[str, Any]]] = {}
         self.ranks: dict[int, Rank] = {}
         self._curves: dict[str, Curve] = {}
+        self._by_prefix: dict[str, list[Curve]] = {}
         self._tensors = {kind: Tensors() for kind in Kind}
         self._sampled: set[Kind] = set()
         self._pairs: dict[tuple[Kind, Kind], tuple[int, int, Integers, Integers]] = {}
@@ -79,6 +80,7 @@ class History:
                 if len(curves) >= MOST_SCALARS:
                     continue
                 curve = curves[name] = Curve(name)
+                self._by_prefix.clear()
             curve.add(step, value)
         if record.samples or self._sampled:
             self._take_samples(record)
@@ -104,8 +106,13 @@ class History:
     def curve(self, name: str) -> Curve | None:
         return self._curves.get(name)
 
-    def curves(self, prefix: str = "") -> Iterator[Curve]:
-        return (curve for name, curve in self._curves.items() if name.startswith(prefix))
+    def curves(self, prefix: str = "") -> Sequence[Curve]:
+        """All whose names begin so, in the order in which they came."""
+        known = self._by_prefix.get(prefix)
+        if known is None:  # rules ask for the same few again and again
+            known = [curve for name, curve in self._curves.items() if name.startswith(prefix)]
+            self._by_prefix[prefix] = known
+        return known
 
     # ---- tensors
 

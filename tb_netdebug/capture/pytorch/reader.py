@@ -64,8 +64,9 @@ class TensorReader:
         series: list[Series] = []
         elsewhere: list[tuple[Series, torch.Tensor]] = []
         kept: list[torch.Tensor] = []  # copies must live until the kernel has read them
+        reads_host = self.reads_host
         for which, given in named:
-            if self.reads_host and is_direct(given):
+            if reads_host and is_direct(given):
                 items.append(host_item(given))
                 series.append(which)
                 continue

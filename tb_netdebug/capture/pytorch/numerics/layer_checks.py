@@ -47,6 +47,11 @@ class LayerChecks:
     def are_armed(self) -> bool:
         return bool(self._hooks)
 
+    @property
+    def are_idle(self) -> bool:
+        """Nobody looks, and nothing is left to be told: so it is in ordinary steps."""
+        return not self._hooks and self._found is None
+
     def arm(self) -> None:
         self._armed_steps = STEPS_ARMED
         if not self._hooks:

@@ -63,9 +63,10 @@ class NumericsProbe:
         self._hooks = list(self._watch_optimizers())
 
     def end_step(self) -> None:
-        self._layers.end_step()
-        if self._told_in_step != self._collector.step:
-            self._tell_late()
+        if not (self._layers.are_idle and self._device_roots.are_idle):
+            self._layers.end_step()
+            if self._told_in_step != self._collector.step:
+                self._tell_late()
         if self._operations is not None:
             self._operations.end_step()
         self._keeper.forget()

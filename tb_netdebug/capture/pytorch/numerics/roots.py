@@ -18,6 +18,11 @@ class DeviceRoots:
         self._device: DeviceSummaries | None = None
         self._newest = -1
 
+    @property
+    def are_idle(self) -> bool:
+        """No loss has been on an accelerator yet."""
+        return self._device is None
+
     def add(self, root: torch.Tensor, step: int) -> None:
         """The first one of a step stands for all."""
         if step == self._newest or root.numel() != 1:
