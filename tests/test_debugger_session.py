@@ -16,7 +16,7 @@ from tb_netdebug.debugger.messages import decoded, encoded
 from tb_netdebug.debugger.place import CODE, Place
 from tb_netdebug.debugger.session import Session, pause_in_code
 from tb_netdebug.debugger.statements import SESSION, STATE
-from tb_netdebug.debugger.workbench import NOTHING
+from tb_netdebug.debugger.workbench import NOTHING, Needs
 from tests.support.debugged import Debugged, debugged, where
 from tests.support.debugger_bench import bench_of
 from tests.support.streamed import wait_for
@@ -320,6 +320,28 @@ def test_closed_from_another_thread_a_paused_training_goes_on() -> None:
     wait_for(lambda: rig.step > step + 5)
     rig.stop()
     assert [False] == paused_at_close
+
+
+def test_closed_by_a_signal_in_a_pause_nothing_is_put_on_again() -> None:
+    """A handler runs on the very thread that is paused."""
+    rig = Debugged()
+    rig.session.open(rig.bench)
+    rig.session.connected()
+    rig.attend()
+
+    def interrupt() -> None:
+        rig.wait_until("paused")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: rig.session.close())
+    presser = threading.Thread(target=interrupt)
+    presser.start()
+    needed: list[Needs] = []
+    rig.bench.close = lambda: setattr(rig.bench, "need", needed.append)  # type: ignore[method-assign]
+    rig.session.hold(Place(CODE), Reason("code", "the program asked for it"))
+    presser.join()
+    signal.signal(signal.SIGUSR1, before)
+    assert ([], "over") == (needed, rig.state["status"])
 
 
 def test_ctrl_c_ends_a_pause() -> None:

@@ -339,7 +339,9 @@ class Session:
         self.release(None)
 
     def adjust(self) -> None:
-        """The workbench hears what is needed from now on."""
+        """The workbench hears what is needed from now on; a closed one nothing."""
+        if self._is_over:
+            return
         self._is_unsettled, self._watch_needs = False, self.watchpoints.needs
         self._was_attached = self.is_attached
         needs = self._wanted() if self._was_attached or self.course is not None else NOTHING
