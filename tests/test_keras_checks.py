@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tb_netdebug as nd
 from tests.support.keras_runs import Run, dense
 
 L = keras.layers
@@ -62,6 +64,13 @@ def dead() -> Any:
     return dense(relu(64, bias_initializer=low), relu(64), L.Dense(3))
 
 
+def all_frozen() -> Any:
+    model = dense(relu(32), L.Dense(3))
+    model.build((None, 16))
+    model.trainable = False
+    return compiled(model)
+
+
 def broken(values: Any) -> Any:
     found = values.copy()
     found[300, 3] = np.nan
@@ -104,6 +113,19 @@ SICK: dict[str, Case] = {
         X,
         YES,
     ),
+    "one unit whose score Keras sees": (
+        "loss-input-shape",
+        lambda: dense(relu(16), L.Dense(1, activation="softmax"), loss="binary_crossentropy"),
+        X,
+        YES,
+    ),
+    "a score for a yes or no": (
+        "loss-input-logits",
+        lambda: dense(relu(16), L.Dense(1), loss="binary_crossentropy"),
+        X,
+        YES,
+    ),
+    "nothing to train": ("frozen-weights", all_frozen, X, Y),
     "evaluation mode": ("eval-mode-training", lambda: compiled(NeverInTraining()), X, Y),
 }
 
@@ -126,6 +148,14 @@ HEALTHY: dict[str, tuple[Callable[[], Any], Any]] = {
         Y,
     ),
     "softmax that Keras sees through": (lambda: dense(relu(32), L.Dense(3, activation="softmax")), Y),
+    "yes or no by two units": (
+        lambda: dense(relu(16), L.Dense(2, activation="softmax"), loss="sparse_categorical_crossentropy"),
+        YES,
+    ),
+    "yes or no by a score": (
+        lambda: dense(relu(16), L.Dense(1), loss=keras.losses.BinaryCrossentropy(from_logits=True)),
+        YES,
+    ),
     "yes or no": (
         lambda: dense(relu(16), L.Dense(1, activation="sigmoid"), loss="binary_crossentropy"),
         YES,
@@ -163,6 +193,52 @@ def test_a_healthy_network_stays_quiet(name: str, tmp_path: Path) -> None:
     build, labels = HEALTHY[name]
     keras.utils.set_random_seed(1)
     assert set() == Run(tmp_path, build(), train(X, labels)).slugs
+
+
+def walk(logdir: Path, draw: Callable[[tf.data.Dataset], Iterator[Any]], after: Any = None) -> set[str]:
+    """What is said of a loop of sixty steps that goes through six batches as `draw` does it."""
+    data = tf.data.Dataset.from_tensor_slices((X[:192], Y[:192])).batch(32)
+    keras.utils.set_random_seed(1)
+    model, optimizer = keras.Sequential([relu(32), L.Dense(3)]), keras.optimizers.Adam()
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    monitor = nd.watch(model, optimizer, logdir=logdir, on_finding="ignore", strict=True)
+    for inputs, labels in islice(draw(data), 60):
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True))
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
+        )
+        monitor.step(loss=loss)
+        if after is not None:
+            after(model)
+    monitor.close()
+    return {each.rule for each in monitor.findings if each.severity.name != "INFO"}
+
+
+def test_a_dataset_that_is_started_over_in_each_step_gives_the_same_batch(tmp_path: Path) -> None:
+    """`next(iter(data))` is told; a loop over the data, epoch after epoch, is not."""
+
+    def begin(data: tf.data.Dataset) -> Iterator[Any]:
+        while True:
+            yield next(iter(data))
+
+    def go_on(data: tf.data.Dataset) -> Iterator[Any]:
+        while True:
+            yield from data
+
+    assert "input-repeated-batch" in walk(tmp_path / "begin", begin)
+    assert "input-repeated-batch" not in walk(tmp_path / "go on", go_on)
+
+
+def test_a_dataset_of_an_evaluation_is_not_that_of_the_training(tmp_path: Path) -> None:
+    """One batch on purpose, with an evaluation after each step, is no mistake."""
+    held = tf.data.Dataset.from_tensor_slices(X[192:320]).batch(64)
+
+    def evaluate(model: Any) -> None:
+        for inputs in held:
+            model(inputs, training=False)
+
+    assert "input-repeated-batch" not in walk(tmp_path, lambda data: repeat(next(iter(data))), after=evaluate)
 
 
 def test_the_layer_that_made_the_first_nan_is_named_in_an_ordinary_step(tmp_path: Path) -> None:

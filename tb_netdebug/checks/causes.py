@@ -61,8 +61,11 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
         "loss-at-chance-start", "diverging-loss", "update-ratio-low", "dead-units",
     ),
     "loss-input-softmaxed": ("loss-at-chance", "not-learning", "loss-plateau", "vanishing-gradients"),
-    "loss-input-logits": ("loss-negative", "diverging-loss", "nonfinite-loss", "not-learning"),
-    "loss-input-shape": ("not-learning", "loss-plateau"),
+    "loss-input-logits": (
+        "loss-negative", "diverging-loss", "nonfinite-loss", "not-learning", "zero-gradients",
+        "loss-at-chance-start", "loss-at-chance",
+    ),
+    "loss-input-shape": ("not-learning", "loss-plateau", "constant-output"),
     "labels-single-class": ("not-learning", "constant-output"),
     "input-constant": ("not-learning", "loss-at-chance", "constant-output", "dead-units"),
     "input-repeated-batch": ("overfitting",),

@@ -178,6 +178,7 @@ class KerasAdapter:
         for each in self.steps:
             each.remove()
         leave(self._loop)
+        self._loop.datasets.close()
         self._reading.close()
 
     # ---- for the callback --------------------------------------------------------------------------------
@@ -234,6 +235,7 @@ class KerasAdapter:
         if not self._loop.has_stepped:
             return
         shown = self._loop.shown(self._settings)
+        self._collector.scalars.update(self._loop.datasets.scalars())
         for tensor in shown["inputs"][:1]:
             if tensor.shape.rank:
                 self._collector.scalars["batch_size"] = float(tensor.shape[0])

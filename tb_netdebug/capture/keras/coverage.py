@@ -25,6 +25,7 @@ class CoverageProbe:
         self._without: dict[int, int] = {}
         self._had: set[int] = set()
         self._held: set[int] = set()
+        self._idle = 0
 
     def look(self, tap: Tap) -> None:
         """At what a step has shown of its optimizers. A trace stands for all its runs: two say it all."""
@@ -32,11 +33,14 @@ class CoverageProbe:
             self._put_modes(tap)
             return
         tap.looks += 1
+        self._idle = 0 if tap.applied_to or not self._is_all_frozen() else self._idle + 1
         if tap.applied_to:
             self._look_at_gradients(tap.applied_to)
             for applied in tap.applied_to:
                 self._tell_optimizer(applied.optimizer)
             self._tell_gradients()
+        elif tap.losses and self._idle >= FEWEST_LOOKS:
+            self._tell_idle()
         self._tell_modes(tap)
         self._put_modes(tap)
 
@@ -107,6 +111,24 @@ class CoverageProbe:
             besides=("steps",),
         )
 
+    def _tell_idle(self) -> None:
+        """Keras calls no optimizer where nothing can be trained, so no gradient is there to be told of."""
+        frozen = [each.name for each in self._network.weights.values()]
+        self._tell(
+            "gradients",
+            0,
+            {
+                "none": [],
+                "none_total": 0,
+                "steps": self._idle,
+                "frozen": frozen[:MOST_NAMES],
+                "frozen_total": len(frozen),
+                "detached": False,
+                "all_frozen": True,
+            },
+            besides=("steps",),
+        )
+
     def _tell_modes(self, tap: Tap) -> None:
         if not tap.modes:
             return
@@ -136,6 +158,9 @@ class CoverageProbe:
         if tap.modes:
             scalars = self._collector.scalars
             scalars["probe/mode_modules"], scalars["probe/eval_modules"] = tap.mode_counts
+
+    def _is_all_frozen(self) -> bool:
+        return bool(self._network.weights) and not self._trainable()
 
     def _trainable(self) -> list[Watched]:
         return [each for each in self._network.weights.values() if is_trainable(each)]

@@ -9,9 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from tb_netdebug.capture.guard import Guard
+from tb_netdebug.capture.keras.datasets import Datasets
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.steps import TrainSteps
-from tb_netdebug.capture.keras.tap import Tap
+from tb_netdebug.capture.keras.tap import Tap, is_without_tape
+from tb_netdebug.capture.keras.tensors import dense, tensors_in
 from tb_netdebug.capture.keras.traced import Shown
 from tb_netdebug.capture.settings import Settings
 
@@ -39,10 +41,13 @@ class LoopTap:
         self.is_hidden = False
         self.has_stepped = False
         self.tap = Tap(network, guard, wants_layers=False)
+        self.datasets = Datasets(guard)
+        self._given: tuple[Any, ...] = ()
 
     def begin_step(self, *, sampling: bool) -> None:
         self._thread = threading.get_ident()
         self.has_stepped = False
+        self._given = ()
         self.tap = Tap(self._network, self._guard, wants_layers=sampling)
 
     def finish(self) -> Tap | None:
@@ -53,7 +58,7 @@ class LoopTap:
     def shown(self, settings: Settings) -> Shown:
         """What `TrainSteps` shows of a step, of this one."""
         tap = self.tap
-        inputs = [tensor for call in tap.calls[-1:] for _, tensor in call.inputs]
+        inputs = [dense(tensor) for _, tensor in tensors_in(self._given)]
         seen = [each for each in tap.losses if not hasattr(each.target, "graph")]
         seen = seen if len(seen) == len(tap.losses) else []
         return {
@@ -67,10 +72,14 @@ class LoopTap:
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         if self._is_here():
+            if is_without_tape():
+                self.datasets.let_go()
             self.tap.entered(layer, args, kwargs)
 
     def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
         if self._is_here():
+            if not is_without_tape() and id(layer) in self._network.layers:
+                self._given = (*args, *kwargs.values())  # of the outermost in the end: the batch itself
             self.tap.left(layer, args, kwargs, output)
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:

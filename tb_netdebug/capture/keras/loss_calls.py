@@ -32,6 +32,8 @@ class LossSeen:
     last_layer: str | None
     asked_logits: bool = False
     """What the user has said in `from_logits`; Keras sometimes knows better."""
+    softmax_of_one: bool = False
+    """Whether the answer is a softmax over a single unit: always 1."""
 
 
 def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -> LossSeen | None:
@@ -52,7 +54,15 @@ def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -
         asked or logits is not None,
         last_layer,
         asked_logits=asked,
+        softmax_of_one=is_softmax_of_one(given, makers),
     )
+
+
+def is_softmax_of_one(given: Any, makers: Makers) -> bool:
+    """Asked of the answer itself: Keras may take the score behind it, and the loss then falls."""
+    _, layer = makers.get(id(given), (None, None))
+    is_last = getattr(layer, "axis", -1) == -1  # that of a layer Softmax; all others take the last one
+    return is_last and tuple(given.shape)[-1:] == (1,) and kind_of_maker(given, makers) == "Softmax"
 
 
 def kind_of_maker(tensor: Any, makers: Makers) -> str | None:

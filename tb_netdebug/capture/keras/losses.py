@@ -87,6 +87,7 @@ class LossProbe:
             "weighted": False,
             "with_logits": seen.with_logits if is_class or function.startswith("binary") else None,
             "last_layer": seen.last_layer,
+            "softmax_of_one": seen.softmax_of_one,
             "site": getattr(seen.loss, "name", None) or type(seen.loss).__name__,
         }
         while len(self._told) <= number:

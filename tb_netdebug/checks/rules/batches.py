@@ -50,7 +50,7 @@ class InputRepeatedBatch(Rule):
         restarts = last_of(history, "probe/loader_restarts")
         is_slice = last_of(history, "probe/batch_is_slice") == 1.0 and self._slice < self.limits.slice_share
         is_restarted = batches > 1 and restarts >= self.limits.restarts * history.steps
-        more = f" Yet the DataLoader has {batches:.0f} batches." if batches > 1 else ""
+        more = f" Yet there are {batches:.0f} batches in the data." if batches > 1 else ""
         if is_restarted:
             times = counted(restarts, "time")
             more += f" Its iterator was made anew {times}: each time it begins with the first batch."

@@ -173,10 +173,11 @@ def harmless(call: dict[str, Any], evidence: dict[str, Evidence]) -> Sign:
 class LogitsLimits:
     row_logsumexp_error: float = 0.1  # logarithms of probabilities leave 1e-6; even bfloat16 leaves 0.02
     above_zero: float = 1e-2  # a logarithm of a probability is never above 0
+    outside: float = 1e-3  # how far a probability may lie beyond 0 or 1 by rounding
 
 
 class LossInputLogits(Rule):
-    """Raw scores, or probabilities, are handed to a loss that expects logarithms of probabilities."""
+    """Raw scores are handed to a loss that expects probabilities, or either where it wants logarithms."""
 
     slug = "loss-input-logits"
     when = When.FACTS
@@ -205,6 +206,28 @@ class LossInputLogits(Rule):
                     "rounding)",
                     {"largest input": largest},
                 )
+            elif look.function == "binary_cross_entropy" and is_outside(look, limits.outside):
+                yield clipped(look, limits.outside)
+
+
+def is_outside(look: Look, limit: float) -> bool:
+    return look["input_min"] < -limit or look["input_max"] > 1.0 + limit
+
+
+def clipped(look: Look, limit: float) -> Sign:
+    """Keras says nothing of it; torch raises."""
+    low, high = look["input_min"], look["input_max"]
+    return Sign(
+        Severity.ERROR,
+        f"binary_cross_entropy is given raw scores from {number(low)} to {number(high)}, but it expects "
+        f"probabilities from 0 to 1 ({number(limit)} beyond is rounding). It takes what is below for 0 and "
+        "what is above for 1, and such answers get no gradient.",
+        'End the network in a sigmoid, `Dense(1, activation="sigmoid")`, or keep the scores and tell the '
+        "loss: `keras.losses.BinaryCrossentropy(from_logits=True)`.",
+        {"lowest input": Evidence(low, 0.0), "highest input": Evidence(high, 1.0)},
+        where=(look.place,),
+        sureness=0.97,
+    )
 
 
 def times(logarithm: float) -> float:

@@ -24,6 +24,8 @@ class LossInputShape(Rule):
                 yield from broadcast(call)
             elif call.get("function") == "cross_entropy" and call.get("num_classes") == 1:
                 yield one_class(call)
+            elif call.get("softmax_of_one"):
+                yield always_one(call)
         for fact in history.facts.get("difference", ()):
             yield subtracted(fact)
 
@@ -98,6 +100,20 @@ def subtracted(fact: dict[str, Any]) -> Sign:
         },
         where=("loss",),
         sureness=0.9,
+    )
+
+
+def always_one(call: dict[str, Any]) -> Sign:
+    return Sign(
+        Severity.ERROR,
+        "The network ends in a softmax of 1 unit (at least 2 are needed): its output is always 1, whatever "
+        "the input is. Even where the loss falls, because Keras takes the score behind it, predict() gives "
+        "1 for each input.",
+        'For yes or no, end in a sigmoid: `Dense(1, activation="sigmoid")`; or give the last layer as many '
+        "units as there are classes.",
+        {"units of the softmax": Evidence(1.0, 2.0)},
+        where=(str(call.get("site") or call.get("function")),),
+        sureness=0.99,
     )
 
 

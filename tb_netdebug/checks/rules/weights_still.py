@@ -195,7 +195,7 @@ class FrozenWeights(Rule):
 
     def update(self, history: History) -> Sign | None:
         if history.updates.now is None:
-            return None
+            return self._all_frozen(history)
         known = parameters_of(history)
         kept = known.column(history, Kind.UPDATE, "zero_share")
         gradient = known.column(history, Kind.GRADIENT, "rms")
@@ -208,6 +208,25 @@ class FrozenWeights(Rule):
         long = (looks >= self.limits.looks) & (history.step - self._still.since >= self.limits.steps)
         stuck = still & long & ~self._moved & known.trainable & known.matrix
         return self._sign(history, known, stuck, gradient) if stuck.any() else None
+
+    @staticmethod
+    def _all_frozen(history: History) -> Sign | None:
+        """Keras trains on without a word where torch would raise."""
+        told = history.fact("gradients") or {}
+        if not told.get("all_frozen") or history.updates.looks:
+            return None
+        count = int(told.get("frozen_total") or 0)
+        return Sign(
+            Severity.ERROR,
+            f"0 of {counted(count, 'weight tensor')} can be trained (at least 1 is needed): all are frozen "
+            "(trainable = False), the optimizer is never called, and a step only computes the loss.",
+            "Freeze the base only, `base.trainable = False`, and leave the layers trainable that are to "
+            "learn; then call model.compile() again.",
+            {"weight tensors that can be trained": Evidence(0.0, 1.0)},
+            tuple(told.get("frozen") or ()),
+            since=0,
+            sureness=0.97,
+        )
 
     def _is_called(self, history: History, known: Parameters, names: tuple[str, ...]) -> bool:
         """As a layer that learns, or without gradients although it is as random as at the start."""
