@@ -16,6 +16,7 @@ from .causes import explain, weigh
 from .evaluation import is_evaluation
 from .finding import MOST_PLACES, Finding, Sign
 from .history import History
+from .idioms import in_words_of
 from .layers import Layers
 from .rule import NEEDS, Rule, When, with_limits
 from .rules import ALL
@@ -149,8 +150,8 @@ class Engine:
                 first_step=step if sign.since is None else sign.since,
                 last_step=step,
                 where=in_order(sign.where)[:MOST_PLACES],
-                message=sign.message,
-                advice=sign.advice,
+                message=self._worded(sign.message),
+                advice=self._worded(sign.advice),
                 evidence=dict(sign.evidence),
                 sureness=sign.sureness,
             )
@@ -159,9 +160,13 @@ class Engine:
         if len(known.where) < MOST_PLACES and not set(sign.where).issubset(known.where):
             known.where = in_order((*known.where, *sign.where))[:MOST_PLACES]
         if sign.severity > known.severity:
-            known.severity, known.message, known.advice = sign.severity, sign.message, sign.advice
+            known.severity = sign.severity
+            known.message, known.advice = self._worded(sign.message), self._worded(sign.advice)
             known.evidence, known.sureness = dict(sign.evidence), sign.sureness
             self._news[slug] = known
+
+    def _worded(self, text: str) -> str:
+        return in_words_of(self.history.info.get("framework"), text)
 
     def _told(self) -> list[Finding]:
         if not self._news:
