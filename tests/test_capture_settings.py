@@ -43,6 +43,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"remote": ""}, ValueError, "is no address. Write HOST:PORT"),
     ({"remote": "host:99999"}, ValueError, "ports end at 65535"),
     ({"remote": 6007}, TypeError, "the address of a collector"),
+    ({"debugger": "host"}, ValueError, "is no address. Write HOST:PORT"),
+    ({"debugger": 6007}, TypeError, "the address of a collector"),
+    ({"pause_at_start": 1}, TypeError, "True or False"),
     ({"run": ""}, ValueError, "a folder below logdir"),
     ({"run": ".."}, ValueError, "a folder below logdir"),
     ({"run": "."}, ValueError, "a folder below logdir"),
@@ -60,10 +63,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ],
 ]  # fmt: skip
 
-NOT_YET: list[dict[str, Any]] = [
-    {"debugger": True},
-    {"debugger": "host:6007"},
+UNARMED: list[dict[str, Any]] = [
     {"on_finding": "pause"},
+    {"pause_at_start": True},
+    {"debugger": False, "on_finding": "pause"},
 ]
 
 
@@ -81,10 +84,10 @@ def test_what_cannot_be_meant_is_refused(
     assert not model._forward_hooks
 
 
-@pytest.mark.parametrize("options", NOT_YET, ids=map(str, NOT_YET))
-def test_what_is_not_there_yet_is_refused(options: dict[str, Any], logdir: Path) -> None:
+@pytest.mark.parametrize("options", UNARMED, ids=map(str, UNARMED))
+def test_a_pause_needs_a_debugger(options: dict[str, Any], logdir: Path) -> None:
     """A training that is believed to be debugged and is not would be worse than none."""
-    with pytest.raises(ValueError, match="not in this version of NetDebug yet; leave it out"):
+    with pytest.raises(ValueError, match="needs the debugger: add debugger=True"):
         nd.watch(torch.nn.Linear(1, 1), logdir=logdir, **options)
 
 
