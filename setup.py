@@ -119,7 +119,6 @@ setup(
         "fsspec>=2023.1",
         "google-crc32c>=1.5",
         "grpcio>=1.49.1",
-        "grpcio>=1.62",
         "numpy>=1.24",
         "nvidia-ml-py>=12",
         # Code from a newer protoc (pyproject.toml says which one a Python has) needs a newer protobuf.

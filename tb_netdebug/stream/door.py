@@ -142,7 +142,12 @@ def environment() -> dict[str, str]:
     """The trainer's, for the credentials and the network; paths hold from any folder, and our package is
     found however the trainer has found it."""
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    paths = [str(_PACKAGE_ROOT), *(str(Path(entry).absolute()) for entry in given)]
+    places = {str(Path(entry).absolute()): place for place, entry in reversed(list(enumerate(sys.path)))}
+    # In the trainer's own order: the package may lie in a folder in which there is much else.
+    paths = sorted(
+        [str(_PACKAGE_ROOT), *(str(Path(entry).absolute()) for entry in given)],
+        key=lambda path: places.get(path, len(places)),
+    )
     files = {name: os.environ[name] for name in FILES if os.environ.get(name)}
     return {
         **os.environ,
