@@ -170,22 +170,33 @@ def test_it_is_looked_at_while_it_is_paused() -> None:
         assert {"path": "capsules/step.pt"} == rig.ask("snapshot")
 
 
-def test_nothing_is_needed_of_a_framework_until_somebody_attends() -> None:
-    """An armed training costs a look at one flag; a lease that ends takes everything off again."""
+def test_nothing_is_needed_of_a_framework_until_it_has_to_stop() -> None:
+    """An armed training costs a look at one flag, one that is attended the end of each batch; a lease that
+    ends takes everything off again."""
     rig = Debugged()
     rig.start()
     try:
         wait_for(lambda: rig.step > 5)
         assert (False, None) == (rig.session.is_alert, rig.bench.needs)
         rig.attend()
-        wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.phases)
-        rig.leave()
+        rig.ask("set_breakpoint", layer="nowhere")
+        wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.layers)
+        rig.ask("remove_breakpoint", id=1)
         wait_for(lambda: rig.bench.needs == NOTHING)
+        assert rig.session.is_alert
+        rig.leave()
         wait_for(lambda: not rig.session.is_alert)
-        rig.attend()
-        wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.phases)
     finally:
         rig.stop()
+
+
+def test_long_batches_can_be_paused_within() -> None:
+    """Where the end of the batch is far, the phases of the batch are places, too."""
+    with debugged() as rig:
+        assert "end" == rig.ask("pause")["place"]["phase"]
+        rig.batch_secs = 0.1
+        rig.ask("continue")
+        wait_for(lambda: rig.bench.needs is not None and rig.bench.needs.phases)
 
 
 def test_what_somebody_wanted_who_has_gone_is_forgotten() -> None:

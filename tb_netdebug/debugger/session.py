@@ -36,6 +36,8 @@ MOST_CALLS = 1000
 # While it runs, its state is told so often; a step that was asked for is told at once.
 TELL_SECS = 0.2
 LOOK_SECS = 1.0
+# Of a batch that takes longer, the phases are places to pause at while it runs, too.
+LONG_SECS = 0.04
 LONGEST_LEASE_SECS = 120.0
 CLOSE_SECS = 10.0
 # The hub takes lists of a thousand.
@@ -88,6 +90,9 @@ class Session:
         self._rates: list[dict[str, Any]] = []
         self._version = 0
         self._told_at = -1.0
+        self._is_slow = False
+        self._ended_at = self._clock()
+        self._last_secs = 0.0
         self._needs = self._watch_needs = NOTHING
         self._is_unsettled = True
         self._inspection = Inspection(self)
@@ -352,8 +357,9 @@ class Session:
     def _wanted(self) -> Needs:
         course, points, watches = self.course, self.breakpoints, self.watchpoints.needs
         is_watched_closely = self.is_paused or course is not None
+        is_marked = not (points.is_empty and self.watchpoints.is_empty)
         return Needs(
-            phases=True,
+            phases=is_watched_closely or is_marked or self._is_slow,
             layers=points.wants_layers or watches.layers or (course is not None and course.wants_layers),
             backward=points.wants_backward
             or watches.backward
@@ -413,11 +419,20 @@ class Session:
         is_attached = self.is_attached
         if not is_attached:
             self.course = None  # of somebody who has gone
-        self._is_unsettled |= is_attached != self._was_attached
+        self._is_unsettled |= is_attached != self._was_attached or self._notice_pace()
         is_due = is_attached and self._clock() - self._told_at >= TELL_SECS
         if is_due or is_attached != self._was_told_attached:
             self._loss = self.bench.scalars().get("loss", self._loss)
             self.tell_state()
+
+    def _notice_pace(self) -> bool:
+        """Whether batches have become long, or short: in short ones the end of a batch is soon enough for a
+        pause, and hooks at its phases would cost more than all else."""
+        now, was_slow = self._clock(), self._is_slow
+        secs, self._ended_at = now - self._ended_at, now
+        self._is_slow = min(secs, self._last_secs) > LONG_SECS
+        self._last_secs = secs
+        return self._is_slow != was_slow
 
     def _say_fault(self, doing: str, error: Exception) -> None:
         self._notice(f"the debugger failed while {doing}: {type(error).__name__}: {error}.")

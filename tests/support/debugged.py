@@ -36,6 +36,7 @@ class Debugged:
         self.client = LocalClient()
         self.clock = Clock()
         self.step = 0
+        self.batch_secs = 0.0
         self.said: list[str] = []
         self.held: list[float] = []
         self.passed: list[tuple[int, str, str | None]] = []
@@ -102,6 +103,7 @@ class Debugged:
             if self.session.is_alert:
                 self.session.end_batch()
             self.step += 1
+            self.clock.now += self.batch_secs
 
     def _is_heard(self, place: Place) -> bool:
         """As hooks are on for what is needed."""
