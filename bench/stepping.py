@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -191,10 +191,10 @@ def arrived(client: HttpClient, run: str) -> str:
     return keys()[0]
 
 
-def wait_for(condition: object, complaint: str) -> None:
+def wait_for(condition: Callable[[], object], complaint: str) -> None:
     """Raises BoardError."""
     until = time.monotonic() + READY_SECS
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > until:
             raise BoardError(complaint)
         time.sleep(0.05)

@@ -52,8 +52,8 @@ class ArrayBench:
         return ArrayReadable(self._entry(name), self.arrays[name], self.before.get(name))
 
     def summaries(self, names: Sequence[str]) -> Mapping[str, Summary]:
-        self.asked += names
         """Without bins, as of torch."""
+        self.asked += names
         found = {name: self.tensor(name).summary() for name in names if name in self.arrays}
         return {
             name: replace(each, bins=each.bins[:0], counts=each.counts[:0]) for name, each in found.items()
