@@ -14,9 +14,10 @@ LOGS := build/logs
 STEP := @tools/step
 PIP := -m pip --disable-pip-version-check --no-input
 
-# A process for each core, four at the most; the tests of a file stay together. PYTEST_ARGS=-n0 runs one after the other.
-CORES := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -lt 4 ] || n=4; echo $$n)
-SIDE_BY_SIDE := --dist loadfile --tx '$(CORES)*popen//python=$(RUN) -I'
+# One process more than there are cores, as half of the tests wait for another one; four at the most. The tests of a
+# file stay together. PYTEST_ARGS=-n0 runs one after the other.
+SIDES := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -lt 3 ] || n=3; echo $$((n + 1)))
+SIDE_BY_SIDE := --dist loadfile --tx '$(SIDES)*popen//python=$(RUN) -I'
 
 # Not $(MAKE) itself in a recipe: make would run such a line even under `make -n`.
 SELF := $(MAKE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -23,6 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "--type=")
 GRACE_SECS = 5.0
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs behind it, and we inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 hypothesis.settings.register_profile(
     "netdebug",
     deadline=None,  # a busy machine is not a failure
@@ -30,6 +35,15 @@ hypothesis.settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 hypothesis.settings.load_profile("netdebug")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_to_look_through_again() -> Iterator[None]:
+    """The modules of every framework are millions of objects: a test that collects garbage took a second each
+    time."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -155,7 +155,9 @@ def test_ctrl_c_twice_gives_the_prompt_back(terminal: Terminal, hub: ScriptedHub
 
 def test_ctrl_c_at_the_prompt_forgets_the_line(terminal: Terminal, hub: ScriptedHub) -> None:
     """And leaves nothing running or done."""
-    terminal.press("snapshot\x03")
+    terminal.press("snapshot")
+    terminal.wait_for_output(PROMPT[:-1] + "snapshot$")  # a line that is not read yet is nobody's
+    terminal.press("\x03")
     terminal.wait_for_output("Ctrl-D leaves", PROMPT)
     assert [] == hub.asked("snapshot")
 

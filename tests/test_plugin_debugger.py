@@ -301,6 +301,7 @@ def first_byte(page: HubPage, key: str) -> bytes:
 def test_a_training_that_is_killed_cuts_a_download(home: Home, page: HubPage) -> None:
     """The file is not taken for a whole one, and TensorBoard goes on."""
     with DebuggedTraining(home, training_folder(home), run="killed", size=GIGABYTE) as other:
+        other.wait_until_connected()
         wait_for(lambda: keys_of(page, "killed"))
         (key,) = keys_of(page, "killed")
         with page.posted("debugger/tensor", session=key, name="weight:fc") as response:

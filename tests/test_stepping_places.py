@@ -454,6 +454,7 @@ def test_a_forward_pass_that_fails(logdir: Path) -> None:
 
 def test_a_compiled_model(logdir: Path) -> None:
     """It can be stepped by batch and by optimizer, is not compiled again for it, and says why no more."""
+    torch._dynamo.reset()  # what other tests compiled of torch's own code counts as a first time here
     model: Any = torch.compile(mlp(), backend="eager")
     optimizer = sgd(model)
     options: dict[str, Any] = {"activations": False, "needs": ALL}

@@ -106,12 +106,16 @@ class ControlLine:
         self._thread.start()
 
     def _run(self) -> None:
+        complaint = ""
         while True:
             try:
                 self._look()
             except (OSError, RuntimeError) as error:
-                self._caller.notice(f"the debugger cannot be reached: {error}. The training goes on.")
-                return
+                if str(error) != complaint:
+                    self._caller.notice(
+                        f"the debugger cannot be reached yet: {error}. It is tried again; the training goes on."
+                    )
+                complaint = str(error)
             if self._closing.wait(LOOK_SECS):
                 return
 
@@ -120,9 +124,10 @@ class ControlLine:
         if best == self._found:
             return
         self._hang_up()
-        self._found = best
+        self._found = None
         if best is not None and not self._closing.is_set():
             self._link = self._caller.link_to(f"{LOOPBACK}:{best.port}")
+            self._found = best
 
     def _hang_up(self) -> None:
         link, self._link = self._link, None

@@ -41,6 +41,9 @@ function Entries({ session, entries, isOld }: EntriesProps): JSX.Element {
           labels={each !== labels && each.shape[0] === labels?.shape[0] ? named.array : null}
         />
       ))}
+      {entries.every((each) => each.role !== "label") && (
+        <p class="hint">What the loss is given is seen from its first call after the pause on.</p>
+      )}
     </div>
   );
 }
