@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "--type=")
 GRACE_SECS = 5.0
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs behind it, and we inherit it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell starts with "&"
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile(

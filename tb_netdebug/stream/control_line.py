@@ -113,7 +113,7 @@ class ControlLine:
             except (OSError, RuntimeError) as error:
                 if str(error) != complaint:
                     self._caller.notice(
-                        f"the debugger cannot be reached yet: {error}. It is tried again; the training goes on."
+                        f"the debugger cannot be reached yet: {error}. The training goes on."
                     )
                 complaint = str(error)
             if self._closing.wait(LOOK_SECS):
