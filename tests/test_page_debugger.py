@@ -90,7 +90,9 @@ def step_to(page: Look, layer: str) -> None:
         if before.endswith(f"before {layer}"):
             return
         page.page.keyboard.press("F10")
-        expect(status(page)).to_have_text(re.compile(f"^Paused(?!{re.escape(before.removeprefix('Paused'))}$)"))
+        expect(status(page)).to_have_text(
+            re.compile(f"^Paused(?!{re.escape(before.removeprefix('Paused'))}$)")
+        )
     raise AssertionError(f"no step leads to {layer}")
 
 

@@ -112,9 +112,7 @@ class ControlLine:
                 self._look()
             except (OSError, RuntimeError) as error:
                 if str(error) != complaint:
-                    self._caller.notice(
-                        f"the debugger cannot be reached yet: {error}. The training goes on."
-                    )
+                    self._caller.notice(f"the debugger cannot be reached yet: {error}. The training goes on.")
                 complaint = str(error)
             if self._closing.wait(LOOK_SECS):
                 return
