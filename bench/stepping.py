@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ import tb_netdebug as nd
 from bench.board import Board, BoardError
 from bench.elsewhere import meeting_place
 from bench.latency import Spread
-from bench.models import KINDS, Kind, Training
+from bench.models import KINDS, TOKENS, Encoder, Kind, Training
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.side_by_side import Runner, more_busy, noise_of, one_thread, run_rounds, slower
@@ -29,9 +30,10 @@ METHOD = (
     "Cost: copies of a network train with `watch()` as it comes and one thread of torch, and take turns in "
     "short stretches, as in the part before. Of the MLP one copy is armed (`debugger=`) while nobody is "
     "connected to it, and one is attached to a real TensorBoard and runs; both are compared with a copy "
-    "without a debugger. Of a network of 100 linear layers (200 weights) one copy is attached, and one is "
-    "attached and has 100 watchpoints, which look at every weight and every gradient in every step and are "
-    "never met. By the clock; noise as in the part before. Latency: a training of 100 steps a second "
+    "without a debugger. Of two networks one copy is attached, and one is attached and has 100 watchpoints, "
+    "which look at every weight and every gradient in every step and are never met: of the transformer of "
+    "the other parts, with 16 layers, and of 100 linear layers in a row, which compute little for each of "
+    "their weights. By the clock; noise as in the part before. Latency: a training of 100 steps a second "
     "runs in a process of its own, a headless Chromium shows the Debugger page. Its buttons are pressed by a "
     "script in the page; the time ends in the first task after the frame in which the page says that the "
     "training is paused. Steps: F10 is held for some seconds, and the stops that the page shows are counted."
@@ -40,7 +42,7 @@ ATTACHED_PERCENT, WATCHED_PERCENT = 0.5, 5.0
 PAUSE_MS, STEPS_A_SECOND = 100.0, 50.0
 ROUNDS, QUICK_ROUNDS = 64, 3
 READY_SECS = 60.0
-LAYERS = 100
+LAYERS, BLOCKS = 100, 16
 WATCHPOINTS = 100
 
 ALONE, AGAIN = "`watch()`", "`watch()`, once more"
@@ -60,7 +62,10 @@ def deep() -> nn.Module:
     return nn.Sequential(*[part for layer in layers for part in (layer, nn.ReLU())], nn.Linear(256, 10))
 
 
-DEEP = Kind("deep", "100 layers", deep, (64, 256), 10, 64)
+DEEP = Kind("deep", "100 linear layers, 200 weights", deep, (64, 256), 10, 64)
+LONG = Kind(
+    "long", "transformer, 195 weights", lambda: Encoder(layers=BLOCKS), (16, 64), TOKENS, 16 * 64, tokens=True
+)  # fmt: skip
 
 
 def measure(session: Session) -> Part:
@@ -68,7 +73,10 @@ def measure(session: Session) -> Part:
     rounds = session.choose(full=ROUNDS, quick=QUICK_ROUNDS)
     with meeting_place(), Board(session.folder / "seen").need_netdebug() as board:
         running = cost(session, board, rounds)
-        watching = cost_of_watchpoints(session, board, rounds)
+        watching = {
+            kind.title: cost_of_watchpoints(session, board, kind, rounds=max(rounds // 2, 1))
+            for kind in (LONG, DEEP)
+        }
         pauses, rate = in_the_page(session, board)
     promises = [
         Promise("MLP: attached to the debugger and running, a step takes longer by",
@@ -76,15 +84,16 @@ def measure(session: Session) -> Part:
         Promise("MLP: armed, with nobody connected, a step takes longer by (promised: within the noise)",
                 slower(running[ARMED], running[ALONE]),
                 round(noise_of(running[AGAIN], running[ALONE]), 2), "%", True),
-        Promise(f"{2 * LAYERS} weights: {WATCHPOINTS} watchpoints in every step make it longer by",
-                slower(watching[WATCHED], watching[ATTACHED]), WATCHED_PERCENT, "%", True),
+        *(Promise(f"{title}: {WATCHPOINTS} watchpoints make every step longer by",
+                  slower(made[WATCHED], made[ATTACHED]), WATCHED_PERCENT, "%", True)
+          for title, made in watching.items()),
         Promise("from the command to pause until that is on the screen, 95th percentile",
                 1000 * Spread.of(pauses).p95, PAUSE_MS, "ms", True),
         Promise("a held key steps by layer", rate, STEPS_A_SECOND, "/s", False),
     ]  # fmt: skip
     tables = [
         table_of("The MLP with one thread", running, ALONE),
-        table_of(f"{LAYERS} layers with one thread", watching, ATTACHED),
+        *(table_of(f"{title}, with one thread", made, ATTACHED) for title, made in watching.items()),
         latency_table(pauses, rate),
     ]
     return Part("stepping", TITLE, METHOD, rounds, time.monotonic() - began, promises, tables)
@@ -99,9 +108,9 @@ def cost(session: Session, board: Board, rounds: int) -> dict[str, Runner]:
         return made
 
 
-def cost_of_watchpoints(session: Session, board: Board, rounds: int) -> dict[str, Runner]:
-    with one_thread(), runners(session.folder / "deep", DEEP, board, [ATTACHED, WATCHED]) as made:
-        run_rounds(list(made.values()), session, rounds, title=f"{TITLE}, watchpoints")
+def cost_of_watchpoints(session: Session, board: Board, kind: Kind, *, rounds: int) -> dict[str, Runner]:
+    with one_thread(), runners(session.folder / kind.name, kind, board, [ATTACHED, WATCHED]) as made:
+        run_rounds(list(made.values()), session, rounds, title=f"{TITLE}, watchpoints, {kind.title}")
         return made
 
 
@@ -141,7 +150,7 @@ def attached(board: Board, runner: Runner, *, watchpoints: int) -> Iterator[None
     try:
         with stepping(runner):
             for number in range(watchpoints):
-                set_watchpoint(client, key, number)
+                set_watchpoint(client, key, number, runner.training.model)
             wait_for(lambda: state_of(client, key)["is_attached"], "the training was not attached")
         yield
     finally:
@@ -168,12 +177,12 @@ def stepping(runner: Runner) -> Iterator[None]:
         thread.join()
 
 
-def set_watchpoint(client: HttpClient, key: str, number: int) -> None:
-    """Each looks at the two tensors of two layers, by turns their weights and their gradients."""
-    layer = 2 * (number // 2 * 2 % LAYERS)
+def set_watchpoint(client: HttpClient, key: str, number: int, model: nn.Module) -> None:
+    """By turns for weights and for gradients; those of either kind share out all that there are."""
+    names = [name for name, _ in model.named_parameters()][number // 2 :: (WATCHPOINTS + 1) // 2]
     client.call(
         key, "set_watchpoint", kind="weight" if number % 2 else "gradient",
-        tensors=rf"^({layer}|{layer + 2})\.", statistic="abs_max", comparison=">", threshold=1e30,
+        tensors=f"^({'|'.join(map(re.escape, names))})$", statistic="abs_max", comparison=">", threshold=1e30,
     )  # fmt: skip
 
 

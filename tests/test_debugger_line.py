@@ -198,6 +198,19 @@ def test_ranks_of_different_speed_pause_at_the_same_batch(home: Home, logdir: Pa
             wait_for(lambda: not any(each.facts()["is_paused"] for each in (slow, fast)))
 
 
+def test_one_that_never_falls_silent_keeps_nobody_waiting(home: Home, logdir: Path) -> None:
+    """The two share a helper process, and another one comes later."""
+    about: dict[str, Any] = {"world_size": 2, "group": "g"}
+    with (
+        board_of(home, logdir) as board,
+        DebuggedTraining(home, logdir / "run", rate=1e6, rank=0, **about) as loud,
+    ):
+        loud.wait_until_connected()
+        with DebuggedTraining(home, logdir / "run", rank=1, **about) as other:
+            other.wait_until_connected()
+            HubPage(board).key(2)
+
+
 def found(port: int, logdir: str, *, debugs: bool = True) -> Found:
     return Found(port, "", 1, port, logdir, debugs=debugs)
 

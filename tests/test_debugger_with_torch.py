@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from tb_netdebug.debugger.place import Place
 from tb_netdebug.debugger.tensor_view import view
 from tb_netdebug.debugger.watchpoints import Watchpoints
 from tb_netdebug.debugger.workbench import Needs
-from tests.support.loops import ROOT
 from tests.support.stepping import Script, end_step, stepped
 
 WATCHED = (
@@ -138,7 +136,7 @@ def test_expressions_and_files_of_torch(logdir: Path) -> None:
 
 
 LARGE = """
-import resource, sys, torch, tb_netdebug as nd
+import os, resource, torch, tb_netdebug as nd
 from tb_netdebug.capture.pytorch.stepping.workbench import TorchWorkbench
 from tb_netdebug.debugger.expression import evaluate
 from tb_netdebug.debugger.npy import piece_of
@@ -155,7 +153,7 @@ class Nobody:
         pass
 
 
-with nd.watch(model, logdir=sys.argv[1], memory=False) as monitor:
+with nd.watch(model, logdir=os.environ["FOLDER"], memory=False) as monitor:
     bench = monitor._adapter.workbench(Nobody())
     (name,) = [entry.name for entry in bench.entries("weight")]
     readable = bench.tensor(name)
@@ -171,9 +169,6 @@ with nd.watch(model, logdir=sys.argv[1], memory=False) as monitor:
 """
 
 
-def test_a_large_tensor_is_looked_at_in_place(logdir: Path) -> None:
+def test_a_large_tensor_is_looked_at_in_place(logdir: Path, run_python: Callable[..., str]) -> None:
     """Of 1 GB, statistics, cells, pieces of the file and expressions take less than 50 MB."""
-    command = [sys.executable, "-c", LARGE, str(logdir)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert 0 == done.returncode, done.stderr
-    assert int(done.stdout.split()[-1]) < 50
+    assert int(run_python(LARGE, env={"FOLDER": str(logdir)}).split()[-1]) < 50

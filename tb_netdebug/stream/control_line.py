@@ -36,7 +36,8 @@ class Caller:
     on_connected: Callable[[], None]
 
     def link_to(self, remote: str) -> Link:
-        """One of its own. Raises OSError or RuntimeError."""
+        """One of its own, which is still to begin: whoever is connected answers at once, and has to have it
+        by then."""
         link = Link.prepare(
             remote=remote,
             run_dir=self.run_dir,
@@ -48,7 +49,6 @@ class Caller:
             notice=self.notice,
         )
         link.attach(self.on_control, self.on_connected)
-        link.begin()
         return link
 
 
@@ -78,7 +78,9 @@ class ControlLine:
             line = cls(caller, link, is_own=False)
             link.attach(on_control, on_connected)
         elif target is not None:
-            line = cls(caller, caller.link_to(target), is_own=True)
+            link = caller.link_to(target)
+            line = cls(caller, link, is_own=True)
+            link.begin()
         else:
             line = cls(caller, None, is_own=True)
             line._search()
@@ -125,6 +127,7 @@ class ControlLine:
         self._found = None
         if best is not None and not self._closing.is_set():
             self._link = self._caller.link_to(f"{LOOPBACK}:{best.port}")
+            self._link.begin()
             self._found = best
 
     def _hang_up(self) -> None:

@@ -95,7 +95,7 @@ class Upstream:
                 continue
             if not trainee.is_begun:
                 await self._begin(trainee)
-            await self._send_controls(trainee)
+            has_sent |= await self._send_controls(trainee)
             is_at_home = self._roster.is_at_home(trainee)
             if not is_at_home:
                 has_sent |= await self._send_files(trainee, now)
@@ -116,12 +116,16 @@ class Upstream:
         await self._write(pb.Up(begin=begin))
         trainee.tell_connected()
 
-    async def _send_controls(self, trainee: Trainee) -> None:
-        while (data := trainee.next_control()) is not None:
+    async def _send_controls(self, trainee: Trainee) -> bool:
+        """What waits now, and no more: one that never falls silent would keep the others waiting for ever."""
+        waiting = len(trainee.controls)
+        for _ in range(waiting):
+            data = trainee.next_control() or b""
             for start in range(0, len(data) or 1, PIECE_BYTES):
                 piece = data[start : start + PIECE_BYTES]
                 more = start + len(piece) < len(data)
                 await self._write(pb.Up(control=pb.Control(trainer=trainee.number, data=piece, more=more)))
+        return waiting > 0
 
     async def _send_files(self, trainee: Trainee, now: float) -> bool:
         has_sent = False
