@@ -74,7 +74,7 @@ def measure(session: Session) -> Part:
     with meeting_place(), Board(session.folder / "seen").need_netdebug() as board:
         running = cost(session, board, rounds)
         watching = {
-            kind.title: cost_of_watchpoints(session, board, kind, rounds=max(rounds // 2, 1))
+            kind.title: cost_of_watchpoints(session, board, kind, rounds=max(rounds // 4, 1))
             for kind in (LONG, DEEP)
         }
         pauses, rate = in_the_page(session, board)
