@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,20 @@ def home() -> Iterator[Home]:
 def board_of(home: Home, logdir: Path, *flags: str) -> TensorBoard:
     """Its collector is there from the beginning."""
     return TensorBoard("--logdir", str(logdir), "--netdebug_listen", ":0", *flags, env=home.env)
+
+
+@contextmanager
+def collect(home: Home, logdir: Path) -> Iterator[str]:
+    """`netdebug collect`, and where it listens."""
+    words = ["-m", "tb_netdebug", "collect", "--listen", ":0", "--logdir", str(logdir)]
+    with subprocess.Popen(
+        [sys.executable, *words], env=environment(**home.env), text=True, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip().removesuffix(".").rpartition("listening at ")[2]
+        finally:
+            process.terminate()
 
 
 def address(board: TensorBoard) -> str:
@@ -74,19 +89,30 @@ def test_without_a_tensorboard_nothing_runs(home: Home, logdir: Path) -> None:
 
 def test_a_collector_without_a_hub_is_not_asked(home: Home, logdir: Path, tmp_path: Path) -> None:
     """`netdebug collect` takes records, and has no page from which anybody could debug."""
-    words = ["-m", "tb_netdebug", "collect", "--listen", ":0", "--logdir", str(tmp_path / "there")]
-    with subprocess.Popen(
-        [sys.executable, *words], env=environment(**home.env), text=True, stdout=subprocess.PIPE
-    ) as collect:
-        try:
-            assert collect.stdout is not None
-            assert "listening at" in collect.stdout.readline()
-            with DebuggedTraining(home, logdir / "run") as training, board_of(home, logdir) as board:
-                HubPage(board).key()
-                assert 1 == training.facts()["greetings"]
-        finally:
-            collect.terminate()
+    with (
+        collect(home, tmp_path / "there"),
+        DebuggedTraining(home, logdir / "run") as training,
+        board_of(home, logdir) as board,
+    ):
+        HubPage(board).key()
+        assert 1 == training.facts()["greetings"]
     assert 1 == len([*home.run.glob("netdebug/agent-*.lock")])
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_collector_without_a_hub_is_told_of(home: Home, tmp_path: Path, shares: bool) -> None:
+    """Once, to a training that was sent there to be debugged, with or without its records."""
+    with (
+        collect(home, tmp_path / "there") as target,
+        DebuggedTraining(home, tmp_path / "run", target, shares=shares) as training,
+    ):
+        wait_for(lambda: training.facts()["told"])
+        training.wait_until_connected()
+        with DebuggedTraining(home, tmp_path / "other", target, shares=shares, run="other") as other:
+            wait_for(lambda: other.facts()["told"])  # so the agent has gone round since
+        (told,) = training.facts()["told"]
+    assert f"nobody can debug this training: {target} is a collector without a debugger" in told
+    assert "tensorboard --netdebug_listen" in told
 
 
 def test_a_killed_agent_is_replaced_and_the_session_goes_on(home: Home, logdir: Path) -> None:

@@ -26,6 +26,7 @@ class Bulletin:
         self._standing = TRYING
         self._reason = ""
         self._since = time.monotonic()
+        self._debugs = True
 
     @property
     def is_hopeful(self) -> bool:
@@ -36,7 +37,8 @@ class Bulletin:
     def is_refused(self) -> bool:
         return self._standing == REFUSED
 
-    def connected(self) -> None:
+    def connected(self, *, debugs: bool) -> None:
+        self._debugs = debugs
         self._set(CONNECTED)
 
     def lost(self, reason: str) -> None:
@@ -56,6 +58,7 @@ class Bulletin:
                 lowest[run] = min(each, lowest.get(run, each), key=lambda one: one.join.rank)
         for each in lowest.values():
             self.tell_one(each, now)
+            self._tell_of_debugger(each)
 
     def tell_one(self, trainee: Trainee, now: float, *, at_once: bool = False) -> None:
         grace_secs = DEBUGGER_GRACE_SECS if trainee.join.records_stay else GRACE_SECS
@@ -64,6 +67,18 @@ class Bulletin:
         if sentence:
             trainee.told[self._standing] = now
             trainee.tell(pb.ToTrainer(notice=sentence))
+
+    def _tell_of_debugger(self, trainee: Trainee) -> None:
+        """An armed training, and nobody to step through it."""
+        if self._debugs or not trainee.join.takes_control or trainee.knows_undebugged:
+            return
+        trainee.knows_undebugged = True
+        sentence = (
+            f"nobody can debug this training: {self._target} is a collector without a debugger (`netdebug "
+            "collect`). Let TensorBoard collect instead (`tensorboard --netdebug_listen`), or give debugger= "
+            "the address at which a TensorBoard does."
+        )
+        trainee.tell(pb.ToTrainer(notice=sentence))
 
     def _set(self, standing: str, reason: str = "") -> None:
         if standing != self._standing:

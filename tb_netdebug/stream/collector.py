@@ -194,7 +194,8 @@ class Collector:
         def make_session(send: Send) -> Session:
             return Session(
                 landing, disk, self._limits, collector=self._id, send=send,
-                on_control=self._controlled, on_left=self._left, on_refused=self._notices.add,
+                debugs=self._on_control is not None, on_control=self._controlled,
+                on_left=self._left, on_refused=self._notices.add,
             )  # fmt: skip
 
         server = Server(

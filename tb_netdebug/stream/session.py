@@ -32,10 +32,11 @@ OnControl = Callable[[str, bytes], None]
 
 
 class Session:
-    """Of one stream; it lives on the collector's loop. `send` may wait while the agent does not listen."""
+    """Of one stream; it lives on the collector's loop. `send` may wait while the agent does not listen.
+    `debugs` when somebody hears `on_control`."""
 
     def __init__(
-        self, landing: Landing, disk: Disk, limits: Limits, *, collector: str, send: Send,
+        self, landing: Landing, disk: Disk, limits: Limits, *, collector: str, debugs: bool, send: Send,
         on_control: OnControl, on_left: Callable[[], None], on_refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.agent = ""
@@ -46,6 +47,7 @@ class Session:
         self._disk = disk
         self._limits = limits
         self._collector = collector
+        self._debugs = debugs
         self._write = send
         self._on_control = on_control
         self._on_left = on_left
@@ -116,6 +118,7 @@ class Session:
             collector=self._collector,
             window_bytes=self._limits.window_bytes,
             chunk_bytes=self._limits.chunk_bytes,
+            debugs=self._debugs,
         )
         await self._send(Down(welcome=welcome))
         async for data in messages:

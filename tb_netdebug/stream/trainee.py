@@ -50,6 +50,7 @@ class Trainee:
         self.controls: deque[bytes] = deque()
         self.control_bytes = 0
         self.told: dict[str, float] = {}
+        self.knows_undebugged = False
         self.vigil = Vigil(join.pid, join.started)
         self._oom_kills = OomKills(join.pid)
         self._observer = Observer(self.run_dir, pid=join.pid, rank=join.rank)

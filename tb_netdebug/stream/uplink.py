@@ -75,7 +75,7 @@ class Uplink:
                 upstream = Upstream(call, self._roster, self._bulletin)
                 await upstream.greet(self._hello)
                 self._roster.logdir_there = self._logdir_there()
-                self._bulletin.connected()
+                self._bulletin.connected(debugs=upstream.debugs)
                 self._retry_secs = FIRST_RETRY_SECS
                 await upstream.run()
             except (grpc.aio.UsageError, asyncio.InvalidStateError):  # it was over before something was sent

@@ -39,13 +39,15 @@ class Refused(Exception):  # noqa: N818  # likewise
 
 
 class Upstream:
-    """`greet`, then `run`, which raises what ends the stream."""
+    """`greet`, then `run`, which raises what ends the stream. `debugs` unless the collector has said that
+    nobody there steps through trainings."""
 
     def __init__(self, call: Any, roster: Roster, bulletin: Bulletin) -> None:
         self._call = call
         self._roster = roster
         self._bulletin = bulletin
         self._window_bytes = self._chunk_bytes = 0
+        self.debugs = True
         self._unanswered: set[int] = set()
         self._heard = time.monotonic()
         self._controls: dict[int, bytearray] = {}
@@ -62,6 +64,7 @@ class Upstream:
         if down.WhichOneof("what") != "welcome":
             raise StreamBroken("something else than a collector of NetDebug answers there")
         self._window_bytes = down.welcome.window_bytes or MOST_CHUNK_BYTES
+        self.debugs = down.welcome.debugs or not down.welcome.HasField("debugs")
         self._chunk_bytes = min(down.welcome.chunk_bytes or PIECE_BYTES, MOST_CHUNK_BYTES)
 
     async def run(self) -> None:
