@@ -136,6 +136,18 @@ def test_a_killed_training_is_seen(home: Home, board: TensorBoard, tmp_path: Pat
             assert list(range(len(left))) == left
 
 
+def test_ctrl_c_in_a_pause_keeps_the_step(home: Home, board: TensorBoard, tmp_path: Path) -> None:
+    """At the end of a batch that batch is over, and recorded; the training ends by KeyboardInterrupt."""
+    with ToldTraining(home, tmp_path / "one") as training:
+        asker = Asker(board)
+        state = asker.pause(asker.meet())
+        assert ("end", len(training.trained())) == (state["place"]["phase"], state["step"])
+        training.process.send_signal(signal.SIGINT)
+        assert -signal.SIGINT == training.process.wait(60)
+        assert training.said.endswith("KeyboardInterrupt\n")
+        assert list(range(state["step"] + 1)) == steps(training.logdir / "run")
+
+
 def test_a_training_pauses_by_itself(home: Home, board: TensorBoard, tmp_path: Path) -> None:
     """At nd.breakpoint() and monitor.pause() in its code, and for a finding; the reason says which."""
     wishes = {"on_finding": "pause"}

@@ -295,8 +295,19 @@ class Monitor:
             scalars = {**collector.later, **scalars}
             collector.later.clear()
         is_late = self._adapter.end_step(loss, scalars)
-        if self._debugging is not None:
-            self._debugging.end_batch()
+        try:
+            if self._debugging is not None:
+                self._debugging.end_batch()
+        except BaseException:  # Ctrl-C in a pause: the step is over, and recorded all the same
+            try:
+                self._finish_step(is_late=is_late)
+            except Exception as error:
+                self._guard.fault("ending the step", error)
+            raise
+        self._finish_step(is_late=is_late)
+
+    def _finish_step(self, *, is_late: bool) -> None:
+        collector = self._collector
         collector.scalars.update(collector.clock.finish())
         if self._memory is not None:
             readings = self._memory.latest()
