@@ -133,6 +133,26 @@ def batch_of(page: Look) -> int:
     return int(re.sub(r"\D", "", number))
 
 
+def test_a_paused_training_is_told_wherever_its_run_is(page: Look) -> None:
+    """In the list of runs and on the Overview: nothing comes of it, and the reason is known."""
+    pause(page)
+    page.open("Overview")
+    row = page.tab.get_by_role("button", name=re.compile(f"^{RUN}"))
+    expect(row).to_contain_text("paused")
+    expect(row).to_have_attribute("title", re.compile(r"Paused in batch [\d,]+, .*, for \d+ s\. It goes on"))
+    state = page.tab.get_by_role("region", name="State of the training")
+    # As long as it takes until the silence of a training is worth a word.
+    expect(state).to_contain_text(re.compile(r"Paused in batch .*, for 1[2-9] s"), timeout=30_000)
+    expect(row).not_to_contain_text("no data")
+    expect(page.tab.locator(".live-text")).to_contain_text("Training paused")
+    page.survey("debugger-paused-overview")
+    page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
+    state.get_by_role("button", name="Open the Debugger").click()
+    button(page, "Continue").click()
+    page.open("Overview")
+    expect(row).to_contain_text("live")
+
+
 def test_a_held_key_steps_on(page: Look) -> None:
     """From layer to layer into the next batch, and no further than it is held."""
     pause(page)

@@ -1,7 +1,16 @@
 /** The trainings that can be paused, the one that is looked at, and what is asked of it. */
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { chosenEntry, groupOf, isPaused, joined, trainingsOf, withNews, withState } from "../lib/debugger-trainings";
+import {
+  chosenEntry,
+  groupOf,
+  isPaused,
+  joined,
+  runName,
+  trainingsOf,
+  withNews,
+  withState,
+} from "../lib/debugger-trainings";
 import { call, fetchSessions } from "../wire/debugger-client";
 import { parseNews, parseState } from "../wire/debugger-json";
 import type { DebuggerEntry, DebuggerSessions, StepBy } from "../wire/debugger-types";
@@ -27,6 +36,9 @@ export const training = computed(
   () => trainings.value.find((each) => entry.value && each.group === groupOf(entry.value)) ?? null,
 );
 export const anyPaused = computed(() => (sessions.value ?? []).some(isPaused));
+const pausedNames = computed(() => [...new Set((sessions.value ?? []).filter(isPaused).map(runName))].sort().join("\n"));
+/** The runs of paused trainings; the same set until another one is paused or goes on. */
+export const pausedRuns = computed((): ReadonlySet<string> => new Set(pausedNames.value.split("\n").filter(Boolean)));
 /** Whether this page has the controls. */
 export const isHolder = computed(() => entry.value?.holder?.client === clientId());
 
@@ -37,6 +49,11 @@ export function startDebugger(): void {
     // What is looked at stays, also when another training is paused meanwhile.
     if (found && page.value === "debugger" && wantedKey.value !== found.key) choose(found.key);
   });
+}
+
+/** The paused training that records this run, if there is one. */
+export function pausedIn(run: string): DebuggerEntry | undefined {
+  return sessions.value?.find((each) => isPaused(each) && runName(each) === run);
 }
 
 export function choose(key: string): void {

@@ -1,9 +1,11 @@
 import { computed } from "@preact/signals";
 import type { JSX } from "preact";
+import { pausedWords } from "../lib/debugger-words";
 import { formatAge } from "../lib/elapsed";
 import { endedWords, lateWords } from "../lib/pulse";
 import { connection } from "../wire/live";
 import { now } from "./clock";
+import { pausedIn, pausedRuns } from "./debugger";
 import { Icon } from "./icons";
 import { chosenRuns, focusedRun, listError, paused } from "./state";
 
@@ -32,6 +34,8 @@ const liveState = computed((): LiveState => {
   if (listError.value) return { tone: "lost", text: "No answer", explanation: listError.value };
   if (drawn.length === 0) return { tone: "calm", text: "Waiting", explanation: "New runs appear by themselves." };
   const run = focusedRun.value;
+  const held = run && pausedRuns.value.has(run.name) ? pausedIn(run.name) : undefined;
+  if (held) return { tone: "paused", text: "Training paused", explanation: pausedWords(held.state, now.value) };
   if (run?.late) {
     const text = `No data for ${formatAge(now.value - run.late.since)}`;
     return { tone: "lost", text, explanation: lateWords(run.late, now.value, run.ranks ?? 1, []) };

@@ -1,11 +1,14 @@
+import { untracked } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { categorical, PALETTE_NAMES } from "../lib/colour";
+import { pausedWords } from "../lib/debugger-words";
 import { formatAge } from "../lib/elapsed";
 import { formatCount, formatNumber } from "../lib/format";
 import { endedWords, endingInShort, lateWords } from "../lib/pulse";
 import type { RunRow } from "../wire/types";
 import { now } from "./clock";
+import { pausedIn, pausedRuns } from "./debugger";
 import { Icon } from "./icons";
 import { RunName } from "./run-name";
 import {
@@ -30,11 +33,14 @@ const STATE_WORDS: Readonly<Record<RunRow["state"], string>> = {
 
 /** For the pointer: what the dot and the few words of a row mean. */
 function stateWords(run: RunRow): string {
+  const held = pausedRuns.value.has(run.name) ? untracked(() => pausedIn(run.name)) : undefined;
+  if (held) return pausedWords(held.state, now.peek());
   if (run.late) return lateWords(run.late, now.peek(), run.ranks ?? 1, []);
   return run.ending ? endedWords(run.ending, run.ranks ?? 1) : STATE_WORDS[run.state];
 }
 
-function dotClass({ state, late, ending }: RunRow): string {
+function dotClass({ name, state, late, ending }: RunRow): string {
+  if (pausedRuns.value.has(name)) return "state-paused";
   if (late) return "state-late";
   return state === "ended" && ending && !ending.well ? "state-failed" : `state-${state}`;
 }
@@ -109,6 +115,7 @@ function RunFacts({ run }: { readonly run: RunRow }): JSX.Element {
 
 /** When something came last, or what one has to know more urgently. */
 function When({ run }: { readonly run: RunRow }): JSX.Element {
+  if (pausedRuns.value.has(run.name)) return <span class="warning">paused</span>;
   if (run.late) return <span class="warning">no data for {formatAge(now.value - run.late.since)}</span>;
   if (run.ending && !run.ending.well) return <span class="bad">{endingInShort(run.ending)}</span>;
   if (run.state === "live") return <span>live</span>;

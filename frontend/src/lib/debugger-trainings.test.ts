@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseSessions } from "../wire/debugger-json";
 import type { DebuggerEntry } from "../wire/debugger-types";
-import { chosenEntry, joined, trainingsOf, withNews, withState } from "./debugger-trainings";
+import { chosenEntry, joined, runName, trainingsOf, withNews, withState } from "./debugger-trainings";
 
 interface Wanted {
   readonly key: string;
@@ -18,6 +18,12 @@ function entry({ key, group = key, rank = 0, version = 1, status = "running", pi
   if (!found) throw new Error("an entry has a key");
   return found;
 }
+
+it("the run of a training is called as in the list, also the logdir itself", () => {
+  const found = entry({ key: "a" });
+  expect(runName(found)).toBe("a");
+  expect(runName({ ...found, session: { ...found.session, run: "" } })).toBe(".");
+});
 
 it("ranks of one group are one training, by rank", () => {
   const [a, b] = [entry({ key: "a", group: "g" }), entry({ key: "b", group: "g", rank: 1 })];

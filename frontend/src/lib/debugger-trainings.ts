@@ -28,6 +28,11 @@ export function isPaused({ state, is_connected }: DebuggerEntry): boolean {
   return state.status === "paused" && is_connected;
 }
 
+/** As in the list of runs; the logdir itself can be a run, too. */
+export function runName({ session }: DebuggerEntry): string {
+  return session.run || ".";
+}
+
 /** Of the one that was chosen, or else the one that most likely is meant: what is paused comes first. */
 export function chosenEntry(
   entries: readonly DebuggerEntry[],

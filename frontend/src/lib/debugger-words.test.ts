@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseState } from "../wire/debugger-json";
 import type { Place } from "../wire/debugger-types";
-import { conditionWords, exactPattern, isFound, placeWords, statusWords } from "./debugger-words";
+import { conditionWords, exactPattern, isFound, pausedWords, placeWords, statusWords } from "./debugger-words";
 
 function place(with_: Partial<Place>): Place {
   const nowhere = { class_name: null, op: null, number: 0, file: null, line: 0, function: "" };
@@ -39,6 +39,11 @@ describe("the status", () => {
   it("goes on with a reason that is no sentence", () => {
     const state = parseState({ ...paused, reason: { text: "you asked for it" } });
     expect(statusWords(state, true).why).toBe("because you asked for it");
+  });
+
+  it("says for how long, wherever else its run is shown", () => {
+    const state = parseState({ ...paused, paused_at: 1000 });
+    expect(pausedWords(state, 1185)).toBe("Paused in batch 812, before a, for 3 min. It goes on from the Debugger page.");
   });
 
   it("of a lost connection says that it is old", () => {

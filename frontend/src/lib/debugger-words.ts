@@ -1,6 +1,7 @@
 /** What the debugger's page says, in words. */
 
 import type { Condition, DebuggerState, Place, StepBy } from "../wire/debugger-types";
+import { formatAge } from "./elapsed";
 import { formatCount, formatNumber } from "./format";
 
 /** "before encoder.layers.2", to go behind "in batch 812, ". */
@@ -50,6 +51,12 @@ export function statusWords(state: DebuggerState, isConnected: boolean): StatusW
   }
   const why = state.is_waiting ? "It stops at the place that was asked for." : "";
   return { tone: "running", text: `Running, in ${batch}`, why };
+}
+
+/** What the list of runs and the Overview say of a paused training. */
+export function pausedWords(state: DebuggerState, now: number): string {
+  const age = state.paused_at === null ? "" : `, for ${formatAge(now - state.paused_at)}`;
+  return `${statusWords(state, true).text}${age}. It goes on from the Debugger page.`;
 }
 
 /** A reason is a sentence of its own, or the rest of one. */

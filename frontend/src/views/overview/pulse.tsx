@@ -1,8 +1,12 @@
 import type { JSX } from "preact";
 import { now } from "../../app/clock";
+import { choose, pausedIn, pausedRuns } from "../../app/debugger";
 import { Icon } from "../../app/icons";
+import { page } from "../../app/state";
+import { pausedWords } from "../../lib/debugger-words";
 import { formatAge } from "../../lib/elapsed";
 import { endedWords, lateWords } from "../../lib/pulse";
+import type { DebuggerEntry } from "../../wire/debugger-types";
 import type { Ending, RunDetails, RunRow } from "../../wire/types";
 
 const MOST_ENDINGS = 4;
@@ -10,15 +14,34 @@ const MOST_ENDINGS = 4;
 /** What one has to know before all charts: the training was killed, or nothing comes any more. */
 export function Pulse({ run, details }: { readonly run: RunRow; readonly details: RunDetails }): JSX.Element | null {
   const bad = details.endings.filter((ending) => !ending.well);
-  if (!run.late && bad.length === 0) return null;
+  const held = pausedRuns.value.has(run.name) ? pausedIn(run.name) : undefined;
+  if (!held && !run.late && bad.length === 0) return null;
   return (
     <section class="pulse" aria-label="State of the training">
-      {run.late && <LateNote run={run} details={details} />}
+      {held ? <PausedNote held={held} /> : <LateNote run={run} details={details} />}
       {bad.slice(0, MOST_ENDINGS).map((ending) => (
         <EndingNote key={ending.rank} ending={ending} ranks={run.ranks ?? 1} />
       ))}
       {bad.length > MOST_ENDINGS && <p class="muted">and {bad.length - MOST_ENDINGS} more ranks</p>}
     </section>
+  );
+}
+
+function PausedNote({ held }: { readonly held: DebuggerEntry }): JSX.Element {
+  const open = (): void => {
+    choose(held.key);
+    page.value = "debugger";
+  };
+  return (
+    <div class="card pulse-note pulse-warning" role="status">
+      <Icon name="pause" />
+      <p>
+        {pausedWords(held.state, now.value)}{" "}
+        <button type="button" class="link" onClick={open}>
+          Open the Debugger
+        </button>
+      </p>
+    </div>
   );
 }
 
