@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.hub_page import HubPage
 from tests.support.streamed import Home
 from tests.support.tensorboard_process import TensorBoard
 from tests.support.terminal import Terminal, environment
+from tests.support.told_training import ToldTraining
 
 PROMPT = r"\(netdebug\) $"
 TRAINING = """
@@ -174,6 +176,25 @@ def test_commands_without_a_terminal(home: Home, tmp_path: Path) -> None:
         (capsule,) = tmp_path.glob("logs/mlp/capsules/*.pt")
         assert capsule.name in ran.stdout
         training.end()
+
+
+def test_the_first_batch_before_it_comes(home: Home, tmp_path: Path) -> None:
+    """Paused at the start, the model has been given nothing; one step further its batch is there."""
+    with (
+        TensorBoard("--logdir", str(tmp_path), env=home.env) as board,
+        ToldTraining(home, tmp_path / "one", pause_at_start=True),
+    ):
+        HubPage(board).key()
+        ran = subprocess.run(
+            [sys.executable, "-m", "tb_netdebug", "debug", board.url, "-c", "batch", "step layer", "batch"],
+            env=environment(**home.env),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        before, _, after = ran.stdout.partition("you stepped to here")
+        assert "given nothing yet: that comes with the next step (`step layer` goes to its first" in before
+        assert re.search(r"input +batch:0 +float32 +\[5, 6\]", after)
 
 
 def test_the_training_ends_while_it_is_waited_for(home: Home, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { parseState } from "../wire/debugger-json";
-import type { Place } from "../wire/debugger-types";
-import { conditionWords, exactPattern, isFound, pausedWords, placeWords, statusWords } from "./debugger-words";
+import { parseSessions, parseState } from "../wire/debugger-json";
+import type { DebuggerState, Place } from "../wire/debugger-types";
+import { conditionWords, exactPattern, isFound, pausedWords, placeWords, statusWords, unseenBatchWords } from "./debugger-words";
 
 function place(with_: Partial<Place>): Place {
   const nowhere = { class_name: null, op: null, number: 0, file: null, line: 0, function: "" };
@@ -51,6 +51,21 @@ describe("the status", () => {
       tone: "lost",
       text: "Last seen in batch 812, before a",
     });
+  });
+});
+
+describe("a batch of which nothing is to be seen", () => {
+  const { session } = parseSessions({ sessions: [{ key: "k", session: { can: ["batch", "layer"] } }] }).sessions[0]!;
+  const at = (phase: string): DebuggerState => parseState({ place: place({ phase }) });
+
+  it("comes with the next step when the training has not begun", () => {
+    const words = "The model has been given nothing yet: that comes with the next step";
+    expect(unseenBatchWords({ session, state: at("start") })).toBe(`${words} (F10 goes to its first layer).`);
+    expect(unseenBatchWords({ session: { ...session, can: ["batch"] }, state: at("start") })).toBe(`${words}.`);
+  });
+
+  it("was not looked at, else", () => {
+    expect(unseenBatchWords({ session, state: at("end") })).toContain("was not seen; that of the next one will be");
   });
 });
 

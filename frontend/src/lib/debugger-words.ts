@@ -1,6 +1,6 @@
 /** What the debugger's page says, in words. */
 
-import type { Condition, DebuggerState, Place, StepBy } from "../wire/debugger-types";
+import type { Condition, DebuggerEntry, DebuggerState, Place, StepBy } from "../wire/debugger-types";
 import { formatAge } from "./elapsed";
 import { formatCount, formatNumber } from "./format";
 
@@ -121,6 +121,15 @@ export function isFound(pattern: string | null, name: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Why nothing is to be seen of what the model was given, and from when on. */
+export function unseenBatchWords({ state, session }: Pick<DebuggerEntry, "state" | "session">): string {
+  if (state.place?.phase === "start") {
+    const how = session.can.includes("layer") ? " (F10 goes to its first layer)" : "";
+    return `The model has been given nothing yet: that comes with the next step${how}.`;
+  }
+  return "What the model was given in this batch was not seen; that of the next one will be.";
 }
 
 export function shapeWords(shape: readonly number[]): string {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,9 @@ def evaluate(desk: Desk, arguments: Namespace) -> None:
 def batch(desk: Desk, _: Namespace) -> None:
     """Shows what the model was given in this batch, and the labels that the loss got."""
     found = desk.call("batch")
+    if not found:
+        desk.paper.say(unseen_batch(desk.state.get("place") or {}, desk.training.session.get("can") or ()))
+        return
     rows = []
     for entry in found:
         told = statistics_of(desk, str(entry["name"])) or {}
@@ -165,6 +168,14 @@ def batch(desk: Desk, _: Namespace) -> None:
         rows.append([entry.get("role"), *entry_row(entry), *numbers])
     columns = ["role", "tensor", "dtype", "shape", "size", "min", "mean", "max"]
     desk.paper.rows(columns, rows, right=columns[4:])
+
+
+def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
+    """From when on there is something to see."""
+    if place.get("phase") == "start":
+        how = " (`step layer` goes to its first layer)" if "layer" in can else ""
+        return f"The model has been given nothing yet: that comes with the next step{how}."
+    return "What the model was given in this batch was not seen; that of the next one will be."
 
 
 def learning_rate(desk: Desk, arguments: Namespace) -> None:

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { sentence } from "../../app/debugger";
 import { clientId } from "../../app/debugger-client";
 import { batchPlan, picturesOf, rowsOf, type BatchPlan, type Picture } from "../../lib/debugger-batch";
-import { shapeWords } from "../../lib/debugger-words";
+import { shapeWords, unseenBatchWords } from "../../lib/debugger-words";
 import { formatNumber } from "../../lib/format";
 import { readNpy, type NumberArray } from "../../lib/npy";
 import { shownName } from "../../lib/tensor-name";
@@ -18,7 +18,7 @@ import { Waiting } from "./waiting";
 export function BatchPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
   const { value, error, isOld } = useAsked("batch", {}, parseBatch);
   if (value === null) return <Waiting error={error} what="the batch" />;
-  if (value.length === 0) return <p class="hint">Nothing of this batch has been seen yet.</p>;
+  if (value.length === 0) return <p class="hint">{unseenBatchWords(shown)}</p>;
   return <Entries session={shown.key} entries={value} isOld={isOld} />;
 }
 
