@@ -193,6 +193,26 @@ def test_the_whole_of_the_data() -> None:
     assert Severity.INFO is repeated(same_batch(**{"probe/batch_is_slice": 1.0, "probe/batch_share": 0.8}))
 
 
+def test_a_seed_that_is_set_in_every_step() -> None:
+    """Whatever is drawn at random is the same each time, and so is the batch."""
+    finding = found(same_batch(**{"probe/random_set_back": 1.0}))["input-repeated-batch"]
+    assert (Severity.WARNING, 0) == (finding.severity, finding.first_step)
+    assert "seed" in finding.message
+    assert "seed" in finding.advice
+
+
+def test_a_seed_that_is_set_from_time_to_time() -> None:
+    """At the beginning of each pass over the data, or before an evaluation; or the batches differ."""
+    records = same_batch()
+    for each in records:
+        each.scalars["probe/random_set_back"] = float(each.step % 2)
+    assert Severity.INFO is repeated(records)
+    changing = [
+        record(step, {"probe/batch_id": float(step), "probe/random_set_back": 1.0}) for step in range(60)
+    ]
+    assert {} == found(changing)
+
+
 def test_batches_that_change() -> None:
     """Also those that come round in order, and those of which two in a row are alike."""
     assert {} == found([record(step, {"probe/batch_id": float(step // 5 % 8)}) for step in range(60)])

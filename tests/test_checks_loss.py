@@ -181,6 +181,41 @@ def test_a_rate_that_still_rises_is_waited_for() -> None:
     assert [] == alarms(judged(RULES, records))
 
 
+def of_two_parts(values: Sequence[float], rests: Sequence[float]) -> dict[str, Finding]:
+    """An error, of which guessing gets 0.07, and what is added to it."""
+    losses = [value + rest for value, rest in zip(values, rests, strict=True)]
+    records = training(losses, call=NUMBERS, numbers={"baseline": 0.069})
+    for each, value in zip(records, values, strict=True):
+        if "probe/loss/0/value" in each.scalars:
+            each.scalars["probe/loss/0/value"] = value
+    return judged(RULES, records)
+
+
+FADING = [8.0 * math.exp(-step / 20) for step in range(200)]
+
+
+def test_a_part_of_the_loss_that_stays_at_guessing() -> None:
+    """What was added was far larger, is gone now, and nothing else was learned."""
+    said = of_two_parts(noisy([0.072] * 200, 0.003), FADING)["loss-at-chance"]
+    assert (Severity.WARNING, 0, ["train.py:7"]) == (said.severity, said.first_step, said.where)
+    assert pytest.approx(1.03, rel=0.02) == said.evidence["share of the error of a constant answer"].value
+
+
+@pytest.mark.parametrize(
+    ("values", "rests"),
+    [
+        pytest.param(noisy([0.05] * 200, 0.003), FADING, id="it has learned"),
+        pytest.param(noisy([0.05] * 60 + [0.072] * 140, 0.003), FADING, id="it had learned"),
+        pytest.param(
+            noisy([0.072] * 200, 0.003), [8 * math.exp(-step / 80) for step in range(200)], id="still two"
+        ),
+        pytest.param(noisy([0.072] * 80, 0.003), FADING[:80], id="too soon"),
+    ],
+)
+def test_a_part_of_the_loss_that_is_no_such_thing(values: list[float], rests: list[float]) -> None:
+    assert "loss-at-chance" not in of_two_parts(values, rests)
+
+
 # ---- not learning
 
 

@@ -261,3 +261,32 @@ def test_thresholds_can_be_set() -> None:
     """By their names, as users do."""
     records = training(call("nll_loss"), **SCORES)
     assert {} == judged(RULES, records, checks={"loss-input-logits": {"row_logsumexp_error": 5}})
+
+
+# ---- loss-input-range, of what divides a loss
+
+
+def divided(*ends: tuple[float, float]) -> dict[str, Finding]:
+    """A loss by hand, divided by sums between these ends in each step."""
+    return judged(
+        RULES,
+        [
+            record(step, {"probe/divisor/0/min": low, "probe/divisor/0/max": high})
+            for step, (low, high) in enumerate(ends * 20)
+        ],
+    )
+
+
+@pytest.mark.parametrize("ends", [((-40.0, -40.0), (900.0, 900.0)), ((-40.0, 900.0),)])
+def test_a_divisor_on_both_sides_of_zero(ends: tuple[tuple[float, float], ...]) -> None:
+    """From step to step, or among the rows of a batch."""
+    said = divided(*ends)["loss-input-range"]
+    assert (Severity.WARNING, -40.0, 900.0) == (
+        said.severity, said.evidence["lowest divisor"].value, said.evidence["highest divisor"].value
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [(1.0, 900.0), (0.0, 900.0), (-900.0, -3.0), (-1e-4, 900.0)])
+def test_a_divisor_on_one_side_of_zero(ends: tuple[float, float]) -> None:
+    """Also where rounding brings it a little below."""
+    assert {} == divided(ends)

@@ -12,11 +12,23 @@ from ..history import History
 from ..phrases import counted, percent, span
 from ..rule import Rule, When
 
+# Of the last steps that drew numbers at random; more of them say nothing new.
+DRAWS_KEPT = 64
+ADVICE = (
+    "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; "
+    "slice with the number of the step. Training on one batch on purpose is fine."
+)
+SEED = " The seed is set again in each step, so all that is drawn at random is the same each time."
+SEED_ADVICE = (
+    "Set the seed once, before the loop over steps: `torch.manual_seed(0)` belongs neither into it nor into "
+    "what it calls."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RepeatedLimits:
     steps: float = 20  # a small dataset without shuffling comes round, but never at once
-    restarts: float = 0.8  # a share of the steps: an iterator that is made anew for each batch
+    restarts: float = 0.8  # a share of the steps: an iterator that is made anew for each batch, or a seed
     slice_share: float = 0.5  # of the whole: a split for training is bigger, a batch is smaller
 
 
@@ -33,6 +45,8 @@ class InputRepeatedBatch(Rule):
         self._looks = 0
         self._since = 0
         self._slice = 1.0
+        # Where numbers were drawn at random since the look before: whether their state was set back.
+        self._drawn: deque[bool] = deque(maxlen=DRAWS_KEPT)
 
     def update(self, history: History) -> Sign | None:
         for record in history.recent:
@@ -41,27 +55,22 @@ class InputRepeatedBatch(Rule):
                 continue
             if batch != self._batch:
                 self._batch, self._looks, self._since = batch, 0, record.step
+                self._drawn.clear()
             self._looks += 1
+            if "probe/random_set_back" in record.scalars:
+                self._drawn.append(record.scalars["probe/random_set_back"] == 1.0)
             self._slice = record.scalars.get("probe/batch_share", self._slice)
         return self._judge(history) if self._looks >= self.limits.steps else None
 
     def _judge(self, history: History) -> Sign:
         batches = last_of(history, "probe/loader_batches")
-        restarts = last_of(history, "probe/loader_restarts")
-        is_slice = last_of(history, "probe/batch_is_slice") == 1.0 and self._slice < self.limits.slice_share
-        is_restarted = batches > 1 and restarts >= self.limits.restarts * history.steps
         more = f" Yet there are {batches:.0f} batches in the data." if batches > 1 else ""
-        if is_restarted:
-            times = counted(restarts, "time")
-            more += f" Its iterator was made anew {times}: each time it begins with the first batch."
-        elif is_slice:
-            more += " Yet it is a part of a bigger tensor."
+        why = SEED if self._is_seeded() else self._why(history, batches)
         return Sign(
-            Severity.WARNING if is_restarted or is_slice else Severity.INFO,
+            Severity.WARNING if why else Severity.INFO,
             f"The last {self._looks} batches that were looked at are the same one ("
-            f"{self.limits.steps:.0f} are enough to say so).{more}",
-            "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; "
-            "slice with the number of the step. Training on one batch on purpose is fine.",
+            f"{self.limits.steps:.0f} are enough to say so).{more}{why}",
+            SEED_ADVICE if why is SEED else ADVICE,
             {
                 "same batches in a row": Evidence(float(self._looks), self.limits.steps),
                 "batches that the loader has": Evidence(batches or "unknown"),
@@ -70,6 +79,19 @@ class InputRepeatedBatch(Rule):
             since=self._since,
             sureness=0.9,
         )
+
+    def _is_seeded(self) -> bool:
+        drawn, limits = self._drawn, self.limits
+        return len(drawn) >= limits.steps / 2 and sum(drawn) >= limits.restarts * len(drawn)
+
+    def _why(self, history: History, batches: float) -> str:
+        """Empty when it may be all of the data."""
+        restarts = last_of(history, "probe/loader_restarts")
+        if batches > 1 and restarts >= self.limits.restarts * history.steps:
+            times = counted(restarts, "time")
+            return f" Its iterator was made anew {times}: each time it begins with the first batch."
+        is_slice = last_of(history, "probe/batch_is_slice") == 1.0 and self._slice < self.limits.slice_share
+        return " Yet it is a part of a bigger tensor." if is_slice else ""
 
 
 def last_of(history: History, name: str) -> float:

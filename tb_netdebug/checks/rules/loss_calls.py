@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,6 +36,8 @@ class LossCalls:
     known, or when the recorded loss has little to do with the loss functions that were seen.
 
     `factor` is that of the recorded loss to theirs; `are_the_loss` that it is the same in each step.
+    `first_ratio` is the very first factor, and `ratio` the last one; `least` is the lowest share of `chance`
+    that the loss functions had so far, and `level` that of the last looks, or of the last alone if less.
     `targets_move`: numbers to be met have gone further than they are wide, as values that are being learned.
     `is_contrast`: of several classes it is always the same that is right, as in contrasts with a queue, where
     the others get harder while the network learns.
@@ -46,8 +49,20 @@ class LossCalls:
         self.are_the_loss = False
         self.targets_move = False
         self.is_contrast = False
+        self.first_ratio = math.nan
+        self.least = math.inf
         self._ratios: list[float] = []
+        self._levels: deque[float] = deque(maxlen=LEAST_ALIKE)
         self._chances: list[float] = []
+
+    @property
+    def ratio(self) -> float:
+        return self._ratios[-1] if self._ratios else math.nan
+
+    @property
+    def level(self) -> float:
+        levels = self._levels
+        return min(sum(levels) / LEAST_ALIKE, levels[-1]) if len(levels) == LEAST_ALIKE else math.nan
 
     def compare(self, history: History, records: Iterable[StepRecord]) -> None:
         calls = history.known_facts.get("loss-call")
@@ -74,8 +89,12 @@ class LossCalls:
         loss = record.scalars.get("loss")
         if was_measured and loss is not None and value and math.isfinite(loss) and math.isfinite(value):
             self._ratios.append(loss / value)
+            if math.isnan(self.first_ratio):
+                self.first_ratio = loss / value
         if was_measured and math.isfinite(chance):
             self._chances.append(chance)
+            self._levels.append(value / chance if chance > 0 else math.nan)
+            self.least = min(self.least, self._levels[-1])
         return was_measured
 
     def _weigh(self) -> None:

@@ -12,6 +12,7 @@ from ..history import History
 from ..phrases import number
 from ..rule import Rule, When
 from .loss_looks import BINARY_LOSSES, CLASS_LOSSES, REGRESSION_LOSSES, Look, LossLooks
+from .loss_unbounded import unbounded
 
 Range = tuple[float, float]
 
@@ -32,11 +33,14 @@ class RangeLimits:
     looks: float = 3  # else not: it may hold a freak
     unseen_looks: float = 12  # before the range is told from what the network gave
     edge: float = 0.03  # how close to its border a bounded output comes when it wants to be beyond
+    divisor: float = (
+        1e-3  # on each side of 0 lies this share of a sum that divides the loss: less is rounding
+    )
     binary_excess: float = 1e-3  # targets of yes-or-no losses are shares; this is rounding
 
 
 class LossInputRange(Rule):
-    """Targets lie where the last layer cannot reach, or where the loss has no meaning."""
+    """Targets lie where the last layer cannot reach, or outputs or targets where the loss has no meaning."""
 
     slug = "loss-input-range"
     when = When.FACTS
@@ -50,6 +54,7 @@ class LossInputRange(Rule):
     def update(self, history: History) -> Iterator[Sign]:
         if history.facts.get("loss-call"):
             yield from other_classes(history)
+        yield from unbounded(history, self.limits.divisor)
         for look in self._looks.fresh(history):
             if look.function in BINARY_LOSSES:
                 yield from self._binary(look)

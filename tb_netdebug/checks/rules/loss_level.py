@@ -12,6 +12,7 @@ from ..phrases import number, percent
 from ..rule import Rule, When
 from .loss_course import FIRST_VALUES, Course, course, is_turn
 from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
+from .loss_term import outweighed
 from .stillness import standstill
 from .warm_up import still_warming_up
 
@@ -25,6 +26,7 @@ class ChanceLimits:
     below: float = 0.03  # a loss that much below guessing has learned something
     luck: float = 2.0  # standard deviations that the best stretch may lie lower by chance
     fall: float = 0.005  # so has one that still falls by this share within the window
+    rest: float = 0.15  # of a loss function: so much beside it makes it nearly all of the loss
     patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
     error_steps: int = 400  # by then no plateau of a training that works was seen
 
@@ -38,8 +40,22 @@ class LossAtChance(Rule):
     limits = ChanceLimits()
 
     def update(self, history: History) -> Sign | None:
-        seen, limits = course(history), self.limits
-        if not is_turn(history) or seen.chance is None or seen.chance <= 0 or seen.may_rise:
+        seen = course(history)
+        if not is_turn(history) or seen.may_rise:
+            return None
+        return self._of_loss(history, seen) or self._of_part(history, seen)
+
+    def _of_part(self, history: History, seen: Course) -> Sign | None:
+        """Of a sum, what is left of it in the end."""
+        limits = self.limits
+        if history.step - seen.first_step + 1 < limits.patience or still_warming_up(history):
+            return None
+        calls = history.known_facts.get("loss-call", {})
+        return outweighed(seen, calls, below=limits.below, rest=limits.rest)
+
+    def _of_loss(self, history: History, seen: Course) -> Sign | None:
+        limits = self.limits
+        if seen.chance is None or seen.chance <= 0:
             return None
         values = seen.after(seen.first_step + limits.ignored)
         values = without_spikes(values[-max(limits.window, len(values) // 2) :])

@@ -21,6 +21,7 @@ from tb_netdebug.capture.pytorch.batches.contents import (
 )
 from tb_netdebug.capture.pytorch.batches.entries import entry_of
 from tb_netdebug.capture.pytorch.batches.loaders import Loader, Loaders
+from tb_netdebug.capture.pytorch.batches.randomness import RandomNumbers
 from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 from tb_netdebug.capture.pytorch.values import is_functorch_wrapped, tensors_in
@@ -49,6 +50,7 @@ class BatchProbe:
         self._reader = context.reader
         self._guard = context.guard
         self._loaders = Loaders(context.guard)
+        self._random = RandomNumbers()
         self._series = [Series(Kind.TENSOR, f"input/{number}") for number in range(MOST_INPUTS)]
         self._follows = False  # a step that was probed
         self._calls = 0
@@ -64,6 +66,9 @@ class BatchProbe:
     def end_step(self) -> None:
         if self._calls:
             self._put()
+            self._random.end_step()
+        else:
+            self._random.forget()
         self._follows = self._collector.probing
         self._loaders.consume()
 
@@ -96,6 +101,9 @@ class BatchProbe:
         self._add_to_fingerprint([tensor for _, tensor in given])
         if self._calls > 1:
             return
+        is_set_back = self._random.called()
+        if is_set_back is not None:
+            self._collector.scalars["probe/random_set_back"] = float(is_set_back)
         self._loader = self._loaders.source()
         self._look_for_slice([tensor for _, tensor in given])
         if self._collector.probing:

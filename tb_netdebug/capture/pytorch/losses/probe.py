@@ -14,6 +14,7 @@ from tb_netdebug.capture.pytorch.losses.calls import LossCalls
 from tb_netdebug.capture.pytorch.losses.differences import Differences
 from tb_netdebug.capture.pytorch.losses.kept_gradients import KeptGradients
 from tb_netdebug.capture.pytorch.losses.outlet import Outlet
+from tb_netdebug.capture.pytorch.losses.quotients import Quotients
 from tb_netdebug.capture.pytorch.losses.roots import LossRoots
 from tb_netdebug.capture.pytorch.losses.scale import LossScale
 from tb_netdebug.capture.pytorch.probe import ProbeContext
@@ -33,6 +34,7 @@ class LossProbe:
         self._roots = LossRoots(context, self._outlet, self._scale)
         self._kept = KeptGradients(context, self._outlet)
         self._differences = Differences(context)
+        self._quotients = Quotients(self._outlet)
         self._calls = LossCalls(context, self._outlet)
         self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
         self._hooks: list[Any] = [
@@ -47,6 +49,7 @@ class LossProbe:
         self._calls.end_step()
         self._scale.end_step()
         self._kept.end_step()
+        self._quotients.end_step()
 
     def close(self) -> None:
         for part in (self._calls, self._backward, self._scale):
@@ -61,6 +64,7 @@ class LossProbe:
             self._kept.missed += 1
         elif self._outlet.is_here():
             self._kept.before_backward()
+            self._quotients.look(roots)
             if self._differences.is_open:
                 self._differences.look(roots)
 

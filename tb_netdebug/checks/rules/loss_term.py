@@ -1,0 +1,46 @@
+"""What is said of a loss function at guessing, in a loss that had a larger part at first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..finding import Evidence, Severity, Sign
+from ..phrases import number, percent
+from .loss_course import Course
+
+
+def outweighed(
+    seen: Course, calls: Mapping[Any, Mapping[str, Any]], *, below: float, rest: float
+) -> Sign | None:
+    """`below` guessing something is learned; at most `rest` beside the function is left of the loss.
+
+    The larger part has become next to nothing, as a divergence that is a sum beside an error that is a mean:
+    what is left is the error, and it is no better than that of a constant answer.
+    """
+    known = seen.calls
+    left, at_first = known.ratio - 1.0, known.first_ratio - 1.0
+    if len(calls) != 1 or known.are_the_loss or not at_first > 1.0:
+        return None
+    if not abs(left) <= rest or not known.level >= 1.0 - below or known.least < 1.0 - 3.0 * below:
+        return None
+    call = next(iter(calls.values()))
+    return Sign(
+        Severity.WARNING,
+        f"{call.get('function')} is a part of the loss, and has never been clearly better than the best "
+        "answer that ignores the inputs, always the same: in the last looks it gave "
+        f"{percent(known.level)} of what that would get (less than {percent(1.0 - below)} would show that "
+        f"something was learned). At first the rest of the loss was {number(at_first, 2)} times as large as "
+        f"it, and by now it is {percent(abs(left))} of it: the network serves that part alone.",
+        "Are both parts sums, or means, over the same things? In a VAE, take sums over the values of a row "
+        "and means over rows for both; or give the larger part a small factor (try 0.001), and raise it "
+        "step by step.",
+        {
+            "share of the error of a constant answer": Evidence(known.level, 1.0 - below),
+            "rest of the loss beside it": Evidence(abs(left), rest),
+            "rest of the loss beside it at first": Evidence(at_first),
+        },
+        where=(str(call["site"]),) if call.get("site") else (),
+        since=seen.first_step,
+        sureness=0.8,
+    )

@@ -1,0 +1,38 @@
+"""What is said of a loss that is divided by what can be 0: near it, the loss has no bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..phrases import number
+
+PREFIX = "probe/divisor/"
+
+
+def unbounded(history: History, least: float) -> Iterator[Sign]:
+    """`least` is the share of the larger side that the smaller one must have, to be no rounding."""
+    for lows in history.curves(PREFIX):
+        name = lows.name.removesuffix("/min")
+        highs = history.curve(f"{name}/max")
+        if highs is None or highs is lows or not lows.count or not highs.count:
+            continue
+        low, high = lows.lowest, highs.highest
+        if low < 0 < high and min(-low, high) >= least * max(-low, high):
+            yield divided(low, high)
+            return
+
+
+def divided(low: float, high: float) -> Sign:
+    return Sign(
+        Severity.WARNING,
+        f"The loss is divided by a sum of what the network puts out, and this sum was {number(low)} and "
+        f"{number(high)} (it must not be below 0 if it can be above it). Between them is 0, where such a "
+        "loss is without bound: it falls far below what a right answer gets, and jumps.",
+        "An overlap (Dice, Jaccard) is made of shares from 0 to 1: put `torch.sigmoid(scores)` before it, or "
+        "softmax for several classes. Else divide by what is never 0, as a sum of squares plus 1e-6.",
+        {"lowest divisor": Evidence(low, 0.0), "highest divisor": Evidence(high)},
+        where=("loss",),
+        sureness=0.9,
+    )
