@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def said(slug: str, step: int, severity: str = "error") -> Said:
     return Said(slug, severity, step, step, f"about {slug}")
 
 
-def made(name: str, slug: str = "", *found: Said, also: tuple[str, ...] = (), **options: int) -> Tally:
+def made(name: str, slug: str = "", *found: Said, also: tuple[str, ...] = (), **options: Any) -> Tally:
     """One program, one run."""
     program = Program(name, nothing, "about", "family", slug, also, **options)
     return Tally.of([program], [Outcome(name, 0, list(found))])
@@ -133,6 +134,15 @@ def test_faults_that_one_step_shows_have_their_own_count() -> None:
     )
     assert (Share(1, 2), 50) == (tally.prompt, tally.median_steps)
     assert ["b"] == [case.program.name for case in tally.late]
+
+
+def test_where_one_step_is_no_proof_the_page_says_why() -> None:
+    """Such a program is counted among those that take a while, whatever its rule."""
+    tally = made("a", "nonfinite-loss", said("nonfinite-loss", 7), slowly="It might be meant.")
+    assert (Share(0, 0), 7, []) == (tally.prompt, tally.median_steps, tally.late)
+    page = report.page(tally, seeds=1, made_on="Made today.")
+    assert "\n- a: It might be meant.\n" in page
+    assert "no proof" not in report.page(made("b", "nonfinite-loss"), seeds=1, made_on="Made today.")
 
 
 def test_a_healthy_run_that_fails_is_no_success() -> None:

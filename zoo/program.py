@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import tb_netdebug as nd
 from tb_netdebug.checks.finding import Finding
 
-# Faults that a single step shows: they are to be named within one step. The others need a while to be seen.
+# Faults that a single step shows, unless a program says why its one is not: they are to be named within one
+# step. The others need a while to be seen.
 AT_ONCE = frozenset(
     {
         "nonfinite-loss",
@@ -85,6 +86,7 @@ LOOKED_AT = frozenset(
         "seconds_since_1970",
         "epsilon_of_a_thousand",
         "one_task_after_the_other",
+        "overfit_one_batch_on_purpose",
     }
 )
 # Families of programs that were written, by somebody who does not know the rules, after these were tuned.
@@ -128,7 +130,8 @@ PACKAGES = {
 class Program:
     """`slug` is the rule that has to speak, or "" if none may; `also` are others that are right as well.
 
-    `from_step` is the first step in which the fault is there.
+    `from_step` is the first step in which the fault is there. `slowly` is why one step is no proof of it,
+    where it is of other faults with this slug.
     """
 
     name: str
@@ -138,6 +141,7 @@ class Program:
     slug: str = ""
     also: tuple[str, ...] = ()
     from_step: int = 0
+    slowly: str = ""
     framework: str = TORCH
 
     @property
@@ -152,7 +156,7 @@ class Program:
 
     @property
     def shows_at_once(self) -> bool:
-        return self.slug in AT_ONCE
+        return self.slug in AT_ONCE and not self.slowly
 
     @property
     def right(self) -> tuple[str, ...]:
@@ -162,11 +166,13 @@ class Program:
 _PROGRAMS: dict[str, Program] = {}
 
 
-def sick(slug: str, *, also: tuple[str, ...] = (), from_step: int = 0) -> Callable[[Body], Body]:
+def sick(
+    slug: str, *, also: tuple[str, ...] = (), from_step: int = 0, slowly: str = ""
+) -> Callable[[Body], Body]:
     """A training with a fault that `slug` names; those in `also` are no mistake either."""
 
     def enlist(body: Body) -> Body:
-        _add(body, slug, also, from_step)
+        _add(body, slug, also, from_step, slowly)
         return body
 
     return enlist
@@ -174,18 +180,18 @@ def sick(slug: str, *, also: tuple[str, ...] = (), from_step: int = 0) -> Callab
 
 def healthy(body: Body) -> Body:
     """A training that learns what it should, however odd it looks."""
-    _add(body, "", (), 0)
+    _add(body, "", (), 0, "")
     return body
 
 
-def _add(body: Body, slug: str, also: tuple[str, ...], from_step: int) -> None:
+def _add(body: Body, slug: str, also: tuple[str, ...], from_step: int, slowly: str) -> None:
     name = body.__name__
     if name in _PROGRAMS:
         raise ValueError(f"two programs of the zoo are called {name}")
     about = (body.__doc__ or "").strip().splitlines()[0] if body.__doc__ else ""
     package, _, family = body.__module__.rpartition(".")
     framework = KERAS if package in PACKAGES[KERAS] else TORCH
-    _PROGRAMS[name] = Program(name, body, about, family, slug, also, from_step, framework)
+    _PROGRAMS[name] = Program(name, body, about, family, slug, also, from_step, slowly, framework)
 
 
 def all_programs(*frameworks: str) -> list[Program]:

@@ -111,6 +111,7 @@ def page(tally: Tally, *, seeds: int, made_on: str) -> str:
         if cases.cases:
             lines += [*rate_table(title, parts), ""]
     lines += ["## Sick programs", "", *sick_table(tally, seeds), ""]
+    lines += slow(tally)
     lines += ["## Healthy programs", "", *healthy_table(tally, seeds)]
     return "\n".join(lines) + "\n"
 
@@ -132,6 +133,12 @@ def sick_table(tally: Tally, seeds: int) -> Iterator[str]:
         steps = sorted(case.steps_until for case in cases if case.steps_until is not None)
         until = "-" if not steps else f"{steps[0]}" if len(set(steps)) == 1 else f"{steps[0]} to {steps[-1]}"
         yield f"| {name_of(program)} | {program.about} | `{program.slug}` | {right} | {until} |"
+
+
+def slow(tally: Tally) -> list[str]:
+    told = [f"- {program.name}: {program.slowly}" for program, _ in by_program(tally.sick) if program.slowly]
+    title = "One step is no proof of these faults, though it is of others with the same rule:"
+    return [title, "", *told, ""] if told else []
 
 
 def healthy_table(tally: Tally, seeds: int) -> Iterator[str]:

@@ -130,7 +130,7 @@ def labels_lost_in_conversion(zoo: Zoo) -> None:
     fit(zoo, model, optimizer, batches(inputs, labels, size=40, steps=120), functional.cross_entropy)
 
 
-@sick("labels-single-class")
+@sick("labels-single-class", slowly="Of two classes one may be rare: a batch without it is no proof.")
 def binary_labels_all_one(zoo: Zoo) -> None:
     """A threshold below every value: all targets of a logistic regression are 1."""
     inputs, _ = sequences(600, length=10)

@@ -89,7 +89,11 @@ def cells_of_a_handmade_rnn_in_a_list(zoo: Zoo) -> None:
     fit(zoo, model, optimizer, batches(tokens, labels, size=32, steps=120), functional.cross_entropy)
 
 
-@sick("not-optimized", also=UNTRAINED)
+@sick(
+    "not-optimized",
+    also=UNTRAINED,
+    slowly="Another model may have an optimizer of its own, which steps later.",
+)
 def decoder_that_nobody_trains(zoo: Zoo) -> None:
     """Encoder and decoder are two models, and the optimizer was given the first alone."""
     inputs = digits()[0].flatten(1)

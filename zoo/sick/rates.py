@@ -90,7 +90,12 @@ def cnn_whose_schedule_multiplies_by_zero(zoo: Zoo) -> None:
         monitor.step(loss=loss)
 
 
-@sick("learning-rate-zero", also=TOO_LOW, from_step=10)
+@sick(
+    "learning-rate-zero",
+    also=TOO_LOW,
+    from_step=10,
+    slowly="The rate fades, and many a schedule ends so: only the steps that follow show that it did not.",
+)
 def epochs_schedule_stepped_in_each_batch(zoo: Zoo) -> None:
     """ExponentialLR(0.3), meant for epochs, is stepped after each batch: soon nothing is left."""
     inputs, labels = digits()

@@ -63,7 +63,12 @@ def clipped_to_almost_nothing(zoo: Zoo) -> None:
         monitor.step(loss=loss)
 
 
-@sick("learning-rate-zero", also=("update-ratio-low", "unchanged-weights", *STANDS_STILL), from_step=15)
+@sick(
+    "learning-rate-zero",
+    also=("update-ratio-low", "unchanged-weights", *STANDS_STILL),
+    from_step=15,
+    slowly="Many a schedule ends at 0: only the steps that follow show that the training did not.",
+)
 def linear_decay_over_epochs(zoo: Zoo) -> None:
     """A decay to zero over the number of epochs, stepped in each batch: over before the first epoch ends."""
     pictures, labels = digits()
