@@ -69,14 +69,18 @@ class Control:
             or _foreign_origin(environ)
             or (None if is_private else self._open_to_others(environ))
             or _other_type(environ)
-            or _wrong_token(environ, self.page_token if is_private else self.typed_token)
+            or (_wrong_token(environ, self.page_token) if is_private else self._wrong_typed_token(environ))
             or _wrong_length(environ, most_bytes)
         )
 
     def token_for_page(self, environ: WSGIEnvironment) -> str | None:
-        """What our page gets to hold when it is asked for like this; None: nobody controls from there, or
-        only with the other token."""
-        return self.page_token if is_ours_alone(environ) and not self._foreign_host(environ) else None
+        """What our page gets to hold when it is asked for like this; empty: who was given the other token
+        may paste it there; None: nobody controls from there."""
+        if self._foreign_host(environ):
+            return None
+        if is_ours_alone(environ):
+            return self.page_token
+        return None if self.typed_token is None else ""
 
     def _foreign_host(self, environ: WSGIEnvironment) -> Refusal | None:
         if is_ours(environ.get("HTTP_HOST", ""), self.names):
@@ -99,6 +103,13 @@ class Control:
         if urlsplit(environ.get("HTTP_ORIGIN", "")).scheme != "https":
             return Refusal(403, "A token travels over https only: open this page through a proxy with https.")
         return None
+
+    def _wrong_typed_token(self, environ: WSGIEnvironment) -> Refusal | None:
+        if _wrong_token(environ, self.typed_token) is None:
+            return None
+        if environ.get("HTTP_X_NETDEBUG_TOKEN"):
+            return Refusal(403, "That is not the token of --netdebug_token_file.")
+        return Refusal(403, "This takes the token of --netdebug_token_file: paste it on the Debugger page.")
 
 
 def is_ours_alone(environ: WSGIEnvironment) -> bool:

@@ -48,7 +48,8 @@ def load(folder: Path = FOLDER) -> dict[str, StaticFile]:
 
 
 def serve(file: StaticFile, request: Request, *, token: str | None = None) -> Response:
-    """With a token the page holds it, where only its own scripts can read it."""
+    """With a token the page holds it, where only its own scripts can read it; with an empty one it asks for
+    another."""
     headers = {"Cache-Control": FOR_EVER if file.lasting else "no-cache", "Vary": "Accept-Encoding"}
     if file.kind == HTML:
         headers["Content-Security-Policy"] = PAGE_POLICY

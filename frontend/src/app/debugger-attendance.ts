@@ -8,6 +8,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { groupOf, isPaused } from "../lib/debugger-trainings";
+import { needsToken } from "../wire/control";
 import { attend } from "../wire/debugger-client";
 import type { DebuggerEntry } from "../wire/debugger-types";
 import { hidden } from "../wire/live";
@@ -32,7 +33,7 @@ let take: string | null = null;
 let release: string | null = null;
 
 const wanted = computed((): readonly string[] => {
-  if (!opened.value) return [];
+  if (!opened.value || needsToken.value) return [];
   return (sessions.value ?? []).filter(isWanted).map((each) => each.key);
 });
 

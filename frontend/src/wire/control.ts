@@ -1,12 +1,27 @@
 /** Requests that change something. They carry the token that came with the page, and are refused without it. */
 
+import { computed, signal } from "@preact/signals";
 import { get, RequestError, send } from "./http";
 
 type Json = Readonly<Record<string, unknown>>;
 
+/** What somebody has pasted: it is kept here and nowhere else, and gone with the page. */
+const pasted = signal<string | null>(null);
+
+/** Whether trainings are controlled from here with a token that does not come with the page. */
+export const needsToken = computed(() => pasted.value === null && tokenPlace()?.content === "");
+
+/** A sentence says why it cannot be one. */
+export function pasteToken(typed: string): string | null {
+  const token = typed.trim();
+  if (!/^[\x21-\x7e]{1,512}$/.test(token)) return "A token is one word of letters, digits and signs.";
+  pasted.value = token;
+  return null;
+}
+
 /** null: nobody controls trainings from here; a request would say why. */
 export function pageToken(): string | null {
-  return tokenPlace()?.content ?? null;
+  return pasted.peek() ?? (tokenPlace()?.content || null);
 }
 
 function tokenPlace(): HTMLMetaElement | null {
@@ -31,6 +46,7 @@ export async function postAgain(path: string, value: Json): Promise<Response> {
     return await postFor(path, value, token);
   } catch (error) {
     if (!(error instanceof RequestError && error.status === 403)) throw error;
+    pasted.value = null; // it was not the right one, or is not any more
     const renewed = await renewedToken();
     if (renewed === null || renewed === token) throw error;
     return postFor(path, value, renewed);

@@ -7,7 +7,9 @@ import { Icon } from "../../app/icons";
 import { isPaused, type Training } from "../../lib/debugger-trainings";
 import { formatCount } from "../../lib/format";
 import { shownName } from "../../lib/tensor-name";
+import { needsToken } from "../../wire/control";
 import type { DebuggerEntry } from "../../wire/debugger-types";
+import { TokenField } from "./token-field";
 import { TypedField } from "./typed-field";
 
 /** Which training is looked at, and who holds its controls. */
@@ -16,7 +18,7 @@ export function Head({ shown }: { readonly shown: DebuggerEntry }): JSX.Element 
     <header class="debug-head">
       <Picker shown={shown} />
       <span class="grow" />
-      <Controls shown={shown} />
+      {needsToken.value ? <TokenField /> : <Controls shown={shown} />}
     </header>
   );
 }
