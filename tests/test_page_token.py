@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,5 +82,5 @@ def test_a_pasted_token_controls_the_training(chromium: Chromium, board: TensorB
 def test_no_token_is_asked_for_in_the_clear(chromium: Chromium, board: TensorBoard) -> None:
     """The page says how to get there instead."""
     with opened(chromium, board.url) as page:
-        expect(page.tab.get_by_text(re.compile("open it over https, where it asks for a token"))).to_be_visible()
+        expect(page.tab.get_by_text("open it over https, where it asks for a token")).to_be_visible()
         expect(page.tab.locator("input[type=password]")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What stands in front of a TensorBoard on the network: it ends https, and passes all bytes on as they are."""
+"""What stands in front of a TensorBoard on the network: it ends https, and passes on all bytes."""
 
 from __future__ import annotations
 
