@@ -78,6 +78,7 @@ def test_two_backward_passes_in_a_step(logdir: Path) -> None:
     [
         lambda scores, mask: functional.mse_loss(scores, mask),
         lambda scores, mask: (scores - mask).square().sum() / mask.sum(),  # no network makes it
+        lambda scores, mask: torch.ops.aten.div.Scalar(scores.square().sum(), 40.0),  # a number
         lambda scores, mask: (scores[:, 0] / scores[:, 1]).mean(),  # a coordinate, not a sum
         lambda scores, mask: (scores.sum() / (1 + scores.sum().square())).exp(),  # the loss is not divided
     ],

@@ -58,7 +58,7 @@ def divisors_of(root: Tensor) -> Iterator[Tensor]:
             waiting.extend(children)
         elif name == "Div":
             waiting.append(children[0])
-            divisor = kept(node) if is_sum(children[1]) else None
+            divisor = kept(node) if any(map(is_sum, children[1:])) else None
             if divisor is not None and divisor.is_floating_point() and 0 < divisor.numel() <= MOST_VALUES:
                 yield divisor
 
