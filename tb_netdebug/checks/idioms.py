@@ -51,6 +51,13 @@ IN_KERAS = {
     "Call `model.train()` at the beginning of each epoch, and again after each evaluation that called "
     "`model.eval()`": "Call the model with `training=True` in the training step: `self(x, training=True)`",
     "If not, say so: layer.requires_grad_(False)": "If not, say so: layer.trainable = False",
+    "optimizer.step() was not called in": "optimizer.apply_gradients() was not called in",
+    "were only added up": "were not used",
+    "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad()": "Call "
+    "optimizer.apply_gradients(zip(gradients, model.trainable_variables)) behind tape.gradient()",
+    "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer was "
+    "added, or optimizer.add_param_group({'params': …}) for what comes later": "Give tape.gradient() and "
+    "optimizer.apply_gradients() all of model.trainable_variables, when the last layer is there",
     "say so with layer.requires_grad_(False)": "say so with layer.trainable = False",
     "gets layer.requires_grad_(False)": "gets layer.trainable = False",
     "look for .detach(), torch.no_grad(), .data or numpy between these layers and the loss, and whether "

@@ -18,6 +18,7 @@ from tb_netdebug.capture.keras.alarm import Alarm
 from tb_netdebug.capture.keras.calls import leave, listen
 from tb_netdebug.capture.keras.coverage import CoverageProbe
 from tb_netdebug.capture.keras.graph import GraphTold
+from tb_netdebug.capture.keras.idle import Idle
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.looks import Look
 from tb_netdebug.capture.keras.loop import LoopTap
@@ -70,6 +71,7 @@ class KerasAdapter:
             threads=self._reading.threads,
         )
         self._coverage = CoverageProbe(self._network, collector)
+        self._idle = Idle(self._network)
         self._graph = GraphTold(self._network, guard)
         self._ended = 0
         self.steps = [
@@ -108,6 +110,8 @@ class KerasAdapter:
                 self._take_run(steps, taken, look)
         if not has_fit:
             self._take_loop(look)
+        if not self._idle.is_over:
+            self._look_for_idleness(has_fit=has_fit)
         self._scalars.put("loss", loss)
         for name, value in scalars.items():
             self._scalars.put(f"scalar/{name}", value)
@@ -245,6 +249,15 @@ class KerasAdapter:
         self._alarm.note_norm(shown["gradients"])
         is_bad = bool(self._collector.scalars.get("nonfinite_gradients"))
         self._reading.add_run(look, tap, lambda: shown, is_bad=is_bad)
+
+    def _look_for_idleness(self, *, has_fit: bool) -> None:
+        fact = None
+        if has_fit or self._loop.optimizers:
+            fact = self._idle.end(1)
+        elif self._loop.was_taped:
+            fact = self._idle.end_step()
+        if fact is not None:
+            self._collector.fact("optimizer", **fact)
 
     # ---- parts -------------------------------------------------------------------------------------------
 

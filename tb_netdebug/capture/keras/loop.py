@@ -55,6 +55,11 @@ class LoopTap:
         is_empty = not (self.has_stepped or self.is_hidden)
         return None if is_empty else self.tap
 
+    @property
+    def was_taped(self) -> bool:
+        """Whether a tape looked on while a batch went through a model."""
+        return bool(self._given)
+
     def shown(self, settings: Settings) -> Shown:
         """What `TrainSteps` shows of a step, of this one."""
         tap = self.tap

@@ -22,6 +22,8 @@ KINDS = (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE)
 # Rows of a table, of which a batch touches few; they are no layers of weights.
 TABLES = ("Embedding", "EmbeddingBag")
 NO_MATRIX = ("norm", "bn", "embed")
+# Weights of Keras, in which the units of a layer lie along the last axis, not along the first.
+KERNEL = "kernel"
 
 
 class Parameters:
@@ -29,7 +31,8 @@ class Parameters:
 
     A matrix has at least two dimensions with more than one place each, and is no table of embeddings; `last`
     are the matrices that their model runs last. `fan_in` is how many values flow into a unit (NaN when not
-    known), `elements` how many values the parameter has.
+    known), `fan_out` into how many units of the next layer one of them flows, `elements` how many values the
+    parameter has.
     """
 
     def __init__(self) -> None:
@@ -41,6 +44,7 @@ class Parameters:
         self.trainable: Flags = np.zeros(0, bool)
         self.called: Flags = np.zeros(0, bool)
         self.fan_in: Doubles = np.zeros(0)
+        self.fan_out: Doubles = np.zeros(0)
         self.elements: Doubles = np.zeros(0)
         self.dtype: list[str] = []
         self.chains: list[Integers] = []
@@ -116,7 +120,8 @@ class Parameters:
         self.trainable = flags(each is None or each[1].trainable for each in found)
         self.called = flags(node is None or node.order is not None for node in nodes)
         self.table = flags(node is not None and node.class_name in TABLES for node in nodes)
-        self.fan_in = np.array([fan_in(node, size) for node, size in zip(nodes, sizes, strict=True)], float)
+        fans = [fans_of(name, node, size) for name, node, size in zip(self.names, nodes, sizes, strict=True)]
+        self.fan_in, self.fan_out = np.array(fans, float).reshape(-1, 2).T
         self.elements = np.array([math.nan if size is None else math.prod(size) for size in sizes], float)
         is_matrix = [is_matrix_of(name, size) for name, size in zip(self.names, sizes, strict=True)]
         self.matrix = np.array(is_matrix, bool) & ~self.table
@@ -182,16 +187,23 @@ def model_of(name: str) -> str:
 
 
 def is_matrix_of(name: str, size: Sequence[int] | None) -> bool:
+    own = name.rpartition(".")[2]
+    if size is not None and KERNEL in own:
+        return sum(each > 1 for each in size) >= 2
     if size is not None:
         return len(size) >= 2 and size[0] > 1 and math.prod(size[1:]) > 1
-    own = name.rpartition(".")[2]
-    is_weight = "weight" in own or "kernel" in own
+    is_weight = "weight" in own or KERNEL in own
     return is_weight and not any(word in name.lower() for word in NO_MATRIX)
 
 
-def fan_in(node: Node | None, size: Sequence[int] | None) -> float:
+def fans_of(name: str, node: Node | None, size: Sequence[int] | None) -> tuple[float, float]:
+    """How many values flow into a unit, and out of one."""
     if size is None or len(size) < 2:
-        return math.nan
-    if node is not None and node.class_name.startswith("ConvTranspose"):
-        return float(size[0] * math.prod(size[2:]))
-    return float(math.prod(size[1:]))
+        return math.nan, math.nan
+    if KERNEL in name.rpartition(".")[2]:
+        field = math.prod(size[:-2])
+        return float(size[-2] * field), float(size[-1] * field)
+    field = math.prod(size[2:])
+    first, second = float(size[0] * field), float(size[1] * field)
+    is_transposed = node is not None and node.class_name.startswith("ConvTranspose")
+    return (first, second) if is_transposed else (second, first)

@@ -155,17 +155,25 @@ def is_first_part(known: Parameters, missing: set[str]) -> bool:
 
 
 def is_fresh(history: History, known: Parameters, missing: set[str]) -> bool:
-    """Whether most of these matrices are spread as torch starts them: evenly, up to 1 / sqrt(fan_in)."""
+    """Whether most of these matrices are spread evenly as torch and Keras start them."""
     places = [known.place[name] for name in missing if name in known.place]
     places = [place for place in places if known.matrix[place] and known.fan_in[place] > 0]
     largest = np.maximum(
         np.abs(known.first(history, Kind.WEIGHT, "min")), np.abs(known.first(history, Kind.WEIGHT, "max"))
     )
     spread = known.first(history, Kind.WEIGHT, "std")
-    fresh = [is_uniform(largest[place], spread[place], known.fan_in[place]) for place in places]
+    fresh = [
+        any(is_uniform(largest[place], spread[place], bound) for bound in bounds(known, place))
+        for place in places
+    ]
     return bool(fresh) and sum(fresh) >= len(fresh) / 2
 
 
-def is_uniform(largest: float, spread: float, fan_in: float) -> bool:
-    bound = 1.0 / math.sqrt(fan_in)
+def bounds(known: Parameters, place: int) -> tuple[float, ...]:
+    """Of torch's own layers, of Glorot (the layers of Keras, xavier_uniform_), and of He."""
+    fan_in, fan_out = float(known.fan_in[place]), float(known.fan_out[place])
+    return 1.0 / math.sqrt(fan_in), math.sqrt(6.0 / (fan_in + fan_out)), math.sqrt(6.0 / fan_in)
+
+
+def is_uniform(largest: float, spread: float, bound: float) -> bool:
     return bool(largest <= bound * 1.001 and abs(spread * math.sqrt(3.0) / bound - 1.0) < 0.1)

@@ -66,8 +66,9 @@ class UnchangedWeights(Rule):
         self._start: Doubles = np.zeros(0)
 
     def update(self, history: History) -> Sign | None:
-        if history.updates.now is None:
-            return None if history.updates.looks else self._never(history)
+        never = self._never(history)
+        if never is not None or history.updates.now is None:
+            return never
         if learns(history, self.limits.fallen):
             return None
         known = parameters_of(history)
