@@ -20,6 +20,7 @@ from tb_netdebug.integrations.recording import Recording
 from tests.support.collector_process import CollectorProcess
 from tests.support.loops import ROOT, Recorded
 from tests.support.streamed import Home, contents, wait_for
+from tests.support.tensorboard_process import TensorBoard
 
 # A training as people write it, with workers that are forked in every epoch: 80 of them.
 LOADER_PROGRAM = """
@@ -209,6 +210,19 @@ def test_netdebug_run_sends_what_it_finds(home: Home, collector: CollectorProces
     assert "Recorded in" not in ran.stderr
     assert list(range(20)) == Recorded(collector.root / "mine").steps
     wait_for(lambda: not home.notes())
+
+
+def test_its_session_is_called_as_its_run(home: Home, tmp_path: Path) -> None:
+    """There, where nobody has named it and the host's name is added: the page knows that it is one training."""
+    flags = ("--logdir", str(tmp_path), "--netdebug_listen", ":0")
+    with TensorBoard(*flags, env=home.env) as board:
+        address = board.wait_for_log(r"takes the records of trainings at (\S+)")[1]
+        with nd.watch(nn.Linear(4, 1), remote=address, debugger=True, on_finding="ignore") as monitor:
+            monitor.step()
+            wait_for(lambda: board.json("debugger/sessions")["sessions"])
+            wait_for(lambda: board.json("runs")["runs"])
+            (entry,), (run,) = board.json("debugger/sessions")["sessions"], board.json("runs")["runs"]
+    assert run["name"] == "/".join(entry["session"]["run"])
 
 
 def test_a_bad_address_ends_netdebug_run_before_the_script(home: Home, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.remote import below, fit, say
+from tb_netdebug.capture.remote import below, fit, name_there, say
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.debugger.course import Reason
 from tb_netdebug.debugger.place import CODE, END, Place
@@ -105,6 +105,8 @@ class Debugging:
 
     def _about(self) -> dict[str, Any]:
         parts = [fit(each) for each in below(self._run_dir.absolute(), self._settings.folder)]
+        if self._settings.remote is not None:
+            parts = [*name_there(self._run_dir, self._settings, os.environ)]
         rank, size, timeout = processes(self._rank)
         host = socket.gethostname()
         alone = f"{host}:{os.getpid()}:{self._run_dir.absolute()}"
