@@ -32,9 +32,9 @@ def outweighed(
         f"{percent(known.level)} of what that would get (less than {percent(1.0 - below)} would show that "
         f"something was learned). At first the rest of the loss was {number(at_first, 2)} times as large as "
         f"it, and by now it is {percent(abs(left))} of it: the network serves that part alone.",
-        "Are both parts sums, or means, over the same things? In a VAE, take sums over the values of a row "
-        "and means over rows for both; or give the larger part a small factor (try 0.001), and raise it "
-        "step by step.",
+        "Take both parts as sums, or as means, over the same things: in a VAE, sums over the values of a row "
+        "and means over rows. Or give the part that was larger a small factor (try 0.001), and raise it step "
+        "by step.",
         {
             "share of the error of a constant answer": Evidence(known.level, 1.0 - below),
             "rest of the loss beside it": Evidence(abs(left), rest),

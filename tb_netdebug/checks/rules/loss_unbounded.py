@@ -30,8 +30,8 @@ def divided(low: float, high: float) -> Sign:
         f"The loss is divided by a sum of what the network puts out, and this sum was {number(low)} and "
         f"{number(high)} (it must not be below 0 if it can be above it). Between them is 0, where such a "
         "loss is without bound: it falls far below what a right answer gets, and jumps.",
-        "An overlap (Dice, Jaccard) is made of shares from 0 to 1: put `torch.sigmoid(scores)` before it, or "
-        "softmax for several classes. Else divide by what is never 0, as a sum of squares plus 1e-6.",
+        "Put `torch.sigmoid(scores)`, or softmax for several classes, before an overlap (Dice, Jaccard): it "
+        "is made of shares from 0 to 1. Else divide by what is never 0, as a sum of squares plus 1e-6.",
         {"lowest divisor": Evidence(low, 0.0), "highest divisor": Evidence(high)},
         where=("loss",),
         sureness=0.9,
