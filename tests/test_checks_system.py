@@ -101,6 +101,14 @@ def test_single_slow_steps() -> None:
     assert "every 20 steps" in finding.message
 
 
+def test_a_graph_that_is_made_anew_takes_its_time() -> None:
+    """As TensorFlow does after each `compile`: that is no slow step."""
+    records = scalar("time/step", lambda step: 0.5 if step % 20 == 19 else 0.02)
+    for each in records[19::20]:
+        each.scalars["probe/traced"] = 1.0
+    assert "step-time-outlier" not in found(records)
+
+
 @pytest.mark.parametrize(
     "secs",
     [

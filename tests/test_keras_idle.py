@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 import tensorflow as tf
 
 import tb_netdebug as nd
-from tests.support.keras_runs import X, Y, keras
+from tests.support.keras_runs import X, Y
 
 L = keras.layers
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

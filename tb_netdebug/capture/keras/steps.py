@@ -41,6 +41,8 @@ REPLICAS = "they are those of the first replica; the other replicas are not look
 # The first runs of a version are slow: TensorFlow traces, and makes its graph better.
 RUNS_UNTIMED = 4
 SMOOTHING = 0.1
+# Tracing takes longer; of shorter steps it is not asked whether they were traced.
+TRACING_SECS = 0.02
 
 
 @dataclass(eq=False)
@@ -70,6 +72,7 @@ class TrainSteps:
     _versions: dict[bool, Version] = field(default_factory=dict)
     _traces: dict[str, Trace] = field(default_factory=dict)
     _light_secs: float = 0.0
+    _tracings: int = 0
     _again: Again | None = None
 
     def install(self) -> None:
@@ -97,6 +100,7 @@ class TrainSteps:
         self._ordinary = current
         self._versions.clear()
         self._traces.clear()
+        self._tracings = 0
         self.model.train_function = self._run
         self._explain()
 
@@ -140,7 +144,10 @@ class TrainSteps:
         finally:
             self.is_running = False
             self.runs += 1
-            self._charge(now() - started, full=full)
+            secs = now() - started
+            self._charge(secs, full=full)
+            if secs >= TRACING_SECS:
+                self._note_tracing()
         if self.told is not None:
             self.told(outputs)
         return outputs
@@ -189,6 +196,12 @@ class TrainSteps:
         elif self._light_secs:
             self.collector.spent_secs += min(max(secs - self._light_secs, 0.0), secs / 2)
 
+    def _note_tracing(self) -> None:
+        """A new `compile`, or a batch of another shape, makes TensorFlow trace anew: once, however long."""
+        before, self._tracings = self._tracings, self.tracing_count()
+        if self._tracings > before:
+            self.collector.scalars["probe/traced"] = 1.0
+
     def _explain(self) -> None:
         """What is not seen of such a model, once."""
         reason = ""
@@ -229,6 +242,7 @@ class TrainSteps:
             if following is not None:
                 stack.enter_context(following)
             outputs = self.model.train_step(data)
+        tap.reported(outputs)
         if not self.network.is_complete():
             self.network.refresh()
         if tap.hidden and not self.is_eager:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,7 @@ class Tap:
     losses: list[LossSeen] = field(default_factory=list)
     applied_to: list[Applied] = field(default_factory=list)
     whole_loss: Any = None
+    reported_loss: Any = None
     modes: dict[str, tuple[Any, bool]] = field(default_factory=dict)
     hidden: int = 0
     """Calls in a graph inside of the step, of which nothing gets out."""
@@ -114,6 +115,14 @@ class Tap:
         """The sum of all losses of the step."""
         if self._is_here() and self._is_ours(loss):
             self.whole_loss = loss
+
+    def reported(self, results: Any) -> None:
+        """What a train_step gives back: its "loss", unless that is the mean of the epoch so far."""
+        loss = results.get("loss") if isinstance(results, Mapping) else None
+        if loss is None or not hasattr(loss, "graph") or not self._is_ours(loss):
+            return
+        if loss.shape.rank == 0 and not is_of_metric(loss):
+            self.reported_loss = loss
 
     # ---- what can be shown, asked at the end of the step -------------------------------------------------
 
@@ -243,6 +252,14 @@ FUSED = (
 
 def graph_now() -> Any:
     return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def is_of_metric(tensor: Any) -> bool:
+    """Whether it is what a mean of Keras's gives: a sum over batches by their number."""
+    operation = tensor.op
+    while operation.type in ("Identity", "Cast"):
+        operation = operation.inputs[0].op
+    return bool(operation.type == "DivNoNan")
 
 
 def is_rehearsal(tensor: Any) -> bool:

@@ -126,10 +126,12 @@ def parts_of(tap: Tap, data: Any, wanted: Wanted) -> Shown:
 
 
 def loss_of(tap: Tap) -> list[Any]:
-    """That of the whole step; where nobody has asked the model for it, the first that was computed."""
+    """That of the whole step; where nobody has asked the model for it, the first that was computed, or else
+    what the step calls so."""
     if tap.whole_loss is not None:
         return [tf.convert_to_tensor(tap.whole_loss)]
-    return [tf.convert_to_tensor(seen.output) for seen in tap.losses[:1]]
+    computed = [tf.convert_to_tensor(seen.output) for seen in tap.losses[:1]]
+    return computed or [each for each in (tap.reported_loss,) if each is not None]
 
 
 def first_of(data: Any) -> Any:

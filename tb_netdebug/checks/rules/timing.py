@@ -43,12 +43,9 @@ class StepTimeOutlier(Rule):
         for record in history.recent:
             secs = record.scalars.get("time/step")
             self._seen += 1
-            # an evaluation takes its time, and is meant to
-            if (
-                secs is not None
-                and self._seen > self.limits.skipped
-                and not record.scalars.get("probe/evaluations")
-            ):
+            # an evaluation takes its time, and is meant to; so does a graph that is made anew
+            is_special = record.scalars.get("probe/evaluations") or record.scalars.get("probe/traced")
+            if secs is not None and self._seen > self.limits.skipped and not is_special:
                 # what another program on this machine took is not the training's
                 self._secs.append((record.step, secs - record.scalars.get("probe/waited", 0.0)))
         return self._judge() if len(self._secs) >= self.limits.steps else None
