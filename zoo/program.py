@@ -87,6 +87,9 @@ LOOKED_AT = frozenset(
         "epsilon_of_a_thousand",
         "one_task_after_the_other",
         "overfit_one_batch_on_purpose",
+        "keras_column_against_row",
+        "keras_wrong_sign",
+        "keras_stacked_gru_on_waves",
     }
 )
 # Families of programs that were written, by somebody who does not know the rules, after these were tuned.
