@@ -213,7 +213,7 @@ def test_netdebug_run_sends_what_it_finds(home: Home, collector: CollectorProces
 
 
 def test_its_session_is_called_as_its_run(home: Home, tmp_path: Path) -> None:
-    """There, where nobody has named it and the host's name is added: the page knows that it is one training."""
+    """There, where the name of the host is added to one that nobody has chosen."""
     flags = ("--logdir", str(tmp_path), "--netdebug_listen", ":0")
     with TensorBoard(*flags, env=home.env) as board:
         address = board.wait_for_log(r"takes the records of trainings at (\S+)")[1]
