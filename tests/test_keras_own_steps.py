@@ -47,20 +47,20 @@ class Losses(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         self.told.append(float(logs["loss"]))
 
 
-def run(logdir: Path, losses: Losses, *, gives_mean: bool) -> Run:
+def run(logdir: Path, losses: Losses, *, gives_mean: bool = False, targets: Any = SUM) -> Run:
     keras.utils.set_random_seed(1)
     model = ByHand(gives_mean=gives_mean)
     model.compile("adam")
 
     def fit(model: Any, callbacks: list[Any]) -> Any:
-        return model.fit(X, SUM, batch_size=32, verbose=0, callbacks=[*callbacks, losses])
+        return model.fit(X, targets, batch_size=32, verbose=0, callbacks=[*callbacks, losses])
 
     return Run(logdir, model, fit)
 
 
 def test_the_loss_of_a_step_of_ones_own_is_what_it_gives_back(tmp_path: Path) -> None:
     losses = Losses()
-    recorded = run(tmp_path, losses, gives_mean=False).scalar("loss")
+    recorded = run(tmp_path, losses).scalar("loss")
     assert pytest.approx(losses.told) == list(recorded.values())
 
 
@@ -79,3 +79,11 @@ def test_steps_in_which_a_graph_is_made_say_so(tmp_path: Path) -> None:
         model.fit(X, Y, batch_size=32, verbose=0, callbacks=callbacks)
 
     assert [0, 1, 8, 9] == sorted(Run(tmp_path, model, fit).scalar("probe/traced"))
+
+
+@pytest.mark.parametrize(("targets", "is_wrong"), [(SUM[:, 0], True), (SUM, False)])
+def test_each_prediction_is_subtracted_from_every_target(
+    targets: Any, is_wrong: bool, tmp_path: Path
+) -> None:
+    """A column from a row makes a square, without a word."""
+    assert is_wrong == ("loss-input-shape" in run(tmp_path, Losses(), targets=targets).slugs)

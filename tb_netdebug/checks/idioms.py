@@ -29,6 +29,9 @@ IN_KERAS = {
     ),
     "output.squeeze(-1)": "keras.ops.squeeze(output, -1)",
     "target.view_as(output)": "keras.ops.reshape(target, output.shape)",
+    "use functional.mse_loss, which warns of this": "use a loss of `keras.losses`, which brings both to one "
+    "shape",
+    "say so: `output.unsqueeze(1)`": "say so: `keras.ops.expand_dims(target, 0)`",
     "mse_loss": "mean_squared_error",
     "nll_loss": "categorical_crossentropy",
     "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and float "

@@ -29,6 +29,7 @@ from tb_netdebug.capture.keras.scalars import Scalars
 from tb_netdebug.capture.keras.stepping.on_tensorflow import OnTensorFlow
 from tb_netdebug.capture.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.capture.keras.steps import TrainSteps
+from tb_netdebug.capture.keras.tap import Tap
 from tb_netdebug.capture.keras.tensors import pixels_of, summary_of
 from tb_netdebug.capture.keras.traced import Ran
 from tb_netdebug.capture.refusals import Refusals
@@ -213,12 +214,20 @@ class KerasAdapter:
         with np.errstate(all="ignore"):
             self._scalars.take(ran)
             self._coverage.look(ran.tap)
+            self._tell_comparison(ran.tap)
             for name, reason in ran.tap.not_shown.items():
                 self._refusals.note(name, reason)  # not worth a warning
             is_bad = self._alarm.rings(ran)
             if is_bad:
                 look.followed = steps.followed(ran)
         self._reading.add_run(look, ran.tap, ran.shown, is_bad=is_bad, weights=ran.weights())
+
+    def _tell_comparison(self, tap: Tap) -> None:
+        """Of each graph once; a batch of one has nothing to be confused."""
+        size = int(self._collector.scalars.get("batch_size", 0.0))
+        if tap.compares_all and size > 1:
+            tap.compares_all = False
+            self._collector.fact("difference", id=0, prediction_shape=[size, 1], shape=[size, size])
 
     # ---- a loop of the user's own ------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.again import Again
 from tb_netdebug.capture.keras.calls import heard, listening
+from tb_netdebug.capture.keras.differences import crosses
 from tb_netdebug.capture.keras.following import Following
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.operations import Followed
@@ -243,6 +244,7 @@ class TrainSteps:
                 stack.enter_context(following)
             outputs = self.model.train_step(data)
         tap.reported(outputs)
+        tap.compares_all = crosses(data, tap.is_made)
         if not self.network.is_complete():
             self.network.refresh()
         if tap.hidden and not self.is_eager:

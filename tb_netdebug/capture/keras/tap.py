@@ -69,6 +69,8 @@ class Tap:
     applied_to: list[Applied] = field(default_factory=list)
     whole_loss: Any = None
     reported_loss: Any = None
+    compares_all: bool = False
+    """Whether the step subtracts each prediction from every target."""
     modes: dict[str, tuple[Any, bool]] = field(default_factory=dict)
     hidden: int = 0
     """Calls in a graph inside of the step, of which nothing gets out."""
@@ -123,6 +125,10 @@ class Tap:
             return
         if loss.shape.rank == 0 and not is_of_metric(loss):
             self.reported_loss = loss
+
+    def is_made(self, tensor: Any) -> bool:
+        """Whether a layer has put it out."""
+        return id(tensor) in self._makers
 
     # ---- what can be shown, asked at the end of the step -------------------------------------------------
 
