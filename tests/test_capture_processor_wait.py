@@ -75,21 +75,6 @@ def test_a_step_that_another_thread_computes_has_waited_with_it() -> None:
 
 
 @NEEDS_COUNTS
-@pytest.mark.usefixtures("rival")
-def test_what_works_for_us_beside_the_training_does_not_count() -> None:
-    """Nothing of a step is waiting for it."""
-    with ThreadPoolExecutor(1, thread_name_prefix="netdebug-writer") as pool:
-        pool.submit(work, 0.0).result()
-        clock = StepClock()
-        clock.finish()
-        beside = pool.submit(work, LONG_SECS)
-        threading.Event().wait(LONG_SECS)
-        times = clock.finish()
-        beside.result()
-    assert times["time/step"] - times["probe/waited"] > 0.7 * LONG_SECS
-
-
-@NEEDS_COUNTS
 def test_a_step_that_waits_for_something_else_has_not_waited_for_a_processor() -> None:
     """A slow disk is the training's own affair."""
     clock = StepClock()

@@ -28,5 +28,5 @@ with nd.watch(model, optimizer) as monitor:
         loss.backward()
         optimizer.step()
         if step % 10 == 9:
-            time.sleep(0.15)
+            time.sleep(0.3)
         monitor.step(loss=loss)

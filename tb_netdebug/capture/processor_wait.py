@@ -7,7 +7,6 @@ waits for them.
 from __future__ import annotations
 
 import os
-import threading
 from io import FileIO
 from pathlib import Path
 from time import perf_counter
@@ -16,8 +15,6 @@ from typing import NamedTuple
 # Linux: of each thread nanoseconds on a processor, nanoseconds in the queue for one, turns.
 THREADS = Path("/proc/self/task")
 COUNTS = "schedstat"
-# Threads that are called so are ours: the training does not wait for them.
-OURS = "netdebug-"
 # Shorter steps are nobody's outlier, and neither are those that take about as long as all others.
 LONG_SECS = 0.1
 LONG_FACTOR = 2.0
@@ -69,13 +66,11 @@ class ProcessorWait:
         return is_long
 
     def _read(self) -> dict[str, Turns]:
-        """Of each thread but ours; empty on another system, and with a kernel that does not count."""
+        """Of each thread, ours too: they may hold Python's lock. Empty where the system does not count."""
         began = perf_counter()
-        ours = {str(each.native_id) for each in threading.enumerate() if each.name.startswith(OURS)}
         try:
             with os.scandir(THREADS) as threads:
-                others = [each for each in threads if each.name not in ours]
-            found = {each.name: turns for each in others if (turns := turns_of(each.path)) is not None}
+                found = {each.name: turns for each in threads if (turns := turns_of(each.path)) is not None}
         except (OSError, ValueError, IndexError):
             found = {}
         self._is_counted = bool(found)
