@@ -47,14 +47,6 @@ class Idle:
     def _tell(self, steps: int) -> dict[str, Any]:
         return {
             "id": "none",
-            "class": "",
-            "groups": [],
-            "parameters": 0,
-            "strangers": 0,
-            "missing": [],
-            "missing_total": 0,
-            "missing_with_gradient": 0,
-            "alike": False,
             "steps": steps,
             "batches": self._batches,
             "moved": self.is_over and not steps,
