@@ -99,14 +99,14 @@ def findings_below(folder: Path) -> list[dict[str, Any]]:
     return listed
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("slug", SLUGS)
 def test_each_script_gets_its_finding(found: dict[str, list[dict[str, Any]]], slug: str) -> None:
     told = {each["rule"]: each["severity"] for each in found[slug.replace("-", "_")]}
     assert told.get(slug) in ("warning", "error"), told
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_all_that_is_found_reads_well(found: dict[str, list[dict[str, Any]]]) -> None:
     """Also what is found beside that: 61 % with a space, "1 layer", a number in each, advice for each."""
     told = [each for findings in found.values() for each in findings]
