@@ -28,6 +28,8 @@ METHOD = "/netdebug.Stream/Connect"
 FIRST_RETRY_SECS, LAST_RETRY_SECS = 0.25, 5.0
 # Only a person can mend what makes a collector refuse; somebody may be about to.
 REFUSED_RETRY_SECS = 5.0
+# gRPC forgets why a stream was ended while something was being sent on it: so often another one is asked.
+MOST_CUT_SHORT = 20
 _REFUSING = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
 
@@ -43,6 +45,7 @@ class Uplink:
         )
         self._retry_secs = FIRST_RETRY_SECS
         self._last_reason = ""
+        self._cut_short = 0
 
     async def run(self) -> None:
         while True:
@@ -77,6 +80,7 @@ class Uplink:
                 self._roster.logdir_there = self._logdir_there()
                 self._bulletin.connected(debugs=upstream.debugs)
                 self._retry_secs = FIRST_RETRY_SECS
+                self._cut_short = 0
                 await upstream.run()
             except (grpc.aio.UsageError, asyncio.InvalidStateError):  # it was over before something was sent
                 await self._explain(call)
@@ -101,6 +105,10 @@ class Uplink:
         if error.code() in _REFUSING:
             self._bulletin.refused(reason)
             return REFUSED_RETRY_SECS
+        if error.code() == grpc.StatusCode.INTERNAL and self._cut_short < MOST_CUT_SHORT:
+            self._cut_short += 1
+            self._retry_secs = FIRST_RETRY_SECS
+            return 0.0
         self._bulletin.lost(reason.rpartition("last error: ")[2])
         if error.code() != grpc.StatusCode.UNAVAILABLE and reason != self._last_reason:
             self._last_reason = reason
