@@ -163,7 +163,7 @@ with nd.watch(model, logdir=os.environ["FOLDER"], memory=False) as monitor:
     view(readable, slice="[:, 5]", cells=4096)
     for offset in (0, 500_000_001, (1 << 30) - 1000):
         piece_of(readable, slice=None, offset=offset, most=1 << 20)
-    evaluate(f"mean(`{name}`)", bench)
+    evaluate(f"mean(`{name}`) + max(`{name}`) + norm(`{name}`)", bench)
     evaluate(f"argmax(`{name}`[:64])", bench)
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """

@@ -104,8 +104,9 @@ class Debugging:
         return self._line is not None and self._line.send(data)
 
     def _about(self) -> dict[str, Any]:
-        parts = [fit(each) for each in below(self._run_dir.absolute(), self._settings.folder)]
-        if self._settings.remote is not None:
+        if self._settings.remote is None:
+            parts = [fit(each) for each in below(self._run_dir.absolute(), self._settings.folder)]
+        else:
             parts = [*name_there(self._run_dir, self._settings, os.environ)]
         rank, size, timeout = processes(self._rank)
         host = socket.gethostname()

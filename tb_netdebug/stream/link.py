@@ -149,7 +149,7 @@ class Link:
             return
         self._is_closed = True
         self._wake.rouse()
-        if self._thread is not threading.current_thread():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_SECS)
 
     # ---- on the thread -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import grpc
@@ -122,8 +123,7 @@ class Upstream:
     async def _send_controls(self, trainee: Trainee) -> bool:
         """What waits now, and no more: one that never falls silent would keep the others waiting for ever."""
         waiting = len(trainee.controls)
-        for _ in range(waiting):
-            data = trainee.next_control() or b""
+        for data in islice(iter(trainee.next_control, None), waiting):
             for start in range(0, len(data) or 1, PIECE_BYTES):
                 piece = data[start : start + PIECE_BYTES]
                 more = start + len(piece) < len(data)

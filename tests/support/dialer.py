@@ -8,9 +8,19 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+MOST_ATTEMPTS = 20
+
 
 def dial(address: str, environ: Mapping[str, str]) -> str:
-    """ "welcome", the name of the status, or the sentence of the error. Nothing else of NETDEBUG_… is set."""
+    """ "welcome", the name of the status, or the sentence of the error. Nothing else of NETDEBUG_… is set.
+
+    gRPC forgets why a stream was ended while something was being sent on it; an agent asks again, too.
+    """
+    attempts = (dialed(address, environ) for _ in range(MOST_ATTEMPTS))
+    return next((found for found in attempts if found != "INTERNAL"), "INTERNAL")
+
+
+def dialed(address: str, environ: Mapping[str, str]) -> str:
     own = {name: value for name, value in os.environ.items() if not name.startswith("NETDEBUG_")}
     path = os.pathsep.join(entry for entry in sys.path if entry)
     ran = subprocess.run(
@@ -19,8 +29,7 @@ def dial(address: str, environ: Mapping[str, str]) -> str:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    # gRPC forgets why a stream was ended while something was being sent on it; an agent asks again, too.
-    return dial(address, environ) if ran.stdout == "INTERNAL" else ran.stdout.strip()
+    return ran.stdout.strip()
 
 
 async def _dialed(address: str) -> str:

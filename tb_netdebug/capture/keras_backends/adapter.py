@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ Late = list[tuple[int, dict[str, float], list[Sample]]]
 Run = tuple[Any, dict[str, list[Any]]]
 
 
-class BackendAdapter:
+class BackendAdapter(ABC):
     """Fills the collector. A backend says how its tensors are read, and what it has seen of a step."""
 
     framework = ""
@@ -78,17 +79,17 @@ class BackendAdapter:
         """Whether the loss of single batches is not known here."""
         return False
 
+    @abstractmethod
     def read(self, tensor: Any) -> Array:
         """The values of a tensor, not copied where they lie in host memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tensor_of(self, variable: Any) -> Any:
         """The tensor that a variable of Keras has now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _runs(self) -> list[Run]:
         """What was seen of the step; its numbers are put into the collector."""
-        raise NotImplementedError
 
     def _is_bad(self) -> bool:
         """What looking into this step may explain."""
@@ -143,9 +144,9 @@ class BackendAdapter:
 
     # ---- for the debugger --------------------------------------------------------------------------------
 
+    @abstractmethod
     def _source(self) -> Source:
         """A new one, for a debugger."""
-        raise NotImplementedError
 
     def workbench(self, stops: Stops) -> KerasWorkbench:
         self._bench = KerasWorkbench(
@@ -166,7 +167,7 @@ class BackendAdapter:
 
     # ---- for the callback --------------------------------------------------------------------------------
 
-    def begin_batch(self) -> None:
+    def begin_batch(self) -> None:  # noqa: B027  # a backend may have nothing to do
         """Keras is about to train on a batch."""
 
     def evaluated(self) -> None:

@@ -91,12 +91,14 @@ class JaxSteps:
 
     def put(self, variable: Any, value: Any) -> None:
         """Into the state that the step which has just run has left behind."""
-        parts = [list(each) for each in self._state or ()]
+        if self._state is None:
+            return
+        trained, rest, of_optimizer, metrics = parts = [list(each) for each in self._state]
         for some, tensors in zip(self._variables(), parts, strict=False):
             for place, each in enumerate(some):
                 if each is variable:
                     tensors[place] = value
-        self._state = tuple(parts) if parts else None  # type: ignore[assignment]
+        self._state = trained, rest, of_optimizer, metrics
 
     def _variables(self) -> tuple[list[Any], list[Any], list[Any]]:
         optimizer = self.model.optimizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import tensorflow as tf
@@ -132,10 +133,10 @@ def shown_by(ran: Ran) -> Shown:
 
 
 def hearing(original: Any, begins: Callable[[], None]) -> Any:
+    @wraps(original)
     def gradient(tape: Any, *args: Any, **kwargs: Any) -> Any:
         if tf.executing_eagerly():
             begins()
         return original(tape, *args, **kwargs)
 
-    gradient.__wrapped__ = original  # type: ignore[attr-defined]
     return gradient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,37 +18,37 @@ Array = NDArray[Any]
 Shown = Iterator[tuple[str, str, str | None, Any]]
 
 
-class Source:
+class Source(ABC):
     """One for each backend; all methods are for the thread that trains."""
 
     @property
-    def can(self) -> tuple[str, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def can(self) -> tuple[str, ...]: ...
 
     @property
-    def cannot(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def cannot(self) -> list[str]: ...
 
     # ---- tensors -----------------------------------------------------------------------------------------
 
+    @abstractmethod
     def tensors_in(self, value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         """Those with numbers in them, each with its place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def array(self, tensor: Any) -> Array:
         """Its values, not copied where they lie in host memory."""
-        raise NotImplementedError
 
     def device(self, tensor: Any) -> str:
         return "cpu"
 
+    @abstractmethod
     def present(self, variable: Any) -> Any:
         """The tensor that a variable of Keras has now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def held(self, watched: Watched) -> Any:
         """The values of a weight, which no step changes."""
-        raise NotImplementedError
 
     def value_of(self, watched: Watched) -> Any:
         """The tensor that a weight has now."""
@@ -59,23 +60,23 @@ class Source:
         """Whether a call that is made now is one of the training, with values."""
         return False
 
-    def follow_backward(self, begins: Callable[[], None] | None) -> None:
+    def follow_backward(self, begins: Callable[[], None] | None) -> None:  # noqa: B027  # a backend may have nothing to do
         """Calls it where a backward pass begins; None ends that."""
 
-    def show_all(self, wanted: bool) -> None:
+    def show_all(self, wanted: bool) -> None:  # noqa: B027  # a backend may have nothing to do
         """From the next step on it is to give back all that it can."""
 
     def shown(self) -> Shown:
         """What the step that has just run has given back."""
         return iter(())
 
-    def end_batch(self) -> None:
+    def end_batch(self) -> None:  # noqa: B027  # a backend may have nothing to do
         """Lets go of what was given back."""
 
     # ---- optimizers --------------------------------------------------------------------------------------
 
-    def optimizers(self) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def optimizers(self) -> list[Any]: ...
 
     def rate_of(self, optimizer: Any) -> float | None:
         return rate_of(optimizer)
