@@ -210,9 +210,14 @@ def test_the_batch_is_shown_with_its_labels(page: Look) -> None:
     pause(page)
     page.page.keyboard.press("Shift+F11")
     expect(status(page)).to_contain_text("at its end")
-    button(page, "Backward").click()  # in a batch whose loss is called while somebody looks
-    expect(status(page)).to_contain_text("in the backward pass")
+    step_to(page, "encoder")  # in a batch whose loss is yet to be called
     panel = open_tab(page, "Batch")
+    hint = panel.get_by_text("What the loss is given is seen from its first call after the pause on.")
+    expect(hint).to_be_visible()
+    page.survey("debugger-batch-unlabelled")
+    button(page, "Backward").click()
+    expect(status(page)).to_contain_text("in the backward pass")
+    expect(hint).to_have_count(0)
     expect(panel.get_by_role("img", name=re.compile("^Picture"))).to_have_count(BATCH)
     expect(panel.get_by_role("listitem").filter(has_text=re.compile("^label [01]$"))).to_have_count(BATCH)
     page.survey("debugger-batch")
