@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from tb_netdebug.reader.run import read_run
 from tb_netdebug.records.step import Kind, Series
@@ -73,6 +73,24 @@ def test_another_statistic_of_another_kind(chromium: Chromium, gallery: Gallery)
         page.page.wait_for_url(re.compile(r"v\.layers\.kind=activation.*v\.layers\.stat=zeros"))
         page.tab.get_by_role("searchbox", name="Search names of tensors").fill("1")
         expect(heat_map(page).get_by_role("img", name=re.compile(", 1 rows"))).to_be_visible()
+
+
+def test_what_is_drawn_keeps_its_own_name(chromium: Chromium, gallery: Gallery) -> None:
+    """While the answer to another choice is on its way, the picture before it stays under the name it had."""
+    held: list[Route] = []
+    gradients, activations = re.compile("^max of gradients"), re.compile("^zeros of activations")
+    with chromium.look(gallery.board, GREATEST, alone=True) as page:
+        expect(heat_map(page).get_by_role("img", name=gradients)).to_be_visible()
+        before = page.table(heat_map(page))
+        page.page.route("**/columns?*", lambda route: held.append(route))
+        page.tab.get_by_role("radio", name="Activations").click()
+        page.tab.get_by_label("Statistic").select_option("zeros")
+        page.wait_until(lambda: any("zeros" in each.request.url for each in held))
+        expect(heat_map(page).get_by_role("img", name=gradients)).to_be_visible()
+        assert before == page.table(heat_map(page))
+        held[-1].continue_()
+        expect(heat_map(page).get_by_role("img", name=activations)).to_be_visible()
+        assert before != page.table(heat_map(page))
 
 
 def test_a_click_opens_a_layer_and_leads_to_its_histogram(chromium: Chromium, gallery: Gallery) -> None:

@@ -4,7 +4,7 @@ import { computed, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { paused } from "../app/state";
 import { askColumns } from "./batch";
-import { ColumnsWatch, type ColumnsState } from "./columns-watch";
+import { answersTo, ColumnsWatch, type ColumnsState } from "./columns-watch";
 import { parseGraph, parseRunDetails } from "./json";
 import { connection, hidden, onRunChange } from "./live";
 import { SharedJson } from "./shared-json";
@@ -21,8 +21,9 @@ const AROUND = { ask: askColumns, resting, now: () => performance.now() };
  */
 export function useColumns(queries: () => readonly Query[]): ColumnsState {
   const wanted = queries();
+  const wording = JSON.stringify(wanted);
   const watch = useMemo(() => new ColumnsWatch(AROUND), []);
-  useEffect(() => watch.want(wanted), [JSON.stringify(wanted)]);
+  useEffect(() => watch.want(wanted), [wording]);
   useEffect(() => {
     const stopListening = onRunChange((name) => watch.changed(name));
     const stopResting = resting.subscribe((rests) => rests || watch.wake());
@@ -34,7 +35,8 @@ export function useColumns(queries: () => readonly Query[]): ColumnsState {
       watch.stop();
     };
   }, []);
-  return watch.state.value;
+  const state = watch.state.value;
+  return useMemo(() => answersTo(wanted, state), [state, wording]);
 }
 
 const details = new SharedJson<RunDetails>("run", parseRunDetails, true);

@@ -1,11 +1,11 @@
 import { signal } from "@preact/signals";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { ColumnsWatch } from "./columns-watch";
+import { answersTo, ColumnsWatch, type WatchState } from "./columns-watch";
 import type { Answer, Query } from "./types";
 
 const query = (run: string, points = 100): Query => ({ what: "scalars", run, names: ["loss"], points });
 const names = (watch: ColumnsWatch): unknown =>
-  watch.state.peek().answers?.map((each) => each.what === "failed" && each.error);
+  watch.state.peek().answers?.map((each) => each?.what === "failed" && each.error);
 
 interface Asked {
   readonly runs: readonly string[];
@@ -143,5 +143,44 @@ describe("a watch over queries", () => {
     asked[2]?.reply();
     await pass(0);
     expect([names(watch), watch.state.peek().error]).toEqual([["a 2"], null]);
+  });
+});
+
+describe("the answers to what is wanted", () => {
+  const heat = (statistic: string, more: object = {}): Query => {
+    return { what: "heat", run: "a", kind: "weight", statistic, ...more };
+  };
+  const answer = (error: string): Answer => ({ what: "failed", error });
+  const state = (queries: readonly Query[]): WatchState => {
+    const answers = queries.map((each, place) => answer(`${each.what} ${place}`));
+    return { queries, answers, error: null, loading: false };
+  };
+
+  it("are those of the watch while it is asked the same", () => {
+    const before = state([heat("rms"), heat("zeros")]);
+    expect(answersTo([heat("rms"), heat("zeros")], before)).toBe(before);
+  });
+
+  it("stay while only other steps are asked for", () => {
+    const before = state([heat("rms", { columns: 100 }), heat("zeros")]);
+    const after = answersTo([heat("rms", { columns: 50, first: 3, last: 9 }), heat("zeros")], before);
+    expect(after).toEqual({ answers: before.answers, error: null, loading: true });
+  });
+
+  it("are never those to another question", () => {
+    const before = state([heat("rms"), heat("zeros")]);
+    const after = answersTo([heat("mean"), heat("zeros")], before);
+    expect(after.answers).toEqual([undefined, answer("heat 1")]);
+    expect(answersTo([heat("mean"), { what: "processes", run: "a" }], before).answers).toBe(null);
+  });
+
+  it("go along with a question that changes its place", () => {
+    const before = state([query("a"), query("b"), query("c")]);
+    const after = answersTo([query("b"), query("c")], before);
+    expect(after.answers).toEqual([answer("scalars 1"), answer("scalars 2")]);
+  });
+
+  it("are nothing at all when nothing is asked", () => {
+    expect(answersTo([], state([query("a")])).answers).toEqual([]);
   });
 });

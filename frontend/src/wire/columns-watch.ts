@@ -4,10 +4,15 @@ import { signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { Answer, Query } from "./types";
 
 export interface ColumnsState {
-  /** One for each query, in their order; of the queries before while new ones are on their way. */
-  readonly answers: readonly Answer[] | null;
+  /** One for each query, in their order; undefined while it is on its way, null while all are. */
+  readonly answers: readonly (Answer | undefined)[] | null;
   readonly error: string | null;
   readonly loading: boolean;
+}
+
+/** The state of a watch, which may be that of other queries than are wanted by now. */
+export interface WatchState extends ColumnsState {
+  readonly queries: readonly Query[];
 }
 
 /** The world around a watch. */
@@ -25,7 +30,7 @@ const REST_PER_REQUEST = 1;
 const RETRY_MILLISECONDS = 4000;
 
 export class ColumnsWatch {
-  readonly state: Signal<ColumnsState> = signal({ answers: null, error: null, loading: true });
+  readonly state: Signal<WatchState> = signal({ queries: [], answers: null, error: null, loading: true });
   private queries: readonly Query[] = [];
   private answers = new Map<string, Answer>();
   private outdated = new Set<string>();
@@ -100,8 +105,31 @@ export class ColumnsWatch {
   private show(error: string | null): void {
     const answers = this.queries.map((query) => this.answers.get(keyOf(query)));
     const complete = answers.every((answer) => answer !== undefined);
-    this.state.value = { answers: complete ? answers : this.state.peek().answers, error, loading: false };
+    const known = complete ? { queries: this.queries, answers } : this.state.peek();
+    this.state.value = { queries: known.queries, answers: known.answers, error, loading: false };
   }
+}
+
+/**
+ * What is known of the wanted queries: their answers, or else those to the same question about other steps, so that a
+ * picture stays while one zooms. Never the answer to another question: it would be shown under a wrong name.
+ */
+export function answersTo(wanted: readonly Query[], state: WatchState): ColumnsState {
+  if (JSON.stringify(wanted) === JSON.stringify(state.queries)) return state;
+  const known = new Map(state.queries.map((query, place) => [keyOf(query), state.answers?.[place]]));
+  const answers = wanted.map((query, place) => {
+    const before = state.queries[place];
+    const fitting = before && questionOf(before) === questionOf(query) ? state.answers?.[place] : undefined;
+    return known.get(keyOf(query)) ?? fitting;
+  });
+  const none = wanted.length > 0 && answers.every((answer) => answer === undefined);
+  return { answers: none ? null : answers, error: state.error, loading: true };
+}
+
+/** A query without its steps and how finely they are told. */
+function questionOf(query: Query): string {
+  const anywhere = { first: null, last: null, points: null, columns: null };
+  return JSON.stringify({ ...query, ...anywhere });
 }
 
 function keyOf(query: Query): string {

@@ -11,10 +11,8 @@ import { type Colours, coloursOf } from "./picture";
 export function useColours(run: RunRow, state: GraphState, measure: Measure): Colours {
   const kinds = [measure.kind, measure.over].flatMap((kind) => kind ?? []);
   const { answers, loading } = useColumns(() => kinds.map((kind) => tableQuery(run.name, kind)));
-  // While the answers to another question are still there, nothing is shown rather than something wrong.
-  const isCurrent = answers?.length === kinds.length;
-  const table = isCurrent ? tableOf(answers?.[0]) : null;
-  const divisor = isCurrent ? tableOf(answers?.[1]) : null;
+  const table = tableOf(answers?.[0]);
+  const divisor = tableOf(answers?.[1]);
   const isLoading = kinds.length > 0 && loading;
   const own = useMemo(() => ownValues(state.tree, measure, table, divisor), [state, measure, table, divisor]);
   const scene = state.scene.value;

@@ -39,7 +39,7 @@ function Histograms({ run, runs, details }: HistogramsProps): JSX.Element {
     isKnown ? [{ what: "heat", run: run.name, kind, statistic: "rms", columns: HINT_COLUMNS, rank: rank.value }] : [],
   );
   const hints = heatAnswer(answers?.[0]);
-  const failed = answers?.find((each) => each.what === "failed");
+  const failed = answers?.find((each) => each?.what === "failed");
   const names = namesOf(hints, details, kind);
   const tensor = choices.tensor !== null && names.includes(choices.tensor) ? choices.tensor : names[0];
   return (

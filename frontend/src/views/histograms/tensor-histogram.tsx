@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { range, rank } from "../../app/state";
 import { formatCount } from "../../lib/format";
 import { shownName } from "../../lib/tensor-name";
-import { useColumns } from "../../wire/client";
+import { useColumns, type ColumnsState } from "../../wire/client";
 import type { Answer, Histogram, Kind, Query, RunRow } from "../../wire/types";
 import { BeyondNote } from "../layers/beyond-note";
 import { openLayer, showsEverything, valueScale } from "../layers/choices";
@@ -43,7 +43,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
   ]);
   const shown = useColumns(() => histogramQueries(run, kind, name, choices));
   const samples = useMemo(() => sampleSteps(heatAnswer(overTime.answers?.[0]), name), [overTime.answers, name]);
-  const ridges = overTime.answers?.find((each) => each.what === "histograms") ?? null;
+  const ridges = overTime.answers?.find((each) => each?.what === "histograms") ?? null;
   const [a, b] = [histogramOf(shown.answers?.[0]), histogramOf(shown.answers?.[1])];
   const histograms = useMemo(() => [a, b].filter((each) => each !== null), [a, b]);
   const error = overTime.error ?? shown.error ?? failure(shown.answers) ?? failure(overTime.answers);
@@ -83,7 +83,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
       <Looks choices={choices} compared={histograms.length > 1} />
       <div class="histogram-and-time">
         <div class="histogram-main">
-          {shown.answers && a === null && !error && (
+          {shown.answers?.[0] && a === null && !error && (
             <p class="hint">No sample of this tensor at or before this step.</p>
           )}
           {histograms.length > 0 && (
@@ -143,7 +143,7 @@ function histogramOf(answer: Answer | undefined): Histogram | null {
   return answer?.what === "histogram" ? answer.histogram : null;
 }
 
-function failure(answers: readonly Answer[] | null): string | null {
-  const failed = answers?.find((each) => each.what === "failed");
+function failure(answers: ColumnsState["answers"]): string | null {
+  const failed = answers?.find((each) => each?.what === "failed");
   return failed?.what === "failed" ? failed.error : null;
 }

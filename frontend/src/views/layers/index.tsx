@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { rank, setParam, theme } from "../../app/state";
 import type { ViewProps } from "../../app/view";
 import { divergingRamp, sequentialRamp } from "../../lib/colourmap";
@@ -9,7 +9,7 @@ import { heatColours } from "../../lib/heat";
 import { heatScale, type HeatScaleKind } from "../../lib/heat-scale";
 import { GROUPED_FROM, rowTree, visibleRows } from "../../lib/row-tree";
 import { kindLabel, type TensorStatistic } from "../../lib/tensor-statistics";
-import { useColumns, useRun } from "../../wire/client";
+import { useColumns, useRun, type ColumnsState } from "../../wire/client";
 import type { HeatAnswer, Kind, RunDetails, RunRow } from "../../wire/types";
 import { layerChoices, limitsOf, statisticOfChoice } from "./choices";
 import { LayerControls } from "./controls";
@@ -75,9 +75,10 @@ function Layers({ run, details }: LayersProps): JSX.Element {
     openDepth.value = null;
   }, [kind]);
 
-  const heat = heatAnswer(answers?.[0]);
-  const failed = answers?.find((each) => each.what === "failed");
-  const scene = useScene(heat, heatAnswer(answers?.[1]), statistic.scale, run);
+  const failed = answers?.find((each) => each?.what === "failed");
+  const picture = usePicture(answers, kind, statistic);
+  const heat = picture?.heat ?? null;
+  const scene = useScene(picture, (picture?.statistic ?? statistic).scale, run);
   const rows = scene && visibleRows(scene.tree, toggled.value, openDepth.value ?? scene.tree.openDepth);
   const bounds = boundsOf(run);
   const window = heat && shownWindow(heat.first, heat.last, bounds);
@@ -102,7 +103,17 @@ function Layers({ run, details }: LayersProps): JSX.Element {
     () =>
       scene &&
       rows &&
-      window && { ...scene, rows, names: namesWidth(rows), window, selected, words, marks, rule: groupRule(statistic.name) },
+      window &&
+      picture && {
+        ...scene,
+        rows,
+        names: namesWidth(rows),
+        window,
+        selected,
+        words,
+        marks,
+        rule: groupRule(picture.statistic.name),
+      },
     [scene, toggled.value, openDepth.value, window?.first, window?.last, selected, words, marks],
   );
   const hasRows = heat !== null && heat.names.length > 0 && heat.first.length > 0;
@@ -124,16 +135,16 @@ function Layers({ run, details }: LayersProps): JSX.Element {
       {!heat && loading && <p class="hint">Reading the run…</p>}
       {heat && !hasRows && <NoTensors run={run} kind={kind} present={present} />}
       {hasRows && drawn && drawn.table.names.length === 0 && <p class="hint">No name contains “{choices.search}”.</p>}
-      {hasRows && drawn && bounds && drawn.table.names.length > 0 && (
+      {hasRows && picture && drawn && bounds && drawn.table.names.length > 0 && (
         <div class={selected ? "layers-split" : ""}>
           <section class="card heat">
-            <Legend scale={drawn.scale} colours={drawn.colours} title={legendTitle(kind, statistic, drawn)} />
+            <Legend scale={drawn.scale} colours={drawn.colours} title={legendTitle(picture, drawn)} />
             <HeatMap
               scene={drawn}
-              statistic={statistic}
+              statistic={picture.statistic}
               moves={stepMoves(drawn.window, bounds)}
-              title={`${statistic.label} of ${kindLabel(kind).toLowerCase()}, ${drawn.rows.length} rows`}
-              exportName={`${run.name}-${kind}-${statistic.name}`}
+              title={`${valuesOf(picture)}, ${drawn.rows.length} rows`}
+              exportName={`${run.name}-${picture.kind}-${picture.statistic.name}`}
               onSelect={(row) => select(row.name)}
               onToggle={(row) => toggle(row.key)}
               step={step}
@@ -146,8 +157,29 @@ function Layers({ run, details }: LayersProps): JSX.Element {
   );
 }
 
-function legendTitle(kind: Kind, { name, label }: TensorStatistic, { scale }: HeatScene): string {
-  const what = name === "ratio" ? label : `${label} of ${kindLabel(kind).toLowerCase()}`;
+/** The answers of a kind and a statistic, which may not be the chosen ones yet. */
+interface Picture {
+  readonly kind: Kind;
+  readonly statistic: TensorStatistic;
+  readonly heat: HeatAnswer;
+  readonly bad: HeatAnswer | null;
+}
+
+/** The newest picture there is: the one before, under its own name, stays until that of another choice has come. */
+function usePicture(answers: ColumnsState["answers"], kind: Kind, statistic: TensorStatistic): Picture | null {
+  const seen = useRef<Picture | null>(null);
+  const heat = heatAnswer(answers?.[0]);
+  if (heat) seen.current = { kind, statistic, heat, bad: heatAnswer(answers?.[1]) };
+  else if (answers?.[0]) seen.current = null;
+  return seen.current;
+}
+
+function valuesOf({ kind, statistic }: Picture): string {
+  return `${statistic.label} of ${kindLabel(kind).toLowerCase()}`;
+}
+
+function legendTitle(picture: Picture, { scale }: HeatScene): string {
+  const what = picture.statistic.name === "ratio" ? picture.statistic.label : valuesOf(picture);
   return scale.kind === "change" ? `${what} ÷ own median` : `${what}, ${scaleName(scale)}`;
 }
 
@@ -157,7 +189,8 @@ type Scene = Pick<HeatScene, "table" | "scale" | "colours"> & {
 };
 
 /** What is drawn, without what scrolling and opening groups change. */
-function useScene(heat: HeatAnswer | null, bad: HeatAnswer | null, usual: HeatScaleKind, run: RunRow): Scene | null {
+function useScene(picture: Picture | null, usual: HeatScaleKind, run: RunRow): Scene | null {
+  const [heat, bad] = [picture?.heat ?? null, picture?.bad ?? null];
   const { search, colouring, ...choices } = layerChoices();
   const grouped = choices.grouped ?? (heat !== null && heat.names.length >= GROUPED_FROM);
   const table = useMemo(

@@ -73,7 +73,7 @@ function Drawn({ name, runs, whole, height, markers, legend, state, error }: Dra
 }
 
 function emptyWords(name: string, state: ColumnsState): string {
-  const failed = state.answers?.find((answer) => answer.what === "failed");
+  const failed = state.answers?.find((answer) => answer?.what === "failed");
   if (failed?.what === "failed") return failed.error;
   return `The chosen runs have no ${titleOf(name).slice(0, 100)} in these steps.`;
 }
@@ -81,8 +81,8 @@ function emptyWords(name: string, state: ColumnsState): string {
 /** The run in focus first. */
 function seriesOf(name: string, { answers }: ColumnsState, whole: WholeRuns): LineSeries[] {
   const found = (answers ?? []).flatMap((answer): (LineSeries & { focused: boolean })[] => {
-    const columns: ScalarColumns | undefined = answer.what === "scalars" ? answer.scalars.get(name) : undefined;
-    if (answer.what !== "scalars" || !columns) return [];
+    const columns: ScalarColumns | undefined = answer?.what === "scalars" ? answer.scalars.get(name) : undefined;
+    if (answer?.what !== "scalars" || !columns) return [];
     const origin = whole.get(answer.run)?.origin ?? columns.time[0] ?? 0;
     const curve = curveOf(columns, axis.value, smoothing.value, origin);
     const look = { label: answer.run, colour: colourOf(answer.run), dash: dashOf(answer.run) };

@@ -30,7 +30,7 @@ export function useWholeRuns(
   });
   const whole = new Map<string, WholeRun>();
   for (const answer of state.answers ?? []) {
-    if (answer.what !== "scalars") continue;
+    if (answer?.what !== "scalars") continue;
     const columns = [...answer.scalars.values()].reduce<ScalarColumns | undefined>(
       (most, each) => (most && most.step.length >= each.step.length ? most : each),
       answer.scalars.get("loss"),

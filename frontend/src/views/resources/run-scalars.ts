@@ -35,7 +35,7 @@ export function useRunScalars(run: RunRow, names: readonly string[], points: num
     } as const;
     return [{ what: "scalars", run: run.name, names, points, rank: rank.value, ...part }, whole];
   });
-  const failed = answers?.find((answer) => answer.what === "failed");
+  const failed = answers?.find((answer) => answer?.what === "failed");
   return {
     scalars: scalarsOf(answers?.[0]),
     all: scalarsOf(answers?.[1]).get("time/step"),
