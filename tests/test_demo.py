@@ -35,21 +35,7 @@ PROGRAMS = {
     "sick/vanishing_gradients.py": "deep-sigmoid",
 }
 LIMIT_SECS = 10.0
-# The scripts wait so long after each batch; here they do not, and end after so many of them.
-WITHOUT_PAUSES = """
-import runpy, sys, time
-left, sleep = int(sys.argv[1]), time.sleep
-def count(secs):
-    global left
-    if secs != 0.045:
-        return sleep(secs)
-    left -= 1
-    if left == 0:
-        sys.exit()
-time.sleep = count
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+WITHOUT_PAUSES = ROOT / "tests/support/without_pauses.py"
 
 
 @pytest.fixture
@@ -78,8 +64,8 @@ def children_of(terminal: Terminal) -> dict[str, psutil.Process]:
     """TensorBoard and the trainings, by what they run."""
     found = {}
     for child in psutil.Process(terminal.process.pid).children():
-        words = " ".join(child.cmdline())
-        found[next(name for text, name in PROGRAMS.items() if text in words)] = child
+        words = " ".join(child.cmdline())  # until it runs a program of its own, those of the demo
+        found.update({name: child for text, name in PROGRAMS.items() if text in words})
     return found
 
 
@@ -106,7 +92,7 @@ def trained(script: str, name: str, logdir: Path, env: dict[str, str], *, batche
     """The run that a script of the demo leaves, without its pauses; it says what is wrong, and no more."""
     words = [str(batches), str(DEMO / script), "--logdir", str(logdir)]
     ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PAUSES, *words], env=env, capture_output=True, text=True, check=False
+        [sys.executable, WITHOUT_PAUSES, *words], env=env, capture_output=True, text=True, check=False
     )
     assert 0 == ran.returncode
     assert ("sick" in script) == ran.stderr.startswith(("NetDebug: WARNING", "NetDebug: ERROR"))
@@ -198,7 +184,7 @@ def test_whatever_ends_the_demo_ends_its_children(
 ) -> None:
     """Even when it has no time to ask them, and although they have only just been started."""
     terminal = demo()
-    terminal.wait_until(lambda: len(psutil.Process(terminal.process.pid).children()) == 4, "four children")
+    terminal.wait_until(lambda: len(children_of(terminal)) == 4, "four children")
     children = children_of(terminal)
     terminal.send(number)
     assert (-signal.SIGKILL if number == signal.SIGKILL else 143) == terminal.end()

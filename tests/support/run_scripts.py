@@ -1,8 +1,8 @@
 """Runs scripts one after the other, two at a time, each in a child that has torch already.
 
-    python run_scripts.py FOLDER 'SCRIPT ARGUMENTS'...
+    python run_scripts.py FOLDER 'NAME SCRIPT ARGUMENTS'...
 
-Each script gets a folder of its own below FOLDER as its current one. Prints a line of JSON for each that has
+Each gets the folder NAME below FOLDER as its current one. Prints a line of JSON for each that has
 ended: its name and exit code; what it wrote is in `output` beside its runs.
 """
 
@@ -29,8 +29,7 @@ def main(folder: Path, scripts: list[list[str]]) -> None:
     waiting, running = list(scripts), dict[int, str]()
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
-            script = waiting.pop(0)
-            name = Path(script[0]).stem
+            name, *script = waiting.pop(0)
             running[start(script, folder / name)] = name
         process, status = os.wait()
         told = {"script": running.pop(process), "code": os.waitstatus_to_exitcode(status)}
