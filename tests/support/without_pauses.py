@@ -2,8 +2,8 @@
 
     python without_pauses.py BATCHES SCRIPT ARGUMENTS...
 
-The networks of the demo wait after each batch so that one can watch them, and train for a time, not a number of
-batches.
+The networks of the demo wait after each batch so that one can watch them, and train for a time; tests count
+batches instead.
 """
 
 from __future__ import annotations
