@@ -341,6 +341,27 @@ def test_two_pages_share_a_training(chromium: Chromium, place: tuple[TensorBoard
         expect(status(anna)).to_contain_text("Running, in batch")
 
 
+def test_what_is_typed_at_once_stays(page: Look) -> None:
+    """Into a field that has only just come, before the browser has even drawn it."""
+    page.tab.evaluate(
+        """() => new MutationObserver((_, observer) => {
+          const field = document.querySelector(".debug-name");
+          if (!field) return;
+          observer.disconnect();
+          field.value = "Anna";
+          field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+        }).observe(document.body, { childList: true, subtree: true })"""
+    )
+    page.tab.get_by_role("button", name=re.compile("^Called")).click()
+    field = page.tab.get_by_role("textbox", name="How others see this page")
+    expect(field).to_be_focused()  # what follows the drawing has been done
+    expect(field).to_have_value("Anna")
+    field.press("End")
+    field.press_sequentially(" Lee")
+    field.press("Enter")
+    expect(button(page, "Called “Anna Lee”")).to_be_visible()
+
+
 def test_closing_the_page_lets_the_training_go(
     chromium: Chromium, place: tuple[TensorBoard, SteppableTraining]
 ) -> None:

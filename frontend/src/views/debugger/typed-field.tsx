@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 export interface TypedFieldProps {
   readonly label: string;
@@ -27,7 +27,8 @@ export function TypedField(props: TypedFieldProps): JSX.Element {
     draft.value = null;
     wrong.value = null;
   };
-  useEffect(forget, [value]);
+  // At once: what is typed right afterwards is not what the new value replaces.
+  useLayoutEffect(forget, [value]);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (props.autoFocus) field.current?.focus();

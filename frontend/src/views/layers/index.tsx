@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { rank, setParam, theme } from "../../app/state";
 import type { ViewProps } from "../../app/view";
 import { divergingRamp, sequentialRamp } from "../../lib/colourmap";
@@ -70,7 +70,7 @@ function Layers({ run, details }: LayersProps): JSX.Element {
   const toggled = useSignal<ReadonlySet<string>>(new Set());
   const openDepth = useSignal<number | null>(null);
   const step = useSignal<number | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     toggled.value = new Set();
     openDepth.value = null;
   }, [kind]);
