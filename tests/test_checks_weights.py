@@ -163,8 +163,10 @@ def test_weights_that_are_thawed_later() -> None:
     records = optimized({"missing": []})
     facts = optimized({"missing": list(LAYERS[:2])})[0].facts
     records[12] = record(12, {"loss": 2.0}, [], [(fact.kind, fact.data) for fact in facts])
-    finding = found(records)["not-optimized"]
+    layers = network(*[(str(place), "Linear", {"weight": (8, 8)}) for place in range(4)], frozen=LAYERS[:2])
+    finding = found(records, layers)["not-optimized"]
     assert (Severity.WARNING, 12) == (finding.severity, finding.first_step)
+    assert "(50 % of all weights)" in finding.message
     assert "became trainable after" in finding.message
 
 

@@ -104,6 +104,26 @@ def test_more_parameters_later(logdir: Path) -> None:
     assert [BODY, []] == [told["frozen"] for _, told in found.facts["gradients"]]
 
 
+@pytest.mark.parametrize("is_added", [False, True])
+def test_parameters_that_are_thawed_between_two_looks(is_added: bool, logdir: Path) -> None:
+    """They are told in the very step, and as missing only where no optimizer has got them."""
+    model = mlp()
+    model[:4].requires_grad_(False)  # type: ignore[index]
+    optimizer = sgd(model[4])  # type: ignore[index]
+
+    def body(step: int) -> torch.Tensor:
+        if step == 40:
+            model[:4].requires_grad_(True)  # type: ignore[index]
+            if is_added:
+                optimizer.add_param_group({"params": model[:4].parameters()})  # type: ignore[index]
+        return learn(model, optimizer, *vectors())
+
+    found = probed(logdir, model, optimizer, body, steps=44, every=100)
+    assert [(0, []), (40, [] if is_added else BODY)] == [
+        (step, told["missing"]) for step, told in found.facts["optimizer"]
+    ]
+
+
 @pytest.mark.parametrize("is_given", [True, False])
 def test_a_generator_that_steps_rarely(is_given: bool, logdir: Path) -> None:
     """One in five: it is not called missing meanwhile."""

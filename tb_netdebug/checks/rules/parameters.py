@@ -94,8 +94,10 @@ class Parameters:
 
     def share(self, names: Iterable[str]) -> float:
         """How much of all trainable values these parameters are; 0 when it is not known."""
-        total = float(np.nansum(self.elements[self.trainable]))
         places = [self.place[name] for name in names if name in self.place]
+        counted = self.trainable.copy()
+        counted[places] = True  # though they were frozen when the network was described
+        total = float(np.nansum(self.elements[counted]))
         return float(np.nansum(self.elements[places])) / total if total else 0.0
 
     def _column(self, look: Numbers | None, kind: Kind, quantity: str) -> Doubles:

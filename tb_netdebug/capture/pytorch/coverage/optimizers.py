@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from tb_netdebug.capture.pytorch.coverage.members import Member, state_of
@@ -17,6 +18,8 @@ MOST_NAMES = 256
 # More than these (a program may make one for every step, or one for each parameter) are not described.
 MOST_OPTIMIZERS = 64
 NOT_DESCRIBED = -1
+# Whoever thaws, thaws layers: so many of all frozen tensors, evenly spread, are looked at in each step.
+MOST_FROZEN = 64
 
 Kind = tuple[torch.Size, torch.dtype]
 
@@ -95,6 +98,13 @@ class HeldTensors:
             known.look(optimizer, ids)
         return known
 
+    def look_again(self) -> None:
+        """At what each of them holds by now."""
+        for held in list(self._by_id.values()):
+            optimizer = None if held.reference is None else held.reference()
+            if optimizer is not None:
+                self.look(optimizer)
+
     def hold(self, members: Mapping[int, Member], named: Sequence[Optimizer]) -> None:
         """Takes down which parameters are held now; `named` by the user may not have stepped yet."""
         for held in self._by_id.values():
@@ -131,9 +141,17 @@ class Missing:
     def __init__(self) -> None:
         self._states: dict[int, tuple[int, bytes] | None] = {}
         self._moved: set[int] = set()
+        self._frozen: list[nn.Parameter] = []
+
+    @property
+    def has_thawed(self) -> bool:
+        """Whether something that was frozen when somebody looked is trainable now."""
+        return any(tensor.requires_grad for tensor in self._frozen)
 
     def of(self, members: Mapping[int, Member], held: set[int]) -> list[Member]:
         found = []
+        frozen = [each.tensor for each in members.values() if not each.tensor.requires_grad]
+        self._frozen = frozen[:: len(frozen) // MOST_FROZEN + 1]
         for key, member in members.items():
             if key in held or not member.is_wanted or not member.tensor.requires_grad:
                 continue

@@ -129,6 +129,9 @@ class CoverageProbe:
         if has_stepped:
             self._training_steps += 1
             self._steps_before = self._steps
+            if self._missing.has_thawed:
+                self._held.look_again()
+                self._has_news = True
         if self._calls.is_on and has_stepped:
             self._answer = self._calls.answer()
             self._has_news = True
