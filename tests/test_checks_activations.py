@@ -80,6 +80,39 @@ def test_more_than_half_of_the_units_are_dead(dead: int, is_said: bool) -> None:
         assert (["1"], 0) == (said["dead-units"].where, said["dead-units"].first_step)
 
 
+def test_dead_units_that_nobody_misses() -> None:
+    """Where the loss is nearly gone, a network that is smaller than it looks is worth knowing."""
+    said = found(looked_at(24, lambda random: [relu(random, dead=10)], loss=lambda step: 0.9**step))
+    assert Severity.INFO is said["dead-units"].severity
+    assert "It learns without them" in said["dead-units"].message
+    said = found(looked_at(24, lambda random: [relu(random, dead=10)], loss=lambda step: 0.98**step))
+    assert Severity.WARNING is said["dead-units"].severity
+
+
+def scored(*, dead: int, classes: float, function: str = "cross_entropy") -> dict[str, Finding]:
+    """A rectifier is the last layer, and the loss gets what it puts out."""
+    records = looked_at(14, lambda random: [relu(random, dead=dead, units=10)])
+    told = {"id": 0, "function": function, "last_layer": "ReLU", "num_classes": 10}
+    records[0].facts.append(Fact("loss-call", told))
+    records[0].scalars["probe/loss/0/classes"] = classes
+    return found(records, network(("0", "Linear"), ("1", "ReLU")))
+
+
+def test_a_score_that_is_always_zero() -> None:
+    """Of hidden units one may do without another; one score is one answer."""
+    said = scored(dead=1, classes=10)["dead-units"]
+    assert (Severity.WARNING, ["1"], 0) == (said.severity, said.where, said.first_step)
+    assert "1 of 10 scores" in said.message
+
+
+@pytest.mark.parametrize(
+    ("dead", "classes", "function"), [(0, 10, "cross_entropy"), (1, 9, "cross_entropy"), (1, 10, "mse_loss")]
+)
+def test_scores_that_may_be_zero(dead: int, classes: float, function: str) -> None:
+    """Of a class that nobody has seen, or of what is no choice of one among many."""
+    assert {} == scored(dead=dead, classes=classes, function=function)
+
+
 def test_units_that_are_active_now_and_then_are_alive() -> None:
     """Sparse on purpose: each is active in 2 of 100 inputs."""
     assert {} == found(looked_at(16, lambda random: [relu(random, dead=0, units=256, rate=0.02)]))

@@ -108,7 +108,15 @@ def test_a_first_loss_far_above_guessing(first: float, is_said: bool) -> None:
     if is_said:
         said = found["loss-at-chance-start"]
         assert (0, Severity.WARNING) == (said.first_step, said.severity)
-        assert 3 * LN10 == said.evidence["first loss"].limit
+        assert pytest.approx(2.5 * 1.25 * LN10) == said.evidence["first loss"].limit
+
+
+@pytest.mark.parametrize(("rows", "is_said"), [(25, False), (256, True)])
+def test_a_first_loss_of_few_answers(rows: int, is_said: bool) -> None:
+    """The mean of few lies high by chance: it has to be higher, to prove as much."""
+    call = {**CLASSES, "target_shape": [rows]}
+    found = judged(RULES, training(learning(100, start=7.5), call=call, numbers=AT_CHANCE))
+    assert is_said is ("loss-at-chance-start" in alarms(found))
 
 
 @pytest.mark.parametrize(("ratio", "severity"), [(50.0, Severity.INFO), (20000.0, Severity.WARNING)])
@@ -149,6 +157,21 @@ def test_noise_that_was_low_by_luck_has_learned_nothing() -> None:
     for noise, is_said in ((0.2, True), (0.01, False)):
         found = judged(RULES, training(noisy(lucky, noise, seed=1), call=NUMBERS, numbers=numbers))
         assert is_said is ("loss-at-chance" in alarms(found))
+
+
+@pytest.mark.parametrize(("level", "is_said"), [(1.0, True), (0.9, False)])
+def test_guessing_is_known_by_the_same_batches(level: float, is_said: bool) -> None:
+    """Some batches are hard for everybody, and the few in which somebody looked were so by chance."""
+    random = np.random.default_rng(2)
+    hardness = 1.0 + 0.2 * random.standard_normal(200)
+    hardness[:32] += 0.2
+    records = training(list(level * hardness), call=NUMBERS)
+    for each, guess in zip(records, hardness, strict=True):
+        if "probe/loss/0/value" in each.scalars and (each.step < 32 or each.step % 16 == 0):
+            each.scalars["probe/loss/0/baseline"] = guess * 63 / 64
+        else:
+            each.scalars.pop("probe/loss/0/value", None)
+    assert is_said is ("loss-at-chance" in alarms(judged(RULES, records)))
 
 
 def test_it_is_said_sooner_where_nothing_moves() -> None:
@@ -281,6 +304,17 @@ def test_an_overshoot_that_calms_down_is_none() -> None:
     """The catapult of a large learning rate that works."""
     losses = [2.0 * 1.5**step for step in range(10)] + [77.0 * 0.8**step for step in range(90)]
     assert [] == alarms(judged(RULES, training(noisy(losses, 0.05))))
+
+
+@pytest.mark.parametrize(("guess", "is_told"), [(0.01, True), (0.08, False)])
+def test_data_that_become_harder_are_no_runaway(guess: float, is_told: bool) -> None:
+    """As when an agent finds its first reward: a constant answer gets as much worse as the network."""
+    losses = noisy([0.01 * 0.98**step for step in range(40)] + [0.1] * 24, 0.1)
+    records = training(losses, call=NUMBERS, numbers={"baseline": 0.01})
+    for each in records[40:]:
+        if "probe/loss/0/baseline" in each.scalars:
+            each.scalars["probe/loss/0/baseline"] = guess
+    assert is_told is ("diverging-loss" in alarms(judged(RULES, records)))
 
 
 def test_what_was_learned_may_be_lost() -> None:
@@ -467,5 +501,6 @@ def test_thresholds_can_be_set() -> None:
 
 def test_new_data_in_the_middle() -> None:
     """One jump far above the start, and as long a way down as from the beginning: no swing, and no spike."""
-    later = noisy((0.6 + 9.0 * math.exp(-step / 8) for step in range(100)), 0.03)
-    assert [] == alarms(classes([*learning(130), *later], baseline=1.6))
+    for pace in (4, 8):
+        later = noisy((0.6 + 9.0 * math.exp(-step / pace) for step in range(100)), 0.03)
+        assert [] == alarms(classes([*learning(130), *later], baseline=1.6))

@@ -182,9 +182,9 @@ def test_a_warm_up_over_accumulated_batches() -> None:
 # ---- learning-rate-high
 
 
-def steps_of(
+def stepping(
     loss: Callable[[int], float], ratio: float, *, steps: int = 64, baseline: float | None = 2.3
-) -> dict[str, Finding]:
+) -> list[StepRecord]:
     weight = RANDOM.normal(size=64)
     records = []
     for step in range(steps):
@@ -201,7 +201,13 @@ def steps_of(
         ]
         facts = [("loss-call", call("cross_entropy"))] if step == 0 and baseline is not None else ()
         records.append(record(step, scalars, samples, facts))
-    return found(records)
+    return records
+
+
+def steps_of(
+    loss: Callable[[int], float], ratio: float, *, steps: int = 64, baseline: float | None = 2.3
+) -> dict[str, Finding]:
+    return found(stepping(loss, ratio, steps=steps, baseline=baseline))
 
 
 def test_large_updates_and_a_rising_loss() -> None:
@@ -219,6 +225,18 @@ def test_large_updates_and_a_loss_that_stays() -> None:
     finding = steps_of(lambda step: 2.3 + 900 * (step == 1), 0.9)["learning-rate-high"]
     assert finding.severity is Severity.WARNING
     assert "lr=0.3" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("growth", "pace", "is_said"), [(300.0, 0.0, True), (3.0, 0.0, False), (300.0, 0.01, False)]
+)
+def test_large_updates_and_outputs_that_have_grown(growth: float, pace: float, is_said: bool) -> None:
+    """The network has learned a little, and no more: what the first steps did to it stays."""
+    records = stepping(lambda step: 2.0 - pace * step, 0.9)
+    for each in records:
+        size = growth if each.step else 1.0
+        each.samples.append(sample(Kind.ACTIVATION, "first", size * RANDOM.normal(size=64)))
+    assert is_said is ("learning-rate-high" in found(records))
 
 
 def test_large_updates_that_work() -> None:

@@ -86,6 +86,8 @@ LOOKED_AT = frozenset(
         "seconds_since_1970",
         "epsilon_of_a_thousand",
         "one_task_after_the_other",
+        "few_shots_an_episode",
+        "sums_of_sets",
         "overfit_one_batch_on_purpose",
         "keras_column_against_row",
         "keras_wrong_sign",

@@ -122,13 +122,7 @@ class ConstantOutput(Rule):
     def _matters(self, history: History) -> bool:
         """Whether the loss is no better than that of a constant answer; when that is not known, than it was
         at the start."""
-        seen = course(history)
-        if not len(seen.values):
-            return False
-        level = float(seen.values[-8:].mean())
-        if seen.chance is not None:
-            return level > self.limits.learned * seen.chance
-        return not seen.may_rise and math.isfinite(seen.start) and level > self.limits.learned * seen.start
+        return course(history).left > self.limits.learned
 
     def _one_point(self, site: str, left: float, since: int) -> Sign:
         limits = self.limits

@@ -15,7 +15,9 @@ from .activation_layers import activation_layers, active_in
 from .activation_output import ConstantOutput
 from .activation_saturation import SaturatedUnits
 from .activation_scale import ActivationScale
+from .activation_scores import unheard_classes
 from .activation_starved import idle, starved
+from .loss_course import course
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class DeadUnitsLimits:
         0.02  # of that share from sample to sample, where only gradients tell: else it is chance
     )
     ignored: int = 4  # the first steps: the first of all updates may throw many units back
+    missed: float = 0.1  # of the loss of guessing: a network with less does without them
 
 
 class DeadUnits(Rule):
@@ -45,14 +48,13 @@ class DeadUnits(Rule):
         if history.step < limits.ignored + limits.looks:
             return None
         silent = idle(history, limits.looks, limits.share, limits.variation)
-        signs = [self._sign(*each, history.gradients.steps[-limits.looks]) for each in silent]
+        signs = [self._sign(history, *each, history.gradients.steps[-limits.looks]) for each in silent]
         if seen.now is None or seen.looks < limits.looks:
             return signs
         # With so many dead units, at least as large a share of all values is 0: that is quickly seen.
-        zeros = seen.past("zero_share", limits.looks)
-        places = np.flatnonzero(
-            (np.nanmin(zeros, axis=0) >= limits.share - 1e-9) & activation_layers(history).rectifies
-        )
+        layers, zeros = activation_layers(history), seen.past("zero_share", limits.looks)
+        is_worth_a_look = (np.nanmin(zeros, axis=0) >= limits.share - 1e-9) | layers.is_output
+        places = np.flatnonzero(is_worth_a_look & layers.rectifies)
         return signs + [sign for place in places if (sign := self._judge(history, int(place)))]
 
     def _judge(self, history: History, place: int) -> Sign | None:
@@ -64,7 +66,8 @@ class DeadUnits(Rule):
         count = units[-1].count
         dead = count - active_in(units)
         share = dead / count
-        if not limits.share < share < 1.0:
+        unheard = unheard_classes(history, place, dead, count, limits.looks)
+        if share == 1.0 or not (share > limits.share or unheard):
             return None  # all of them are another rule's
         zeros = seen.past("zero_share", limits.looks)[:, place]
         # Rare activity is no death: experts, sparse codes and single inputs are silent most of the time.
@@ -72,15 +75,19 @@ class DeadUnits(Rule):
         occasions = inputs * (1.0 - float(zeros.mean())) / (1.0 - share)
         if occasions < limits.values:
             return None
-        return self._sign(name, share, count, seen.steps[-limits.looks])
+        return unheard or self._sign(history, name, share, count, seen.steps[-limits.looks])
 
-    def _sign(self, name: str, share: float, count: int, since: int) -> Sign:
+    def _sign(self, history: History, name: str, share: float, count: int, since: int) -> Sign:
         limits = self.limits
+        left = course(history).left
+        is_missed = not left < limits.missed
+        without = f" It learns without them: its loss is {percent(left)} of that of guessing (below "
+        without += f"{percent(limits.missed)} nothing is missed)."
         return Sign(
-            Severity.WARNING,
+            Severity.WARNING if is_missed else Severity.INFO,
             f"{round(share * count)} of {count} units of {named(name)} were at 0 for every input of the last "
             f"{limits.looks} sampled steps (more than {percent(limits.share)} is too many). No gradient "
-            "comes through a unit that is 0: they no longer learn.",
+            f"comes through a unit that is 0: they no longer learn.{'' if is_missed else without}",
             "Lower the learning rate, use `nn.LeakyReLU(0.01)` or `nn.GELU()` in its place, and see that the "
             "layer before it is not initialised with large negative biases; inputs should have mean 0.",
             {

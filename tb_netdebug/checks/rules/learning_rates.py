@@ -15,6 +15,8 @@ from ..history import History
 from ..phrases import counted, number, percent
 from ..rule import Rule, When
 from .headway import Headway, headway
+from .loss_course import course as course_of
+from .loss_shape import is_falling
 
 # A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
 FROM_ZERO = 1e-5
@@ -115,7 +117,9 @@ class HighLimits:
     stuck: float = 0.97  # the same: no better than before
     stuck_steps: float = 40
     error_rise: float = 10.0
-    growth: float = 100.0  # of outputs of a layer: where nobody knows what a good loss is, they tell
+    growth: float = 100.0  # of outputs of a layer: where the loss is neither good nor bad, they tell …
+    low: float = 0.7  # … while it is above this share of its start, or of that of a constant answer, …
+    still: float = 0.01  # … and falls by less than this in the last stuck_steps, if that is known
 
 
 class LearningRateHigh(Rule):
@@ -172,22 +176,27 @@ class LearningRateHigh(Rule):
         has_baseline = course.baseline > 0
         # whoever began far above a constant answer and comes down is learning
         reference = max(course.baseline, course.first) if has_baseline else course.first
-        if not has_baseline and self._ratio >= limits.ratio and not 0 < course.now < 0.7 * course.first:
-            growth = largest_growth(history)
-            if growth > limits.growth:
-                effect = f"the outputs of a layer became {number(growth)} times as large as they were"
-                return self._sign(history, course, Severity.WARNING, effect)
-        if not reference > 0:
-            return None
-        rise = course.now / reference
+        rise = course.now / reference if reference > 0 else math.nan
         # a loss that nobody knows may rise for good reasons, as that of an agent does
         if rise > limits.rise and (has_baseline or self._ratio >= limits.ratio):
             severity = Severity.ERROR if rise > limits.error_rise else Severity.WARNING
             return self._sign(history, course, severity, course.words)
-        is_stuck = course.steps >= limits.stuck_steps and course.now / reference > limits.stuck
+        is_stuck = course.steps >= limits.stuck_steps and rise > limits.stuck
         if is_stuck and self._ratio >= limits.ratio:
             return self._sign(history, course, Severity.WARNING, course.words)
+        is_low = 0 < course.now < limits.low * reference
+        is_learning = is_low or (has_baseline and self._moves(history))
+        growth = 0.0 if is_learning or self._ratio < limits.ratio else largest_growth(history)
+        if growth > limits.growth:
+            effect = f"the outputs of a layer became {number(growth)} times as large as they were"
+            return self._sign(history, course, Severity.WARNING, f"{effect}; {course.words}")
         return None
+
+    def _moves(self, history: History) -> bool:
+        """Whether the loss still falls, or may rise as that of a game; nobody knows in the first steps."""
+        seen, steps = course_of(history), int(self.limits.stuck_steps)
+        newest = seen.values[-steps:]
+        return seen.may_rise or len(newest) < steps or is_falling(newest, share=self.limits.still)
 
     def _sign(self, history: History, course: Headway | None, severity: Severity, effect: str) -> Sign:
         rate = rate_now(history)

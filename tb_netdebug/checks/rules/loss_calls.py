@@ -11,7 +11,7 @@ import numpy as np
 
 from ...records.step import StepRecord
 from ..history import History
-from .loss_shape import middle
+from .loss_shape import middle, noise
 
 # The recorded loss is that of the loss calls when their ratio is the same to within this …
 SAME = 2e-3
@@ -38,6 +38,7 @@ class LossCalls:
     `factor` is that of the recorded loss to theirs; `are_the_loss` that it is the same in each step.
     `first_ratio` is the very first factor, and `ratio` the last one; `least` is the lowest share of `chance`
     that the loss functions had so far, and `level` that of the last looks, or of the last alone if less.
+    `share` and `error_of_chance` say how sure that is.
     `targets_move`: numbers to be met have gone further than they are wide, as values that are being learned.
     `is_contrast`: of several classes it is always the same that is right, as in contrasts with a queue, where
     the others get harder while the network learns.
@@ -53,6 +54,7 @@ class LossCalls:
         self.least = math.inf
         self._ratios: list[float] = []
         self._levels: deque[float] = deque(maxlen=LEAST_ALIKE)
+        self._pairs: deque[tuple[int, float, float]] = deque(maxlen=RATIOS_KEPT)
         self._chances: list[float] = []
 
     @property
@@ -63,6 +65,24 @@ class LossCalls:
     def level(self) -> float:
         levels = self._levels
         return min(sum(levels) / LEAST_ALIKE, levels[-1]) if len(levels) == LEAST_ALIKE else math.nan
+
+    @property
+    def error_of_chance(self) -> float:
+        """The standard error of `chance`: batches differ in how far apart their targets are."""
+        return float(np.std(self._chances)) * abs(self.factor) / math.sqrt(max(len(self._chances), 1))
+
+    def share(self, since: int) -> tuple[float, float]:
+        """Of what a constant answer gets, in the looks behind that step together, and its standard error.
+
+        A batch that is hard by chance is so for both, which leaves less doubt than to compare a mean over
+        all steps with a mean over the few in which somebody looked. NaN where nobody did.
+        """
+        late = [pair for pair in self._pairs if pair[0] > since]
+        chance = sum(pair[2] for pair in late)
+        if not chance > 0 or len(self._pairs) < LEAST_ALIKE:
+            return math.nan, math.inf
+        each = np.array([value / guess for _, value, guess in self._pairs if guess > 0])
+        return sum(pair[1] for pair in late) / chance, noise(each) / len(late) ** 0.5
 
     def compare(self, history: History, records: Iterable[StepRecord]) -> None:
         calls = history.known_facts.get("loss-call")
@@ -94,6 +114,8 @@ class LossCalls:
         if was_measured and math.isfinite(chance):
             self._chances.append(chance)
             self._levels.append(value / chance if chance > 0 else math.nan)
+            if math.isfinite(value):
+                self._pairs.append((record.step, value, chance))
             self.least = min(self.least, self._levels[-1])
         return was_measured
 

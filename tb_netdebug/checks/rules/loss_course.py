@@ -11,7 +11,7 @@ from ..curve import STEPS_KEPT, Curve
 from ..history import History
 from ..layers import Layers
 from .loss_calls import LossCalls
-from .loss_shape import Doubles
+from .loss_shape import Doubles, noise
 
 # A training's first values, before it has learned anything.
 FIRST_VALUES = 8
@@ -66,6 +66,27 @@ class Course:
         height says little."""
         is_free = self.has_been_negative and not self.calls.are_the_loss
         return self._rivals or self.calls.targets_move or self.calls.is_contrast or is_free
+
+    @property
+    def left(self) -> float:
+        """The newest losses as a share of what guessing gets, where that is not known of the start: no less
+        than the loss functions in it have of theirs. NaN when their height says little."""
+        if not len(self.values) or (self.chance is None and self.may_rise):
+            return math.nan
+        now = float(self.values[-FIRST_VALUES:].mean())
+        if self.chance is not None:
+            return now / self.chance
+        level = self.calls.level
+        return max(now / self.start, 0.0 if math.isnan(level) else level)
+
+    def chance_beside(self, newest: Doubles) -> float | None:
+        """What guessing would get in the steps of these newest losses: by their share of it in the looks
+        among them, where that leaves less doubt than the mean of all looks."""
+        if self.chance is None or not len(newest):
+            return None
+        share, error = self.calls.share(int(self.steps[-len(newest)]) - 1)
+        doubt = math.hypot(noise(newest) / len(newest) ** 0.5, self.calls.error_of_chance)
+        return float(newest.mean()) / share if share > 0 and error < doubt / self.chance else self.chance
 
     def after(self, step: int) -> Doubles:
         return self.values[np.searchsorted(self.steps, step, side="right") :]

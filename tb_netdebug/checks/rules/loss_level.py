@@ -70,7 +70,7 @@ class LossAtChance(Rule):
         return self._sign(history, seen, values, lasted, why)
 
     def _is_at_chance(self, seen: Course, values: Doubles) -> bool:
-        chance, limits = seen.chance or 0.0, self.limits
+        chance, limits = seen.chance_beside(values) or 0.0, self.limits
         # The best of many means of 8 lies low by chance alone, all the more in regressions.
         doubt = limits.luck * noise(values) / FIRST_VALUES**0.5
         if seen.best < (1.0 - 3.0 * limits.below) * chance - doubt:
@@ -81,7 +81,7 @@ class LossAtChance(Rule):
         return is_near and is_steady and not is_falling(values, share=limits.fall)
 
     def _sign(self, history: History, seen: Course, values: Doubles, lasted: int, why: str) -> Sign | None:
-        chance = seen.chance or 0.0
+        chance = seen.chance_beside(values) or 0.0
         accuracy, top = _means(history, "accuracy"), _means(history, "top_share")
         if accuracy is not None and top is not None and accuracy > top + 0.1:
             return None
@@ -165,7 +165,8 @@ class NotLearning(Rule):
         limits, mean = self.limits, float(recent.mean())
         if mean > limits.runaway * max(seen.start, seen.chance or 0.0):
             return False
-        if seen.chance is not None and mean < (1.0 - limits.learned) * seen.chance:
+        chance = seen.chance_beside(recent)
+        if chance is not None and mean < (1.0 - limits.learned) * chance:
             return False
         first = noise(np.array(seen.first)) / len(seen.first) ** 0.5
         doubt = 3.0 * float(np.hypot(error_of_mean(recent), first))

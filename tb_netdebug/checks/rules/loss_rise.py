@@ -58,7 +58,8 @@ class DivergingLoss(Rule):
             return self._ended(seen, start, factor)
         recent = seen.values[-limits.window :]
         level = middle(recent)
-        if len(recent) == limits.window and level > factor * start and self._runs_away(seen, recent, level):
+        is_high = level > factor * start and not self._are_harder(seen, factor)
+        if len(recent) == limits.window and is_high and self._runs_away(seen, recent, level):
             is_error = level > max(limits.error_factor, factor) * start
             return self._sign(seen, level, start, factor, Severity.ERROR if is_error else Severity.WARNING)
         if float(seen.values[-3:].min()) > max(limits.blown_up, factor) * start:
@@ -71,6 +72,14 @@ class DivergingLoss(Rule):
         before = seen.values[-4 * self.limits.window : -3 * self.limits.window]
         # Sums over episodes grow with these, but step by step.
         return seen.chance is not None or not len(before) or level > self.limits.growth * float(before.mean())
+
+    def _are_harder(self, seen: Course, factor: float) -> bool:
+        """Whether guessing has become as much worse: other data have come, as when an agent has found its
+        first reward. In the looks of the same steps, of which there may be none."""
+        if seen.chance is None or seen.may_rise:
+            return False  # targets that the network makes itself run away with it
+        share, _ = seen.calls.share(int(seen.steps[-self.limits.window :][0]) - 1)
+        return share <= factor
 
     def _ended(self, seen: Course, start: float, factor: float) -> Sign | None:
         last = seen.values[-3:]

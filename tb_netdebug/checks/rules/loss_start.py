@@ -22,7 +22,9 @@ LIMITS = ScaleLimits()
 
 @dataclass(frozen=True, slots=True)
 class StartLimits:
-    ratio: float = 3.0  # published: 1.5; ordinary initialisations stay below 1.3, tied embeddings reach 2.5
+    ratio: float = 3.0  # published: 1.5; ordinary initialisations stay below 1.3 …
+    healthy: float = 2.5  # … and tied embeddings reach this, …
+    luck: float = 2.0  # … of which the mean of few answers may lie so many standard errors higher by chance
     excess: float = 3.0  # nats above guessing; a factor alone is little where there are two classes
     wide: float = 30.0  # outputs so many times wider than the targets are large
     last_step: int = 1  # what comes later is no start
@@ -58,7 +60,7 @@ class LossAtChanceStart(Rule):
                 seen = of_one_answer(seen, call, rows)
                 severity = Severity.INFO if is_excused or self._answers(seen, rows) else Severity.WARNING
                 of_each = " for each answer" if call.get("reduction") == "sum" else ""
-                signs += self._classes(seen, severity, of_each) or self._numbers(seen, of_each)
+                signs += self._classes(seen, severity, of_each, rows) or self._numbers(seen, of_each)
         return signs
 
     def _answers(self, seen: dict[str, float | None], rows: int) -> bool:
@@ -72,25 +74,29 @@ class LossAtChanceStart(Rule):
         often = share + self.limits.deviations * math.sqrt(share * (1.0 - share) / rows)
         return (accuracy == 0.0 and never) or accuracy > max(often, 1.5 * (seen["top_share"] or 0.0))
 
-    def _classes(self, seen: dict[str, float | None], severity: Severity, of_each: str) -> list[Sign]:
+    def _classes(
+        self, seen: dict[str, float | None], severity: Severity, of_each: str, rows: int
+    ) -> list[Sign]:
         value, guess, limits = seen["value"], seen["uniform"], self.limits
         if value is None or guess is None or guess <= 0:
             return []
         excess, ratio = value - guess, value / guess
-        if ratio < limits.ratio or excess < limits.excess:
+        # What single answers lose spreads about as widely as it is high on average.
+        most = max(limits.ratio, limits.healthy * (1.0 + limits.luck / math.sqrt(max(rows, 1))))
+        if not (ratio >= most and excess >= limits.excess):
             return []
         return [
             Sign(
                 severity,
                 f"The first loss is {number(value)}{of_each}, {number(ratio, 2)} times the {number(guess)} "
-                f"that guessing among all classes would get (more than {number(limits.ratio)} times is too "
+                f"that guessing among all classes would get (more than {number(most)} times is too "
                 "much): the untrained network is already very sure of answers that are wrong.",
                 "Make the first scores small: a smaller initialisation of the last layer, such as "
                 "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
                 "layer before the output. If the network was trained before, on other classes, this is no "
                 "fault: give it a new last layer.",
                 {
-                    "first loss": Evidence(value, limits.ratio * guess),
+                    "first loss": Evidence(value, most * guess),
                     "loss of guessing": Evidence(guess),
                 },
                 sureness=0.8,

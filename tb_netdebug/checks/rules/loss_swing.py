@@ -76,8 +76,8 @@ class LossSpike(Rule):
                 usual = max(middle(np.array(self._calm)), 1e-9 * highest)
                 factor = max(self.limits.above_highest, highest / usual)
                 if loss > factor * highest:
-                    # and as before is not worse than the untrained network: that is new data
-                    self._open = step, loss, max(highest, min(loss / factor, start))
+                    # as before is no higher than any before: what comes down by learning is new data
+                    self._open = step, loss, highest
                     return
         self._calm.append(loss)
 

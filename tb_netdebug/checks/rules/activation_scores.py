@@ -1,0 +1,52 @@
+"""A rectifier behind the scores of classes: there each unit that is dead is an answer that is never given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..phrases import named
+from .activation_layers import activation_layers
+from .loss_looks import CLASS_LOSSES
+
+
+def unheard_classes(history: History, place: int, dead: int, count: int, looks: int) -> Sign | None:
+    """Hidden units can stand in for each other, scores cannot. That the class of a dead one does occur is
+    sure when a batch had more classes than there are units left."""
+    call = _scores_of(history, place, count)
+    if call is None or not dead:
+        return None
+    classes = history.curve(f"probe/loss/{call.get('id')}/classes")
+    if classes is None or classes.highest <= count - dead:
+        return None
+    name = history.activations.names[place]
+    return Sign(
+        Severity.WARNING,
+        f"{dead} of {count} scores, the outputs of {named(name)}, were 0 for every input of the last {looks} "
+        f"sampled steps, and there were batches with {int(classes.highest)} classes (more than the "
+        f"{count - dead} that are left): a score that is always 0, where none is below, can never "
+        "win, and no gradient comes through it.",
+        f"Take {named(name)} away: the loss expects scores of any size, below 0, too. Activations stand "
+        "between layers, not behind the last one.",
+        {
+            "dead scores": Evidence(float(dead), float(count - classes.highest)),
+            "classes in one batch": Evidence(classes.highest, float(count - dead)),
+            "sampled steps": Evidence(float(looks)),
+        },
+        where=(name,),
+        since=history.activations.steps[-looks],
+        sureness=0.9,
+    )
+
+
+def _scores_of(history: History, place: int, count: int) -> dict[str, Any] | None:
+    """The call of a loss of classes that gets this layer's output as it is."""
+    layers = activation_layers(history)
+    if not (layers.is_output[place] and layers.rectifies[place]):
+        return None
+    for call in history.known_facts.get("loss-call", {}).values():
+        is_of_classes = call.get("function") in CLASS_LOSSES and call.get("num_classes") == count
+        if is_of_classes and call.get("last_layer") == layers.classes[place]:
+            return call
+    return None
