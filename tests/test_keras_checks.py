@@ -195,6 +195,18 @@ def test_a_healthy_network_stays_quiet(name: str, tmp_path: Path) -> None:
     assert set() == Run(tmp_path, build(), train(X, labels)).slugs
 
 
+def test_two_batches_are_enough_for_inputs_without_content(tmp_path: Path) -> None:
+    """Though in the second step TensorFlow traces the graph of ordinary steps, which shows no layers."""
+    model = dense(relu(32), L.Dense(3))
+
+    def fit(model: Any, callbacks: list[Any]) -> Any:
+        return model.fit(np.ones_like(X[:64]), Y[:64], verbose=0, callbacks=callbacks)
+
+    run = Run(tmp_path, model, fit)
+    assert [0, 1] == list(run.scalar("loss"))
+    assert "input-constant" in run.slugs
+
+
 def walk(logdir: Path, draw: Callable[[tf.data.Dataset], Iterator[Any]], after: Any = None) -> set[str]:
     """What is said of a loop of sixty steps that goes through six batches as `draw` does it."""
     data = tf.data.Dataset.from_tensor_slices((X[:192], Y[:192])).batch(32)

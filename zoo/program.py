@@ -90,6 +90,9 @@ LOOKED_AT = frozenset(
         "sums_of_sets",
         "overfit_one_batch_on_purpose",
         "keras_column_against_row",
+        "keras_bytes_divided_as_whole_numbers",
+        "keras_sigmoid_into_from_logits",
+        "keras_schedule_of_whole_numbers",
         "keras_wrong_sign",
         "keras_stacked_gru_on_waves",
     }

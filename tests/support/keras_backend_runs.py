@@ -110,6 +110,7 @@ def relu(*layers: Any, **options: Any) -> Any:
 
 SICK: dict[str, tuple[Callable[[], Any], Fit]] = {
     "learning-rate-high": (lambda: relu(L.Dense(3), optimizer=keras.optimizers.SGD(30.0)), fit),
+    "learning-rate-zero": (lambda: relu(L.Dense(3), optimizer=keras.optimizers.SGD(0.0)), fit),
     "loss-input-softmaxed": (lambda: relu(L.Dense(3, activation="softmax")), fit),
     "loss-input-logits": (lambda: relu(L.Dense(3), loss="sparse_categorical_crossentropy"), fit),
     "nonfinite-input": (lambda: relu(L.Dense(3)), lambda model, calls: fit(model, calls, broken())),

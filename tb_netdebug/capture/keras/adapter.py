@@ -17,13 +17,14 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.alarm import Alarm
 from tb_netdebug.capture.keras.calls import leave, listen
 from tb_netdebug.capture.keras.coverage import CoverageProbe
+from tb_netdebug.capture.keras.descents import follow_tapes, leave_tapes
 from tb_netdebug.capture.keras.graph import GraphTold
 from tb_netdebug.capture.keras.idle import Idle
 from tb_netdebug.capture.keras.layers import Network
 from tb_netdebug.capture.keras.looks import Look
 from tb_netdebug.capture.keras.loop import LoopTap
 from tb_netdebug.capture.keras.memory import answers_late, device_memory
-from tb_netdebug.capture.keras.optimizers import Optimizers
+from tb_netdebug.capture.keras.optimizers import Optimizers, Updates
 from tb_netdebug.capture.keras.reading import Reading
 from tb_netdebug.capture.keras.scalars import Scalars
 from tb_netdebug.capture.keras.stepping.on_tensorflow import OnTensorFlow
@@ -75,6 +76,7 @@ class KerasAdapter:
         self._idle = Idle(self._network)
         self._graph = GraphTold(self._network, guard)
         self._ended = 0
+        self._light_step = -1
         self.steps = [
             TrainSteps(
                 model,
@@ -94,15 +96,18 @@ class KerasAdapter:
             each.install()
         self._loop = LoopTap(self._network, guard, self.steps, self._before_loop_update)
         self._optimizers = Optimizers(optimizers, models, lambda: self._loop.optimizers)
+        self._updates = Updates(lambda variable: variable.numpy())
         self._source: OnTensorFlow | None = None
         self._bench: KerasWorkbench | None = None
         listen(self._loop)
+        follow_tapes(self._loop.descends)
 
     # ---- the seam ----------------------------------------------------------------------------------------
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         collector = self._collector
-        look = Look(collector.step, collector.sampling, collector.probing)
+        is_light = collector.step == self._light_step
+        look = Look(collector.step, collector.sampling, collector.probing, is_light)
         has_fit = any(each.runs for each in self.steps)
         ran = []
         for steps in self.steps:
@@ -116,8 +121,11 @@ class KerasAdapter:
         self._scalars.put("loss", loss)
         for name, value in scalars.items():
             self._scalars.put(f"scalar/{name}", value)
-        self._scalars.put_rates(self._optimizers.known())
-        if look.sampling and self._optimizers.have_moved():
+        optimizers = self._optimizers.known()
+        self._scalars.put_rates(optimizers)
+        if look.probing:
+            collector.scalars["probe/updates_made"] = float(self._updates.made(optimizers))
+        if look.sampling and self._updates.are_whole(optimizers):
             self._reading.add_weights(look)
         else:
             look.weights = []
@@ -139,6 +147,7 @@ class KerasAdapter:
         if sampling and self._ended == 1 and self._settings.period is None and self._is_in_graph():
             # so that TensorFlow has traced both versions after two steps, and never has to again
             collector.sampling = sampling = False
+            self._light_step = collector.step
         self._loop.begin_step(sampling=sampling)
         if sampling:
             if self._ended < STEPS_OF_GROWTH or self._ended % STEPS_BETWEEN_GROWTH == 0:
@@ -183,6 +192,7 @@ class KerasAdapter:
         for each in self.steps:
             each.remove()
         leave(self._loop)
+        leave_tapes(self._loop.descends)
         self._loop.datasets.close()
         self._reading.close()
 

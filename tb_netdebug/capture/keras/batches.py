@@ -33,7 +33,7 @@ class BatchProbe:
         self._label = Series(Kind.TENSOR, "label/0")
         self._follows = False
 
-    def look(self, inputs: Sequence[Any], targets: Sequence[Any]) -> None:
+    def look(self, inputs: Sequence[Any], targets: Sequence[Any], *, is_sampled: bool) -> None:
         """Once a step; what is too much for every step is left out of most."""
         is_probed = self._collector.probing
         if is_probed or self._follows:
@@ -43,7 +43,7 @@ class BatchProbe:
             return
         data = [each for each in inputs if is_float(each) and each.shape.rank][:MOST_INPUTS]
         named = list(zip(self._inputs, data, strict=False))
-        if self._collector.sampling:
+        if is_sampled:
             label = [(self._label, each) for each in targets[:1] if each.dtype.name != "string"]
             self._reader.sample([*named, *label])
         for series, tensor in named:

@@ -34,6 +34,8 @@ class Look:
     step: int
     sampling: bool
     probing: bool
+    samples_inputs: bool = False
+    """Also if nothing else of the step is sampled."""
     scalars: dict[str, float] = field(default_factory=dict)
     """What was known at once."""
     late: dict[str, Any] = field(default_factory=dict)
@@ -95,7 +97,8 @@ class Looks:
         if self._collector.probing:
             self._take_losses(tap, shown)
         if self._settings.batches:
-            self._batches.look(shown.get("inputs", []), shown.get("targets", []))
+            given = shown.get("inputs", []), shown.get("targets", [])
+            self._batches.look(*given, is_sampled=look.sampling or look.samples_inputs)
         outputs = self._take_activations(look, tap, shown)
         gradients = self._take_gradients(look, tap, shown.get("gradients", []))
         known = {**look.scalars, **self._collector.scalars}
@@ -117,9 +120,12 @@ class Looks:
             shown.pop("weights", None)
 
     def _take_losses(self, tap: Tap, shown: Shown) -> None:
+        for target in shown.get("descended", []):
+            self._collector.scalars["probe/descended"] = number_of(target)
         parts = [shown.get(name, []) for name in ("given", "targets", "values")]
-        for number, (seen, given, target, value) in enumerate(zip(tap.losses, *parts, strict=False)):
-            self._losses.look(number, seen, given, target, value)
+        parts.append(shown.get("behind") or parts[0])
+        for number, (seen, *values) in enumerate(zip(tap.losses, *parts, strict=False)):
+            self._losses.look(number, seen, *values)
 
     def _take_activations(self, look: Look, tap: Tap, shown: Shown) -> Outputs:
         """Of each output how many values are no numbers."""

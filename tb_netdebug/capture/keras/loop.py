@@ -71,6 +71,8 @@ class LoopTap:
             "targets": [tf.convert_to_tensor(each.target) for each in seen],
             "given": [each.given for each in seen],
             "values": [each.output for each in seen],
+            "behind": [each.behind for each in seen],
+            "descended": [each for each in (tap.descended(),) if each is not None],
             "activations": [each for _, _, each in tap.activations()] if settings.activations else [],
             "gradients": [each for _, each, _ in tap.gradients()] if settings.gradients else [],
         }
@@ -90,6 +92,11 @@ class LoopTap:
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         if self._is_here():
             self.tap.lost(loss, target, given, output)
+
+    def descends(self, target: Any, sources: Any) -> None:
+        """A tape is asked for gradients."""
+        if self._is_here():
+            self.tap.descends(target, sources)
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if threading.get_ident() != self._thread or any(each.is_running for each in self._steps):

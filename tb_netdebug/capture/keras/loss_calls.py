@@ -34,6 +34,9 @@ class LossSeen:
     """What the user has said in `from_logits`; Keras sometimes knows better."""
     softmax_of_one: bool = False
     """Whether the answer is a softmax over a single unit: always 1."""
+    behind: Any = None
+    """The output of a layer of which scores may have been made by an operation that nobody has seen; or else
+    `given` itself."""
 
 
 def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -> LossSeen | None:
@@ -55,7 +58,15 @@ def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -
         last_layer,
         asked_logits=asked,
         softmax_of_one=is_softmax_of_one(given, makers),
+        behind=output_behind(given, makers) if asked and last_layer is None else given,
     )
+
+
+def output_behind(given: Any, makers: Makers) -> Any:
+    """The last output of a layer that is shaped like it; in a graph, operations are known."""
+    if hasattr(given, "graph"):
+        return given
+    return next((each for each, _ in reversed(makers.values()) if each.shape == given.shape), given)
 
 
 def is_softmax_of_one(given: Any, makers: Makers) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.keras.loss_calls import LossSeen
+from tb_netdebug.capture.keras.squashing import squashing
 from tb_netdebug.capture.keras.values import Array, array_of
 
 Floats = NDArray[np.float64]
@@ -43,14 +44,16 @@ class LossProbe:
         self._collector = collector
         self._told: list[list[dict[str, Any]]] = []
         self._functions: dict[int, str] = {}
+        self._squashings: dict[int, str | None] = {}
 
-    def look(self, number: int, seen: LossSeen, given: Any, target: Any, value: Any) -> None:
+    def look(self, number: int, seen: LossSeen, given: Any, target: Any, value: Any, behind: Any) -> None:
         """One loss of a step, with the values of this run."""
         scores, answers = floats_of(array_of(given)), array_of(target)
         function = self._function(number, seen, scores)
         if function == "cross_entropy" and not seen.with_logits:
             total = scores.sum(-1, keepdims=True)
             scores = np.log(np.clip(scores / np.where(total == 0, 1.0, total), LEAST_SHARE, 1.0))
+        seen.last_layer = seen.last_layer or self._squashing(number, array_of(given), array_of(behind))
         self._tell(number, seen, function, array_of(given), answers)
         found = {"value": float(np.mean(array_of(value), dtype=np.float64)), **of_values(scores, "input")}
         found["outside_01"] = float(np.mean((scores < -ROUNDING) | (scores > 1.0 + ROUNDING)))
@@ -69,6 +72,12 @@ class LossProbe:
         if known is None:
             known = self._functions[number] = function_of(seen, scores)
         return known
+
+    def _squashing(self, number: int, given: Array, behind: Array) -> str | None:
+        """What an operation outside of all layers has made of the output of one; looked for once."""
+        if number not in self._squashings:
+            self._squashings[number] = squashing(behind, given)
+        return self._squashings[number]
 
     def _tell(self, number: int, seen: LossSeen, function: str, given: Array, target: Array) -> None:
         is_class = function in ("cross_entropy", "nll_loss")

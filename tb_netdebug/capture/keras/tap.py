@@ -31,6 +31,7 @@ MODE_LAYERS = (
     keras.layers.BatchNormalization,
 )
 
+VARIABLES = (keras.Variable, tf.Variable)
 is_without_tape = pywrap_tfe.TFE_Py_TapeSetIsEmpty
 
 
@@ -69,6 +70,7 @@ class Tap:
     applied_to: list[Applied] = field(default_factory=list)
     whole_loss: Any = None
     reported_loss: Any = None
+    descents: list[Any] = field(default_factory=list)
     compares_all: bool = False
     """Whether the step subtracts each prediction from every target."""
     modes: dict[str, tuple[Any, bool]] = field(default_factory=dict)
@@ -113,6 +115,11 @@ class Tap:
         if self._is_here():
             self._inside = max(self._inside - 1, 0)
 
+    def descends(self, target: Any, sources: Any) -> None:
+        """Gradients are taken; those by inputs, as of an attack, do not count."""
+        if self._is_here() and any(isinstance(each, VARIABLES) for each in tf.nest.flatten(sources)):
+            self.descents.append(target)
+
     def computed(self, loss: Any) -> None:
         """The sum of all losses of the step."""
         if self._is_here() and self._is_ours(loss):
@@ -131,6 +138,15 @@ class Tap:
         return id(tensor) in self._makers
 
     # ---- what can be shown, asked at the end of the step -------------------------------------------------
+
+    def descended(self) -> Any:
+        """The one number that the gradients of weights are taken of; None when there are several of them."""
+        found = {id(each): each for each in self.descents}
+        if len(found) != 1:
+            return None
+        target = self.descents[0]
+        is_number = isinstance(target, tf.Tensor) and target.shape.rank == 0
+        return target if is_number and self._is_ours(target) else None
 
     def activations(self) -> list[tuple[Call, str, Any]]:
         """Asked again, the same: by then TensorFlow has readers of our own in the graph."""

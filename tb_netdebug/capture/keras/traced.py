@@ -115,9 +115,11 @@ def parts_of(tap: Tap, data: Any, wanted: Wanted) -> Shown:
     }
     if wanted.full or wanted.is_eager:
         parts |= {
+            "descended": descended_by(tap, loss),
             "targets": [dense(loss.target) for loss in tap.losses],
             "given": [loss.given for loss in tap.losses],
             "values": [loss.output for loss in tap.losses],
+            "behind": [loss.behind for loss in tap.losses] if wanted.is_eager else [],
             "activations": activations,
         }
     if not wanted.is_eager and (wanted.always_flags or not wanted.full):
@@ -132,6 +134,12 @@ def loss_of(tap: Tap) -> list[Any]:
         return [tf.convert_to_tensor(tap.whole_loss)]
     computed = [tf.convert_to_tensor(seen.output) for seen in tap.losses[:1]]
     return computed or [each for each in (tap.reported_loss,) if each is not None]
+
+
+def descended_by(tap: Tap, loss: list[Any]) -> list[Any]:
+    """What the gradients are taken of, where that is another number than the loss that is recorded."""
+    target = tap.descended()
+    return [] if target is None or any(target is each for each in loss) else [target]
 
 
 def first_of(data: Any) -> Any:

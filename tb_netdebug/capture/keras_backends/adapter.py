@@ -17,6 +17,7 @@ from tb_netdebug.capture.keras.coverage import CoverageProbe, is_trainable, rate
 from tb_netdebug.capture.keras.graph import GraphTold
 from tb_netdebug.capture.keras.layers import Watched
 from tb_netdebug.capture.keras.looks import Look, Looks
+from tb_netdebug.capture.keras.optimizers import Updates
 from tb_netdebug.capture.keras.reader import active_units
 from tb_netdebug.capture.keras.stepping.source import Source
 from tb_netdebug.capture.keras.stepping.workbench import KerasWorkbench
@@ -71,6 +72,7 @@ class BackendAdapter(ABC):
         self._seen_rest: set[int] = set()
         self._bench: KerasWorkbench | None = None
         self._kept_for = -1
+        self._updates = Updates(lambda variable: self.read(self.tensor_of(variable)))
 
     # ---- what a backend says -----------------------------------------------------------------------------
 
@@ -105,6 +107,9 @@ class BackendAdapter(ABC):
         for name, value in scalars.items():
             self._put(f"scalar/{name}", value)
         self._put_rates()
+        if self._collector.probing:
+            made = self._updates.made(self.known_optimizers())
+            self._collector.scalars["probe/updates_made"] = float(made)
         self._look(runs)
         self._graph.look([tap for tap, _ in runs], self._collector.scalars.get("batch_size"))
         return False
@@ -188,7 +193,7 @@ class BackendAdapter(ABC):
         collector = self._collector
         look = Look(collector.step, collector.sampling, collector.probing)
         look.scalars, look.runs, look.is_bad = dict(collector.scalars), list(runs), self._is_bad()
-        if collector.sampling and self._has_moved():
+        if collector.sampling and self._updates.are_whole(self.known_optimizers()):
             look.weights = self._held()
             look.resting = self._resting()
             self._kept_for = collector.step + 1
@@ -215,14 +220,6 @@ class BackendAdapter(ABC):
         ]
         self._seen_rest.update(map(id, resting))
         return [(each.weight, each.variable.read_value()) for each in resting if self._settings.weights]
-
-    def _has_moved(self) -> bool:
-        """Not while an optimizer only adds up gradients."""
-        for optimizer in self.known_optimizers():
-            steps = getattr(optimizer, "gradient_accumulation_steps", None)
-            if steps and int(self.read(self.tensor_of(optimizer._iterations))) % steps:
-                return False
-        return True
 
     def _stand_in(self, optimizer: Any) -> Optimizer:
         """Always the same one for an optimizer."""

@@ -122,6 +122,7 @@ class Tap:
             "given": [seen.given for seen in self.losses],
             "targets": [seen.target for seen in self.losses],
             "values": [seen.output for seen in self.losses],
+            "behind": [seen.behind for seen in self.losses],
         }
 
     def take_calls(self, calls: Sequence[tuple[Any, Any]]) -> None:

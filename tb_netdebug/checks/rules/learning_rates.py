@@ -52,14 +52,14 @@ class LearningRateZero(Rule):
         for step, rate in fresh_rates(curves, self._step):
             self._take(step, rate)
         self._step = history.step
-        stepped = history.curve("time/optimizer")
-        if stepped is None or not self._zeros:
+        made = updates_made(history)
+        if made is None or not self._zeros:
             return None
         if self._others:
             needed = max(self.limits.later_steps, self.limits.later_share * history.steps)
             return self._sign(history, Severity.WARNING) if self._zeros >= needed else None
         # batches that are only accumulated do not count
-        enough = min(self._zeros, stepped.count) >= self.limits.steps
+        enough = min(self._zeros, made) >= self.limits.steps
         return self._sign(history, Severity.ERROR) if enough else None
 
     def _take(self, step: int, rate: float) -> None:
@@ -91,6 +91,14 @@ class LearningRateZero(Rule):
             since=self._since,
             sureness=0.97,
         )
+
+
+def updates_made(history: History) -> float | None:
+    """How often an optimizer has stepped so far, at least; None when nobody knows."""
+    made, timed = history.curve("probe/updates_made"), history.curve("time/optimizer")
+    if made is not None:
+        return made.last
+    return None if timed is None else float(timed.count)
 
 
 def rate_now(history: History) -> float:

@@ -17,6 +17,7 @@ from .loss_level import LossAtChance, NotLearning
 from .loss_rise import DivergingLoss
 from .loss_start import LossAtChanceStart
 from .loss_swing import LossOscillating, LossSpike
+from .loss_turned import climbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class LossNegative(Rule):
                     value = record.scalars.get(f"probe/loss/{key}/value")
                     if value is not None and value < -self.limits.below:
                         return self._impossible(call, key, value, record.scalars, record.step)
+        turned = climbed(history)
+        if turned is not None:
+            return turned
         losses = [record.scalars.get("loss", 0.0) for record in history.recent]
         lowest = min(filter(math.isfinite, losses), default=0.0)
         if lowest >= -self.limits.below:

@@ -132,7 +132,11 @@ def keras_few_examples_by_heart(zoo: Zoo) -> None:
     )
 
 
-@sick("labels-single-class", also=("constant-output",))
+@sick(
+    "labels-single-class",
+    also=("constant-output",),
+    slowly="Of two classes one may be rare: where it is 1 % of all, every second batch of 64 is without it.",
+)
 def keras_comparison_that_is_never_true(zoo: Zoo) -> None:
     """Is it a nine? asked as y > 9: all labels are 0."""
     x, y = digits()

@@ -1,0 +1,61 @@
+"""A loss that is climbed: its step takes the gradients of minus what it tells of."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..finding import Evidence, Severity, Sign
+from ..history import History
+from ..phrases import number
+from .loss_calls import LEAST_COMPARED, SAME
+from .loss_course import Course, course
+from .loss_shape import Doubles, is_falling
+
+
+def climbed(history: History) -> Sign | None:
+    pairs = pairs_in(history)
+    if len(pairs) < LEAST_COMPARED:
+        return None
+    seen = course(history)
+    losses, descended = (np.array(each) for each in zip(*pairs, strict=True))
+    # who turns the sign of the gradients, too, has a loss that falls: it must have risen by more than chance
+    has_risen = is_falling(-seen.values, share=math.inf)
+    if seen.is_contest or not has_risen or not is_minus(losses, descended):
+        return None
+    return sign(seen, float(losses[-1]), float(descended[-1]))
+
+
+def pairs_in(history: History) -> list[tuple[float, float]]:
+    """The loss, and what the gradients are taken of, in the steps in which this was measured: where it is not
+    the loss itself."""
+    descent, loss = history.curve("probe/descended"), history.curve("loss")
+    if descent is None or loss is None:
+        return []
+    losses = dict(zip(loss.steps, loss.values, strict=True))
+    known = zip(descent.steps, descent.values, strict=True)
+    return [(losses[step], value) for step, value in known if step in losses]
+
+
+def is_minus(losses: Doubles, descended: Doubles) -> bool:
+    """Whether one is the same negative multiple of the other in each step."""
+    if not (losses > 0).all():
+        return False  # a loss below zero may be a likelihood, or what is earned
+    ratios = descended / losses
+    return bool(ratios.max() < 0 and np.ptp(ratios) <= SAME * np.abs(ratios).max())
+
+
+def sign(seen: Course, loss: float, descended: float) -> Sign:
+    return Sign(
+        Severity.WARNING,
+        f"The loss is {number(loss, 4)}, and its gradients are taken of {number(descended, 4)} (they should "
+        f"be taken of the loss, not of minus it): each step makes it larger. It began at "
+        f"{number(seen.start, 4)}.",
+        "Take away the minus sign before the loss. What is to become high, as a reward, gets another name "
+        "than loss. If the loss is climbed on purpose (to make a network forget), this is no fault: "
+        'checks={"loss-negative": False}.',
+        {"loss": Evidence(loss), "what the gradients are taken of": Evidence(descended, 0.0)},
+        since=seen.first_step,
+        sureness=0.9,
+    )
