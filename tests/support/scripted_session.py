@@ -198,6 +198,7 @@ class _Program:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.ending = threading.Event()
+        self.line: Any = None
 
     def open(
         self, target: str | None, run_dir: str, rate: float, shares: bool, about: dict[str, Any]
@@ -206,23 +207,29 @@ class _Program:
 
         self.session = ScriptedSession(lambda data: self.line.send(data), pid=os.getpid(), **about)
         self.session.about["run_dir"] = run_dir
-        ready = threading.Event()
+        starting = threading.RLock()  # the thread of a link waits; one that is connected already says so here
+        early: list[bool] = []
 
         def connected() -> None:
-            ready.wait()
-            self.session.connected()
+            with starting:
+                if self.line is None:
+                    early.append(True)
+                else:
+                    self.session.connected()
 
-        self.line = ControlLine.start(
-            target,
-            run_dir=Path(run_dir),
-            run=self.session.about["run"],
-            rank=self.session.about["rank"],
-            notice=self.told.append,
-            on_control=self.session.receive,
-            on_connected=connected,
-            link=self._link(target, run_dir) if shares and target else None,
-        )
-        ready.set()
+        with starting:
+            self.line = ControlLine.start(
+                target,
+                run_dir=Path(run_dir),
+                run=self.session.about["run"],
+                rank=self.session.about["rank"],
+                notice=self.told.append,
+                on_control=self.session.receive,
+                on_connected=connected,
+                link=self._link(target, run_dir) if shares and target else None,
+            )
+            if early:
+                self.session.connected()
         if rate:
             threading.Thread(target=self._run, args=(rate,), daemon=True).start()
 
