@@ -119,6 +119,13 @@ def test_a_first_loss_of_few_answers(rows: int, is_said: bool) -> None:
     assert is_said is ("loss-at-chance-start" in alarms(found))
 
 
+def test_a_first_loss_of_distances() -> None:
+    """Those of a few prototypes are as high as they happen to be."""
+    call = {**CLASSES, "last_layer": "Neg"}
+    found = judged(RULES, training(learning(100, start=40.0), call=call, numbers=AT_CHANCE))
+    assert Severity.INFO is found["loss-at-chance-start"].severity
+
+
 @pytest.mark.parametrize(("ratio", "severity"), [(50.0, Severity.INFO), (20000.0, Severity.WARNING)])
 def test_a_first_loss_that_comes_of_large_inputs(ratio: float, severity: Severity) -> None:
     """input-scale says it where it hurts; columns of very different size are a mistake at once."""
@@ -309,10 +316,10 @@ def test_an_overshoot_that_calms_down_is_none() -> None:
 @pytest.mark.parametrize(("guess", "is_told"), [(0.01, True), (0.08, False)])
 def test_data_that_become_harder_are_no_runaway(guess: float, is_told: bool) -> None:
     """As when an agent finds its first reward: a constant answer gets as much worse as the network."""
-    losses = noisy([0.01 * 0.98**step for step in range(40)] + [0.1] * 24, 0.1)
+    losses = noisy([0.01 * 0.98**step for step in range(40)] + [0.1] * 32, 0.1)
     records = training(losses, call=NUMBERS, numbers={"baseline": 0.01})
     for each in records[40:]:
-        if "probe/loss/0/baseline" in each.scalars:
+        if "probe/loss/0/baseline" in each.scalars and each.step % 8 == 0:
             each.scalars["probe/loss/0/baseline"] = guess
     assert is_told is ("diverging-loss" in alarms(judged(RULES, records)))
 

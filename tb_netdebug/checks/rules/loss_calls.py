@@ -67,6 +67,11 @@ class LossCalls:
         return min(sum(levels) / LEAST_ALIKE, levels[-1]) if len(levels) == LEAST_ALIKE else math.nan
 
     @property
+    def hardest(self) -> float:
+        """What a constant answer gets in the hardest of the last looks; NaN when it is not known."""
+        return max(self._chances[-LEAST_ALIKE:], default=math.nan) * abs(self.factor)
+
+    @property
     def error_of_chance(self) -> float:
         """The standard error of `chance`: batches differ in how far apart their targets are."""
         return float(np.std(self._chances)) * abs(self.factor) / math.sqrt(max(len(self._chances), 1))

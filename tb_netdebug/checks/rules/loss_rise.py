@@ -51,15 +51,16 @@ class DivergingLoss(Rule):
             return None
         start = max(seen.start if len(seen.first) >= 8 else seen.first[0], 0.0)
         if seen.chance is not None:
-            start = max(start, seen.chance)  # fine-tuning begins low: above guessing is another matter
+            # Fine-tuning begins low: above guessing is another matter. Where rewards are rare, or have just been
+            # found, guessing itself is as bad in some batches; that excuses no targets that run away, too.
+            start = max(start, seen.chance, 0.0 if seen.may_rise else seen.calls.hardest)
         factor = limits.factor if seen.chance is not None else limits.own_factor
         factor = limits.unknown_factor if seen.may_rise else factor
         if not math.isfinite(curve.last) and curve.nonfinite:
             return self._ended(seen, start, factor)
         recent = seen.values[-limits.window :]
         level = middle(recent)
-        is_high = level > factor * start and not self._are_harder(seen, factor)
-        if len(recent) == limits.window and is_high and self._runs_away(seen, recent, level):
+        if len(recent) == limits.window and level > factor * start and self._runs_away(seen, recent, level):
             is_error = level > max(limits.error_factor, factor) * start
             return self._sign(seen, level, start, factor, Severity.ERROR if is_error else Severity.WARNING)
         if float(seen.values[-3:].min()) > max(limits.blown_up, factor) * start:
@@ -72,14 +73,6 @@ class DivergingLoss(Rule):
         before = seen.values[-4 * self.limits.window : -3 * self.limits.window]
         # Sums over episodes grow with these, but step by step.
         return seen.chance is not None or not len(before) or level > self.limits.growth * float(before.mean())
-
-    def _are_harder(self, seen: Course, factor: float) -> bool:
-        """Whether guessing has become as much worse: other data have come, as when an agent has found its
-        first reward. In the looks of the same steps, of which there may be none."""
-        if seen.chance is None or seen.may_rise:
-            return False  # targets that the network makes itself run away with it
-        share, _ = seen.calls.share(int(seen.steps[-self.limits.window :][0]) - 1)
-        return share <= factor
 
     def _ended(self, seen: Course, start: float, factor: float) -> Sign | None:
         last = seen.values[-3:]

@@ -17,6 +17,9 @@ MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
 )  # fmt: skip
 
+# Scores that are distances with a minus, as of prototypes: few examples decide how high they are.
+DISTANCES = "Neg"
+
 LIMITS = ScaleLimits()
 
 
@@ -58,7 +61,8 @@ class LossAtChanceStart(Rule):
             if call.get("reduction") in ("mean", "sum") and seen["value"] is not None:
                 rows = math.prod(call.get("target_shape") or (1,))
                 seen = of_one_answer(seen, call, rows)
-                severity = Severity.INFO if is_excused or self._answers(seen, rows) else Severity.WARNING
+                is_meant = is_excused or call.get("last_layer") == DISTANCES or self._answers(seen, rows)
+                severity = Severity.INFO if is_meant else Severity.WARNING
                 of_each = " for each answer" if call.get("reduction") == "sum" else ""
                 signs += self._classes(seen, severity, of_each, rows) or self._numbers(seen, of_each)
         return signs
