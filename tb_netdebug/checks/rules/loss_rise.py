@@ -51,8 +51,8 @@ class DivergingLoss(Rule):
             return None
         start = max(seen.start if len(seen.first) >= 8 else seen.first[0], 0.0)
         if seen.chance is not None:
-            # Fine-tuning begins low: above guessing is another matter. Where rewards are rare, or have just been
-            # found, guessing itself is as bad in some batches; that excuses no targets that run away, too.
+            # Fine-tuning begins low: above guessing is another matter. Where rewards are rare, guessing is as
+            # bad in some batches; but that is no excuse for targets that run away as well.
             start = max(start, seen.chance, 0.0 if seen.may_rise else seen.calls.hardest)
         factor = limits.factor if seen.chance is not None else limits.own_factor
         factor = limits.unknown_factor if seen.may_rise else factor

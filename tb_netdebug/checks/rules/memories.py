@@ -29,7 +29,7 @@ class GrowthLimits:
     windows: float = 4  # in each of which it must have grown; fewer while there are fewer readings
     fewest_windows: float = 2  # a reading comes every second or so
     evenness: float = 0.3  # of the mean growth of a window: the least in each, so that one jump is no leak
-    skipped: float = 0.2  # share of the readings at the beginning
+    skipped: float = 0.2  # share of the steps at the beginning
 
 
 class MemoryGrowth(Rule):
@@ -58,12 +58,10 @@ class MemoryGrowth(Rule):
         limits = self.limits
         if curve.highest - curve.lowest < limits.megabytes * MB:
             return
-        readings = course(curve)[int(limits.skipped * len(course(curve))) :]
-        windows = min(int(limits.windows), len(readings) - 1)
+        floors = self._floors(*course(curve))
+        windows = len(floors) - 1
         if windows < limits.fewest_windows:
             return
-        # the floor of each part: what is taken and given back again is no leak
-        floors = np.array([part.min() for part in np.array_split(readings, windows + 1)])
         rises, whole = np.diff(floors), float(floors[-1] - floors[0])
         if whole < limits.megabytes * MB or rises.min() < limits.evenness * rises.mean():
             return
@@ -85,11 +83,24 @@ class MemoryGrowth(Rule):
             sureness=0.75,
         )
 
+    def _floors(self, steps: Doubles, readings: Doubles) -> Doubles:
+        """The lowest reading in each part of the training: what is taken and given back again is no leak.
+        Parts are of as many steps, for readings are closer together in the beginning."""
+        late = steps - steps[0] >= self.limits.skipped * (steps[-1] - steps[0])
+        steps, readings = steps[late], readings[late]
+        parts = max(min(int(self.limits.windows) + 1, len(readings)), 1)
+        part = np.searchsorted(np.linspace(steps[0], steps[-1], parts + 1)[1:-1], steps, side="right")
+        return np.array([readings[part == each].min() for each in np.unique(part)])
 
-def course(curve: Curve) -> Doubles:
-    """The readings one by one, or the lowest of each window when there are too many."""
-    tail = curve.tail()
-    return tail if curve.count <= len(tail) else np.array([each.lowest for each in curve.windows])
+
+def course(curve: Curve) -> tuple[Doubles, Doubles]:
+    """Steps and readings one by one, or the lowest of each window when there are too many."""
+    steps, readings = np.array(curve.steps, float), np.array(curve.values, float)
+    if curve.count > len(readings):
+        windows = curve.windows
+        return np.array([each.first_step for each in windows]), np.array([each.lowest for each in windows])
+    is_known = np.isfinite(readings)
+    return steps[is_known], readings[is_known]
 
 
 @dataclass(frozen=True, slots=True)
