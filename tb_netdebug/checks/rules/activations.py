@@ -81,8 +81,10 @@ class DeadUnits(Rule):
         limits = self.limits
         left = course(history).left
         is_missed = not left < limits.missed
-        without = f" It learns without them: its loss is {percent(left)} of that of guessing (below "
-        without += f"{percent(limits.missed)} nothing is missed)."
+        without = (
+            f" It learns without them: {percent(left)} is left of the loss of guessing, or of the start (below "
+            f"{percent(limits.missed)} nothing is missed)."
+        )
         return Sign(
             Severity.WARNING if is_missed else Severity.INFO,
             f"{round(share * count)} of {count} units of {named(name)} were at 0 for every input of the last "

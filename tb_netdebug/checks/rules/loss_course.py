@@ -71,11 +71,13 @@ class Course:
     def left(self) -> float:
         """The newest losses as a share of what guessing gets, where that is not known of the start: no less
         than the loss functions in it have of theirs. NaN when their height says little."""
-        if not len(self.values) or (self.chance is None and self.may_rise):
+        if not len(self.values):
             return math.nan
         now = float(self.values[-FIRST_VALUES:].mean())
         if self.chance is not None:
             return now / self.chance
+        if self.may_rise or not self.start > 0:
+            return math.nan
         level = self.calls.level
         return max(now / self.start, 0.0 if math.isnan(level) else level)
 
