@@ -82,8 +82,8 @@ class DeadUnits(Rule):
         left = course(history).left
         is_missed = not left < limits.missed
         without = (
-            f" It learns without them: {percent(left)} is left of the loss of guessing, or of the start (below "
-            f"{percent(limits.missed)} nothing is missed)."
+            f" It learns without them: {percent(left)} is left of the loss of guessing, or of the start "
+            f"(below {percent(limits.missed)} nothing is missed)."
         )
         return Sign(
             Severity.WARNING if is_missed else Severity.INFO,
