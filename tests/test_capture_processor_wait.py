@@ -96,6 +96,18 @@ def test_steps_that_are_all_as_long_are_not_told_apart() -> None:
     assert [None] * 9 == waited[20:]
 
 
+def test_steps_that_all_wait_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine it is usual that they do, and still it is not theirs."""
+    monkeypatch.setattr(processor_wait, "THREADS", tmp_path)
+    counts = tmp_path / "1" / processor_wait.COUNTS
+    counts.parent.mkdir()
+    wait, waited = processor_wait.ProcessorWait(), []
+    for at in range(1, 30):
+        counts.write_text(f"{at * 10_000_000} {at * 190_000_000} 1\n")
+        waited.append(wait.of_step(0.2, ended=0.2 * at))
+    assert [pytest.approx(0.19)] * 28 == waited[1:]
+
+
 @NEEDS_COUNTS
 def test_one_that_is_longer_than_the_others_is_told_apart() -> None:
     wait = processor_wait.ProcessorWait()

@@ -49,7 +49,12 @@ class ProcessorWait:
         at once; None when it is not known."""
         if not self._is_counted:
             return None
-        is_long = self._is_long(secs)
+        is_long = secs >= max(LONG_SECS, LONG_FACTOR * self._usual_secs)
+        waited = self._waited(secs, ended=ended, is_long=is_long)
+        self._follow(secs if waited is None else secs - waited)
+        return waited
+
+    def _waited(self, secs: float, *, ended: float, is_long: bool) -> float | None:
         passed = ended - self._read_at
         if not (is_long or passed >= self._apart_secs):
             return None
@@ -58,12 +63,10 @@ class ProcessorWait:
             return None
         return min(held_up(before, self._turns, secs=passed), secs)
 
-    def _is_long(self, secs: float) -> bool:
-        """Against the steps before it. One that is very long says little about what is usual."""
+    def _follow(self, secs: float) -> None:
+        """One that is very long says little about what is usual, and what it has waited says nothing."""
         bound = LONG_SECS + LONG_FACTOR * self._usual_secs
-        is_long = secs >= max(LONG_SECS, LONG_FACTOR * self._usual_secs)
         self._usual_secs += (min(secs, bound) - self._usual_secs) * SMOOTHING
-        return is_long
 
     def _read(self) -> dict[str, Turns]:
         """Of each thread, ours too: they may hold Python's lock. Empty where the system does not count."""
