@@ -11,7 +11,7 @@ import numpy as np
 
 from ...records.step import StepRecord
 from ..history import History
-from .loss_shape import middle, noise
+from .loss_shape import middle
 
 # The recorded loss is that of the loss calls when their ratio is the same to within this …
 SAME = 2e-3
@@ -87,7 +87,8 @@ class LossCalls:
         if not chance > 0 or len(self._pairs) < LEAST_ALIKE:
             return math.nan, math.inf
         each = np.array([value / guess for _, value, guess in self._pairs if guess > 0])
-        return sum(pair[1] for pair in late) / chance, noise(each) / len(late) ** 0.5
+        # Not by `noise`: single batches may be unlike the others, as the last of an epoch is.
+        return sum(pair[1] for pair in late) / chance, float(each.std()) / math.sqrt(len(late))
 
     def compare(self, history: History, records: Iterable[StepRecord]) -> None:
         calls = history.known_facts.get("loss-call")
