@@ -6,6 +6,7 @@ import { entry, sentence } from "../../app/debugger";
 import { attending } from "../../app/debugger-attendance";
 import { clientId } from "../../app/debugger-client";
 import { call } from "../../wire/debugger-client";
+import { RequestError } from "../../wire/http";
 import type { DebuggerEntry } from "../../wire/debugger-types";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -56,6 +57,10 @@ interface Answer<Value> {
   readonly to: string;
 }
 
+/** No answer has come in time, or the training had too many to give: it may have one a moment later. */
+const MAY_COME = new Set([0, 503, 504]);
+const RETRY_MILLISECONDS = 1000;
+
 const NO_ANSWER = { value: null, error: null, session: null, to: "" };
 
 /** null asks nothing. With `once` one answer does for as long as the session lives, also while it runs. */
@@ -66,6 +71,7 @@ export function useAsked<Value>(
   { once = false }: { readonly once?: boolean } = {},
 ): Asked<Value> {
   const [answer, setAnswer] = useState<Answer<Value>>(NO_ANSWER);
+  const [failures, setFailures] = useState(0);
   const session = entry.value?.is_connected ? entry.value.key : null;
   const at = stop.value;
   const question = JSON.stringify([verb, given, session]);
@@ -74,13 +80,22 @@ export function useAsked<Value>(
   useEffect(() => {
     if (given === null || session === null || isKnown || (at === null && !once)) return;
     let isStale = false;
+    let retry: ReturnType<typeof setTimeout> | undefined;
     const to = once ? question : question + at;
     ask(session, verb, given).then(
       (value) => isStale || setAnswer({ value: parse(value), error: null, session, to }),
-      (error: unknown) => isStale || setAnswer((last) => ({ ...last, error: sentence(error), session })),
+      (error: unknown) => {
+        if (isStale) return;
+        setAnswer((last) => ({ ...last, error: sentence(error), session }));
+        if (error instanceof RequestError && MAY_COME.has(error.status))
+          retry = setTimeout(() => setFailures(failures + 1), RETRY_MILLISECONDS);
+      },
     );
-    return () => (isStale = true);
-  }, [question, moment]);
+    return () => {
+      isStale = true;
+      clearTimeout(retry);
+    };
+  }, [question, moment, failures]);
   const isOurs = session === null || answer.session === session;
   const to = once ? question : question + at;
   return isOurs ? { value: answer.value, error: answer.error, isOld: answer.to !== to } : { ...NO_ANSWER, isOld: true };

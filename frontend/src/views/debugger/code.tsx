@@ -40,6 +40,7 @@ export function Code({ shown }: { readonly shown: DebuggerEntry }): JSX.Element 
       {source !== null && typeof source !== "string" && place && (
         <Lines key={source.file} source={source} line={place.line} isThere={shown.state.status === "paused"} />
       )}
+      {place && isOld && error && <p class="hint">{error}</p>}
       {frames && frames.length > 0 && (
         <div class={`debug-frames ${isOld ? "debug-old" : ""}`}>
           <FrameList frames={frames} chosen={index} />
