@@ -29,7 +29,7 @@ class GrowthLimits:
     windows: float = 4  # in each of which it must have grown; fewer while there are fewer readings
     fewest_windows: float = 2  # a reading comes every second or so
     evenness: float = 0.3  # of the mean growth of a window: the least in each, so that one jump is no leak
-    skipped: float = 0.2  # share of the steps at the beginning
+    skipped: float = 0.2  # share of the steps at the beginning, where enough readings are left
 
 
 class MemoryGrowth(Rule):
@@ -87,7 +87,8 @@ class MemoryGrowth(Rule):
         """The lowest reading in each part of the training: what is taken and given back again is no leak.
         Parts are of as many steps, for readings are closer together in the beginning."""
         late = steps - steps[0] >= self.limits.skipped * (steps[-1] - steps[0])
-        steps, readings = steps[late], readings[late]
+        if np.count_nonzero(late) > self.limits.fewest_windows:
+            steps, readings = steps[late], readings[late]
         parts = max(min(int(self.limits.windows) + 1, len(readings)), 1)
         part = np.searchsorted(np.linspace(steps[0], steps[-1], parts + 1)[1:-1], steps, side="right")
         return np.array([readings[part == each].min() for each in np.unique(part)])
