@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from contextlib import suppress
 
 import pytest
 from playwright.sync_api import expect
@@ -34,6 +35,12 @@ def words(page: Look) -> str:
     return page.tab.locator("main").inner_text()
 
 
+def wait_for_the_same(first: Look, second: Look) -> None:
+    with suppress(AssertionError):
+        second.wait_until(lambda: words(first) == words(second))
+    assert words(first) == words(second)  # says what differs
+
+
 def test_what_is_chosen_gets_into_the_address(chromium: Chromium, gallery: Gallery) -> None:
     """Of TensorBoard, whose link it is that people copy; and a reload brings it back."""
     with chromium.look(gallery.board, run="healthy") as page:
@@ -58,9 +65,9 @@ def test_a_link_shows_the_same_elsewhere(chromium: Chromium, gallery: Gallery, l
         chromium.look(gallery.board, link, alone=True) as first,
         chromium.look(gallery.board, state(first), alone=True) as second,
     ):
-        second.wait_until(lambda: words(first) == words(second))
+        wait_for_the_same(first, second)
         second.page.reload()
-        second.wait_until(lambda: words(first) == words(second))
+        wait_for_the_same(first, second)
         assert link == state(second) == state(first)
 
 
