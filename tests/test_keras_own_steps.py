@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -47,10 +48,12 @@ class Losses(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         self.told.append(float(logs["loss"]))
 
 
-def run(logdir: Path, losses: Losses, *, gives_mean: bool = False, targets: Any = SUM) -> Run:
+def run(
+    logdir: Path, losses: Losses, *, gives_mean: bool = False, targets: Any = SUM, eager: bool = False
+) -> Run:
     keras.utils.set_random_seed(1)
     model = ByHand(gives_mean=gives_mean)
-    model.compile("adam")
+    model.compile("adam", run_eagerly=eager)
 
     def fit(model: Any, callbacks: list[Any]) -> Any:
         return model.fit(X, targets, batch_size=32, verbose=0, callbacks=[*callbacks, losses])
@@ -58,15 +61,22 @@ def run(logdir: Path, losses: Losses, *, gives_mean: bool = False, targets: Any 
     return Run(logdir, model, fit)
 
 
-def test_the_loss_of_a_step_of_ones_own_is_what_it_gives_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("eager", [False, True])
+def test_the_loss_of_a_step_of_ones_own_is_what_it_gives_back(tmp_path: Path, eager: bool) -> None:
     losses = Losses()
-    recorded = run(tmp_path, losses).scalar("loss")
+    recorded = run(tmp_path, losses, eager=eager).scalar("loss")
     assert pytest.approx(losses.told) == list(recorded.values())
 
 
-def test_the_mean_of_an_epoch_is_not_the_loss_of_a_batch(tmp_path: Path) -> None:
-    """It jumps where the next epoch begins, and would be judged for that."""
-    assert {} == run(tmp_path, Losses(), gives_mean=True).scalar("loss")
+@pytest.mark.parametrize("eager", [False, True])
+def test_the_mean_of_an_epoch_is_not_the_loss_of_a_batch(tmp_path: Path, eager: bool) -> None:
+    """It jumps where the next epoch begins, and would be judged for that: what the gradients are taken of is
+    that batch's own."""
+    losses = Losses()
+    recorded = run(tmp_path, losses, gives_mean=True, eager=eager).scalar("loss")
+    means = np.cumsum(list(recorded.values())) / np.arange(1, len(recorded) + 1)
+    assert pytest.approx(losses.told, rel=1e-5) == means.tolist()
+    assert len(losses.told) > 2
 
 
 def test_steps_in_which_a_graph_is_made_say_so(tmp_path: Path) -> None:

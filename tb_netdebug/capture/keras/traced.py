@@ -129,11 +129,14 @@ def parts_of(tap: Tap, data: Any, wanted: Wanted) -> Shown:
 
 def loss_of(tap: Tap) -> list[Any]:
     """That of the whole step; where nobody has asked the model for it, the first that was computed, or else
-    what the step calls so."""
+    what the step calls so, or takes its gradients of, unless it is scaled for them."""
     if tap.whole_loss is not None:
         return [tf.convert_to_tensor(tap.whole_loss)]
-    computed = [tf.convert_to_tensor(seen.output) for seen in tap.losses[:1]]
-    return computed or [each for each in (tap.reported_loss,) if each is not None]
+    if tap.losses:
+        return [tf.convert_to_tensor(tap.losses[0].output)]
+    is_scaled = any(each.scale is not None for each in tap.applied_to)
+    other = tap.reported_loss if tap.reported_loss is not None or is_scaled else tap.descended()
+    return [] if other is None else [other]
 
 
 def descended_by(tap: Tap, loss: list[Any]) -> list[Any]:
