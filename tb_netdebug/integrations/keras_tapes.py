@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
+from tb_netdebug.capture.keras.descents import follow_tapes, leave_tapes
 from tb_netdebug.integrations.keras_loops import Loops, weights_of
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ class TapeLoops(Loops):
         self._loss: Any = None
         self._functions: list[Any] = []
         self._stepping: dict[int, tuple[weakref.ref[Any], Any, list[Any]]] = {}
-        self._gradient, self._call = tf.GradientTape.gradient, Function.__call__
-        tf.GradientTape.gradient = self._hearing_gradient(self._gradient)
+        follow_tapes(self._descends)
+        self._call = Function.__call__
         Function.__call__ = self._hearing_call(self._call)
 
     def close(self) -> None:
         super().close()
-        tf.GradientTape.gradient, Function.__call__ = self._gradient, self._call
+        leave_tapes(self._descends)
+        Function.__call__ = self._call
         self._stepping.clear()
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
@@ -47,14 +49,9 @@ class TapeLoops(Loops):
             loss, self._loss = self._loss, None
             self._ended(optimizer, weights, loss)
 
-    def _hearing_gradient(self, original: Any) -> Any:
-        def gradient(tape: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_here() and tf.executing_eagerly():
-                self._loss = number_in(target)
-            return original(tape, target, *args, **kwargs)
-
-        gradient.__wrapped__ = original  # type: ignore[attr-defined]
-        return gradient
+    def _descends(self, target: Any, sources: Any) -> None:
+        if self._is_here() and tf.executing_eagerly():
+            self._loss = number_in(target)
 
     def _hearing_call(self, original: Any) -> Any:
         def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807

@@ -102,10 +102,16 @@ class Look:
         return list(csv.reader(io.StringIO(text)))
 
     def curve(self, title: str, run: str, column: str = "value") -> dict[float, float]:
-        """What a chart of lines draws of one of its lines: x and value of each point."""
-        header, *rows = self.table(self.chart(title))
-        at = header.index(column)
-        return {float(row[1]): float(row[at] or "nan") for row in rows if row[0] == run}
+        """What a chart of lines draws of one of its lines, once it does: x and value of each point."""
+        found: list[list[str]] = []
+
+        def is_there() -> bool:
+            found[:] = self.table(self.chart(title))
+            return any(row[0] == run for row in found[1:])
+
+        self.wait_until(is_there)
+        at = found[0].index(column)
+        return {float(row[1]): float(row[at] or "nan") for row in found[1:] if row[0] == run}
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Until something outside of the page is so."""
