@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
 from typing import Any
 
 import tensorflow as tf
 
+from tb_netdebug.capture.keras.descents import follow_tapes, leave_tapes
 from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.loop import LoopTap
 from tb_netdebug.capture.keras.optimizers import Optimizers
@@ -40,7 +40,7 @@ class OnTensorFlow(Source):
         self._steps = steps
         self._loop = loop
         self._optimizers = optimizers
-        self._gradient: Any = None
+        self._begins: Callable[[], None] | None = None
         self._ran: list[Ran] = []
 
     # ---- stops -------------------------------------------------------------------------------------------
@@ -65,12 +65,15 @@ class OnTensorFlow(Source):
         return tf.executing_eagerly() and not is_without_tape()
 
     def follow_backward(self, begins: Callable[[], None] | None) -> None:
-        if self._gradient is not None and tf.GradientTape.gradient is self._gradient:
-            tf.GradientTape.gradient = self._gradient.__wrapped__
-        self._gradient = None
-        if begins is not None:
-            self._gradient = hearing(tf.GradientTape.gradient, begins)
-            tf.GradientTape.gradient = self._gradient
+        if self._begins is None and begins is not None:
+            follow_tapes(self._descends)
+        elif self._begins is not None and begins is None:
+            leave_tapes(self._descends)
+        self._begins = begins
+
+    def _descends(self, target: Any, sources: Any) -> None:
+        if self._begins is not None and tf.executing_eagerly():
+            self._begins()
 
     # ---- what a graph gives back -------------------------------------------------------------------------
 
@@ -130,13 +133,3 @@ def shown_by(ran: Ran) -> Shown:
         yield "gradient", watched.name, owner(watched), unscaled
     if ran.loss is not None:
         yield "loss", "loss", None, ran.loss
-
-
-def hearing(original: Any, begins: Callable[[], None]) -> Any:
-    @wraps(original)
-    def gradient(tape: Any, *args: Any, **kwargs: Any) -> Any:
-        if tf.executing_eagerly():
-            begins()
-        return original(tape, *args, **kwargs)
-
-    return gradient
