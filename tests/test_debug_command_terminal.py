@@ -162,7 +162,7 @@ def test_ctrl_c_at_the_prompt_forgets_the_line(terminal: Terminal, hub: Scripted
     pressed = -math.inf
 
     def is_forgotten() -> bool:
-        """Between a key and the wait for the next one, Python's readline misses a signal until the next one."""
+        """Between a key and the wait for another, Python's readline misses a signal until the next."""
         nonlocal pressed
         if time.monotonic() - pressed > 2.0:
             pressed = time.monotonic()
