@@ -24,6 +24,19 @@ ROOT = Path(__file__).resolve().parent.parent
 # "--type=" are the processes of a browser, which come and go as it likes; the browser itself is watched.
 NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "--type=")
 GRACE_SECS = 5.0
+# Tests that import one of these wait for other processes, on a machine of others, too.
+TALKING = {
+    f"tests.support.{name}"
+    for name in (
+        "browser",
+        "collector_process",
+        "spoken_to",
+        "streamed",
+        "tensorboard_process",
+        "terminal",
+        "trainer",
+    )
+}
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell starts with "&"
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,6 +48,18 @@ hypothesis.settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 hypothesis.settings.load_profile("netdebug")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for other processes has a second try, and is listed as rerun. Everything else has one."""
+    modules = {module for item in items if (module := item.getparent(pytest.Module)) is not None}
+    for module in modules:
+        if is_talking(module.obj):
+            module.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def is_talking(module: ModuleType) -> bool:
+    return not TALKING.isdisjoint(getattr(each, "__module__", None) for each in vars(module).values())
 
 
 @pytest.fixture(autouse=True, scope="module")
