@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import hypothesis
 import psutil
@@ -59,7 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_talking(module: ModuleType) -> bool:
-    return not TALKING.isdisjoint(getattr(each, "__module__", None) for each in vars(module).values())
+    named = [each for each in vars(module).values() if issubclass(type(each), type | FunctionType)]
+    return not TALKING.isdisjoint(each.__module__ for each in named)
 
 
 @pytest.fixture(autouse=True, scope="module")
