@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 
 import hypothesis
 import psutil
@@ -25,18 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "--type=")
 GRACE_SECS = 5.0
 # Tests that import one of these wait for other processes, on a machine of others, too.
-TALKING = {
-    f"tests.support.{name}"
-    for name in (
-        "browser",
-        "collector_process",
-        "spoken_to",
-        "streamed",
-        "tensorboard_process",
-        "terminal",
-        "trainer",
-    )
-}
+TALKING = re.compile(
+    r"^from tests\.support\."
+    r"(browser|collector_process|spoken_to|streamed|tensorboard_process|terminal|trainer) import",
+    re.MULTILINE,
+)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell starts with "&"
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,15 +46,9 @@ hypothesis.settings.load_profile("netdebug")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What waits for other processes has a second try, and is listed as rerun. Everything else has one."""
-    modules = {module for item in items if (module := item.getparent(pytest.Module)) is not None}
-    for module in modules:
-        if is_talking(module.obj):
+    for module in {each for item in items if (each := item.getparent(pytest.Module)) is not None}:
+        if TALKING.search(module.path.read_text(encoding="utf-8")):
             module.add_marker(pytest.mark.flaky(reruns=1))
-
-
-def is_talking(module: ModuleType) -> bool:
-    named = [each for each in vars(module).values() if issubclass(type(each), type | FunctionType)]
-    return not TALKING.isdisjoint(each.__module__ for each in named)
 
 
 @pytest.fixture(autouse=True, scope="module")
