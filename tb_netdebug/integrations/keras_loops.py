@@ -46,6 +46,9 @@ class Loops:
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         """Not looked at here: an evaluation has losses, too."""
 
+    def descends(self, target: Any, sources: Any) -> None:
+        """Not looked at here."""
+
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if self._is_here():
             self._inside += 1

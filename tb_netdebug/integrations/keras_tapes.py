@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from tb_netdebug.capture.keras.descents import follow_tapes, leave_tapes
 from tb_netdebug.integrations.keras_loops import Loops, weights_of
 
 if TYPE_CHECKING:
@@ -28,13 +27,11 @@ class TapeLoops(Loops):
         self._loss: Any = None
         self._functions: list[Any] = []
         self._stepping: dict[int, tuple[weakref.ref[Any], Any, list[Any]]] = {}
-        follow_tapes(self._descends)
         self._call = Function.__call__
         Function.__call__ = self._hearing_call(self._call)
 
     def close(self) -> None:
         super().close()
-        leave_tapes(self._descends)
         Function.__call__ = self._call
         self._stepping.clear()
 
@@ -49,7 +46,7 @@ class TapeLoops(Loops):
             loss, self._loss = self._loss, None
             self._ended(optimizer, weights, loss)
 
-    def _descends(self, target: Any, sources: Any) -> None:
+    def descends(self, target: Any, sources: Any) -> None:
         if self._is_here() and tf.executing_eagerly():
             self._loss = number_in(target)
 

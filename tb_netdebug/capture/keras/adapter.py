@@ -17,7 +17,6 @@ from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.alarm import Alarm
 from tb_netdebug.capture.keras.calls import leave, listen
 from tb_netdebug.capture.keras.coverage import CoverageProbe
-from tb_netdebug.capture.keras.descents import follow_tapes, leave_tapes
 from tb_netdebug.capture.keras.graph import GraphTold
 from tb_netdebug.capture.keras.idle import Idle
 from tb_netdebug.capture.keras.layers import Network
@@ -100,7 +99,6 @@ class KerasAdapter:
         self._source: OnTensorFlow | None = None
         self._bench: KerasWorkbench | None = None
         listen(self._loop)
-        follow_tapes(self._loop.descends)
 
     # ---- the seam ----------------------------------------------------------------------------------------
 
@@ -192,7 +190,6 @@ class KerasAdapter:
         for each in self.steps:
             each.remove()
         leave(self._loop)
-        leave_tapes(self._loop.descends)
         self._loop.datasets.close()
         self._reading.close()
 

@@ -1,4 +1,4 @@
-"""Listens to the calls of Keras's layers and losses, and to its optimizers, while somebody wants to know."""
+"""Listens to Keras's layers, losses and optimizers, and to TensorFlow's tapes, while somebody wants it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class Listener(Protocol):
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         """A loss has been computed."""
+
+    def descends(self, target: Any, sources: Any) -> None:
+        """A GradientTape is asked for the gradients of the target by the sources."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         """An optimizer is about to move the variables."""
@@ -74,6 +77,10 @@ def _put_on() -> None:
     _hook(LOSS, "__call__", _loss_hook)
     for kind in defining(OPTIMIZERS, "apply"):
         _hook(kind, "apply", _optimizer_hook)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        _hook(tf.GradientTape, "gradient", _tape_hook)
 
 
 def defining(kinds: tuple[type, ...], name: str) -> list[type]:
@@ -116,6 +123,16 @@ def _loss_hook(original: Any) -> Any:
         return output
 
     return __call__
+
+
+def _tape_hook(original: Any) -> Any:
+    @unconverted
+    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        for listener in _listeners:
+            listener.descends(target, sources)
+        return original(self, target, sources, *args, **kwargs)
+
+    return gradient
 
 
 def _optimizer_hook(original: Any) -> Any:

@@ -72,6 +72,9 @@ class Following:
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         """Its operations have told of themselves."""
 
+    def descends(self, target: Any, sources: Any) -> None:
+        """Its operations will tell of themselves."""
+
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         self._stop()
 

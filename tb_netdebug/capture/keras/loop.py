@@ -94,7 +94,6 @@ class LoopTap:
             self.tap.lost(loss, target, given, output)
 
     def descends(self, target: Any, sources: Any) -> None:
-        """A tape is asked for gradients."""
         if self._is_here():
             self.tap.descends(target, sources)
 

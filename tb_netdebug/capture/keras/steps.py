@@ -19,7 +19,6 @@ from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.again import Again
 from tb_netdebug.capture.keras.calls import heard, listening
-from tb_netdebug.capture.keras.descents import following_tapes
 from tb_netdebug.capture.keras.differences import crosses
 from tb_netdebug.capture.keras.following import Following
 from tb_netdebug.capture.keras.layers import Network
@@ -240,7 +239,6 @@ class TrainSteps:
             for listener in (tap, following):
                 if listener is not None:
                     stack.enter_context(listening(listener))
-            stack.enter_context(following_tapes(tap.descends))
             stack.enter_context(heard(self.model, tap.computed))
             if following is not None:
                 stack.enter_context(following)

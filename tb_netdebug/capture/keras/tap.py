@@ -116,9 +116,8 @@ class Tap:
             self._inside = max(self._inside - 1, 0)
 
     def descends(self, target: Any, sources: Any) -> None:
-        """Gradients are taken; those by inputs, as of an attack, do not count."""
-        if self._is_here() and any(isinstance(each, VARIABLES) for each in tf.nest.flatten(sources)):
-            self.descents.append(target)
+        if self._is_here():
+            self._guarded(self._take_descent, target, sources)
 
     def computed(self, loss: Any) -> None:
         """The sum of all losses of the step."""
@@ -201,6 +200,11 @@ class Tap:
     def _is_ours(self, tensor: Any) -> bool:
         """Not in a loop or branch inside of the graph, from which no tensor gets out."""
         return getattr(tensor, "graph", None) is self._graph
+
+    def _take_descent(self, target: Any, sources: Any) -> None:
+        """Gradients by inputs, as of an attack, do not count."""
+        if any(isinstance(each, VARIABLES) for each in tf.nest.flatten(sources)):
+            self.descents.append(target)
 
     def _take_call(self, layer: Any, args: Any, kwargs: Any, output: Any, order: int) -> None:
         given = [(place, dense(tensor)) for place, tensor in tensors_in(output)]

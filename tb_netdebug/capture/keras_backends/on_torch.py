@@ -144,6 +144,9 @@ class KerasOnTorch(BackendAdapter):
         if self._is_here():
             self._tap.lost(loss, target, given, output)
 
+    def descends(self, target: Any, sources: Any) -> None:
+        """TensorFlow only."""
+
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if threading.get_ident() != self._thread or self._guard.is_off:
             return

@@ -91,6 +91,9 @@ class Tap:
         if self._wants_losses:
             self._guarded(self._take_loss, loss, target, given, output)
 
+    def descends(self, target: Any, sources: Any) -> None:
+        """TensorFlow only."""
+
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         """Not here: who makes it knows its optimizers."""
 

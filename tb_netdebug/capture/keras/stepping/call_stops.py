@@ -85,8 +85,12 @@ class CallStops:
             self._put("label", str(number), target)
             self._put("loss", str(number), output)
 
+    def descends(self, target: Any, sources: Any) -> None:
+        if self._is_told_of(target, on_tape=False):
+            self._begins_backward()
+
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
-        if not self._is_told_of(gradients, applying=True):
+        if not self._is_told_of(gradients, on_tape=False):
             return
         if variables is None:
             variables = getattr(optimizer, "_trainable_variables", [])
@@ -120,9 +124,9 @@ class CallStops:
             and not self._guard.is_off
         )
 
-    def _is_told_of(self, value: Any, *, applying: bool = False) -> bool:
+    def _is_told_of(self, value: Any, *, on_tape: bool = True) -> bool:
         """Not where Keras only finds out about shapes, by calls without values."""
-        if not self._is_here() or not (applying or self._source.is_training()):
+        if not self._is_here() or (on_tape and not self._source.is_training()):
             return False
         return any(True for _ in self._source.tensors_in(value))
 

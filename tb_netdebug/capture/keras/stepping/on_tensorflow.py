@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tb_netdebug.capture.keras.descents import follow_tapes, leave_tapes
 from tb_netdebug.capture.keras.layers import Watched, native
 from tb_netdebug.capture.keras.loop import LoopTap
 from tb_netdebug.capture.keras.optimizers import Optimizers
@@ -40,7 +39,6 @@ class OnTensorFlow(Source):
         self._steps = steps
         self._loop = loop
         self._optimizers = optimizers
-        self._begins: Callable[[], None] | None = None
         self._ran: list[Ran] = []
 
     # ---- stops -------------------------------------------------------------------------------------------
@@ -63,17 +61,6 @@ class OnTensorFlow(Source):
 
     def is_training(self) -> bool:
         return tf.executing_eagerly() and not is_without_tape()
-
-    def follow_backward(self, begins: Callable[[], None] | None) -> None:
-        if self._begins is None and begins is not None:
-            follow_tapes(self._descends)
-        elif self._begins is not None and begins is None:
-            leave_tapes(self._descends)
-        self._begins = begins
-
-    def _descends(self, target: Any, sources: Any) -> None:
-        if self._begins is not None and tf.executing_eagerly():
-            self._begins()
 
     # ---- what a graph gives back -------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Source(ABC):
         return False
 
     def follow_backward(self, begins: Callable[[], None] | None) -> None:  # noqa: B027  # a backend may have nothing to do
-        """Calls it where a backward pass begins; None ends that."""
+        """Calls it where a backward pass begins, if calls do not tell (`calls.Listener`); None ends that."""
 
     def show_all(self, wanted: bool) -> None:  # noqa: B027  # a backend may have nothing to do
         """From the next step on it is to give back all that it can."""
