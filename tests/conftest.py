@@ -51,6 +51,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             module.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why something was tried a second time: that it went well then is no excuse."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.write_sep("_", f"tried again: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def nothing_to_look_through_again() -> Iterator[None]:
     """The modules of every framework are millions of objects: a test that collects garbage took a second each

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.mistakes import UserMistake
@@ -213,8 +213,8 @@ def show_until_interrupted(collector: Collector) -> None:
             sys.stderr.flush()
 
 
-def say(lines: list[str], stream: object = None) -> None:
-    print("\n".join(lines), file=stream or sys.stdout, flush=True)  # type: ignore[arg-type]
+def say(lines: list[str], stream: TextIO | None = None) -> None:
+    print("\n".join(lines), file=stream or sys.stdout, flush=True)
 
 
 def count(number: int, what: str) -> str:

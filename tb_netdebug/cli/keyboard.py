@@ -13,7 +13,7 @@ try:
     import termios
     import tty
 except ImportError:  # Windows has no such terminals
-    termios = None  # type: ignore[assignment]
+    termios = None  # type: ignore[assignment]  # mypy takes it for a module
 
 NAMES = {
     "\t": "next", "\x1b[B": "next", "\x1b[C": "next", "\x1bOB": "next", "\x1bOC": "next", "j": "next",

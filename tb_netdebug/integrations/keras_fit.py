@@ -18,6 +18,7 @@ class FitCallback(KerasCallback):
 
     def __init__(self, followed: Followed, zero_code: ZeroCode) -> None:
         super().__init__()
+        # It has what the methods below and those of a batch ask of a recording.
         self._recording = RecordingOfProgram(followed, zero_code)  # type: ignore[assignment]
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class TapeLoops(Loops):
             self._loss = number_in(target)
 
     def _hearing_call(self, original: Any) -> Any:
+        @wraps(original)
         def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if not self._is_here():
                 return original(function, *args, **kwargs)
@@ -64,7 +66,6 @@ class TapeLoops(Loops):
                 self._returned(function, result)
             return result
 
-        __call__.__wrapped__ = original  # type: ignore[attr-defined]
         return __call__
 
     def _returned(self, function: Any, result: Any) -> None:

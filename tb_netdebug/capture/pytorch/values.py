@@ -99,7 +99,7 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor:
 def as_float(tensor: torch.Tensor) -> torch.Tensor:
     try:
         return tensor.to(torch.float32)
-    except (RuntimeError, NotImplementedError, TypeError):
+    except (RuntimeError, TypeError):
         raise UnreadableError(f"values of type {tensor.dtype} cannot be converted") from None
 
 

@@ -117,11 +117,11 @@ def number_text(value: Any) -> str:
     return f"{number:.5g}" if math.isfinite(number) else str(number)
 
 
-def size_text(count: int) -> str:
+def size_text(count: float) -> str:
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
-        count = count / 1000  # type: ignore[assignment]
+        count /= 1000
     return f"{count:.3g} GB"
 
 

@@ -49,7 +49,7 @@ def flags_of(tensor: torch.Tensor) -> Flags:
         return CLEAN
     try:
         return counted(plain(tensor))
-    except (UnreadableError, RuntimeError, NotImplementedError):
+    except (UnreadableError, RuntimeError):
         # Only what was seen is blamed; that a layer's output cannot be read is told by the reader.
         return CLEAN
 

@@ -62,7 +62,7 @@ def key_of(tensor: torch.Tensor) -> StorageWeakRef | None:
     """Stands for the memory of a tensor, which its views share."""
     try:
         return StorageWeakRef(tensor.untyped_storage())
-    except (RuntimeError, NotImplementedError):  # it has none, as a sparse tensor
+    except RuntimeError:  # it has none, as a sparse tensor
         return None
 
 
