@@ -100,7 +100,7 @@ class Engine:
 
     def _take(self, record: StepRecord) -> None:
         history = self.history
-        if not record.scalars and record.step <= history.step:
+        if not (record.scalars or record.facts) and record.step <= history.step:
             return  # samples that the flight recorder gave out late: looks are judged in their order
         if record.samples and not self._is_worth_a_look(record):
             record = replace(record, samples=[])
@@ -125,6 +125,8 @@ class Engine:
     def _take_rank(self, rank: int, record: StepRecord) -> None:
         """Of another process; many may come at once, and each look of it is compared."""
         self.history.take_rank(rank, record)
+        if self.history.facts:
+            self._ask(self._by_time[When.FACTS])
         if record.samples:
             self._ask(rule for rule in self._by_time[When.SAMPLES] if "ranks" in rule.needs)
 
@@ -159,8 +161,10 @@ class Engine:
         known.last_step = max(known.last_step, step)
         if len(known.where) < MOST_PLACES and not set(sign.where).issubset(known.where):
             known.where = in_order((*known.where, *sign.where))[:MOST_PLACES]
-        if sign.severity > known.severity:
+        if sign.severity > known.severity or (sign.knows_more and sign.severity is known.severity):
             known.severity = sign.severity
+            if sign.knows_more and sign.since is not None:
+                known.first_step = min(known.first_step, sign.since)
             known.message, known.advice = self._worded(sign.message), self._worded(sign.advice)
             known.evidence, known.sureness = dict(sign.evidence), sign.sureness
             self._news[slug] = known

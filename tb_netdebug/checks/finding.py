@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from ..records.verdict import word_for
+
 # Places are named one by one up to here; that there are more stands in the message.
 MOST_PLACES = 50
 
@@ -28,7 +30,7 @@ class Severity(IntEnum):
 class Evidence:
     """What was seen, and the threshold that it is held against, if there is one."""
 
-    value: float | str
+    value: float | str | bool
     limit: float | None = None
 
 
@@ -38,7 +40,7 @@ class Sign:
 
     `where` are names of layers, tensors or scalars; the engine puts them into the order of execution.
     `since` is the step at which it began, when the rule had to wait to be sure. `sureness` is how often the
-    rule is right when it says this, from 0 to 1.
+    rule is right when it says this, from 0 to 1. One that `knows_more` takes the place of what was said.
     """
 
     severity: Severity
@@ -48,6 +50,7 @@ class Sign:
     where: tuple[str, ...] = ()
     since: int | None = None
     sureness: float = 0.9
+    knows_more: bool = False
 
 
 @dataclass(slots=True)
@@ -87,13 +90,12 @@ class Finding:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """Of a whole run: "sick", "suspect" or "healthy"."""
-    worst = max((each.severity for each in findings), default=Severity.INFO)
-    return {Severity.ERROR: "sick", Severity.WARNING: "suspect"}.get(worst, "healthy")
+    """Return "sick", "suspect" or "healthy" for a run that has steps; `records.verdict` knows the others."""
+    return word_for(each.severity.text for each in findings)
 
 
 def _plain(evidence: Evidence) -> Any:
-    value = evidence.value if isinstance(evidence.value, str) else number(evidence.value)
+    value = evidence.value if isinstance(evidence.value, str | bool) else number(evidence.value)
     return value if evidence.limit is None else {"value": value, "limit": evidence.limit}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records.step import Kind, StepRecord
+from ..records.verdict import Evidence
 from .curve import Curve
 from .layers import Layers
 from .tensors import Tensors
@@ -19,6 +20,7 @@ from .tensors import Tensors
 MOST_SCALARS = 4096
 MOST_FACTS_KEPT = 256
 MOST_RANKS = 4096
+FIRST_NONFINITE = "first-nonfinite"
 
 Integers = NDArray[np.int64]
 
@@ -89,7 +91,14 @@ class History:
             self._note(fact.kind, fact.data)
 
     def take_rank(self, rank: int, record: StepRecord) -> None:
-        """A record of another process."""
+        """A record of another process.
+
+        Of its facts the origin of a NaN counts: through averaged gradients it gets into all processes.
+        """
+        self.facts = {}
+        for fact in record.facts:
+            if fact.kind == FIRST_NONFINITE and self._is_earlier_origin(fact.data, record.step):
+                self._note(fact.kind, {"step": record.step, **fact.data, "rank": rank})
         known = self.ranks.get(rank)
         if known is None:
             if len(self.ranks) >= MOST_RANKS:
@@ -113,6 +122,11 @@ class History:
             known = [curve for name, curve in self._curves.items() if name.startswith(prefix)]
             self._by_prefix[prefix] = known
         return known
+
+    @property
+    def evidence(self) -> Evidence:
+        """What there is to judge the training by."""
+        return Evidence.of(self._curves.keys(), has_moved=self.updates.has_values)
 
     # ---- tensors
 
@@ -155,6 +169,13 @@ class History:
     def fact(self, kind: str, key: Any = 0) -> dict[str, Any] | None:
         """The latest of a kind (and `id`, of those that have one)."""
         return self.known_facts.get(kind, {}).get(key)
+
+    def _is_earlier_origin(self, data: dict[str, Any], step: int) -> bool:
+        """Whether another process tells of what may be the cause of what is known here."""
+        known = self.fact(FIRST_NONFINITE)
+        if data.get("what") == "gradient":
+            return False
+        return known is None or known.get("what") == "gradient" or step < known.get("step", step)
 
     def _note(self, kind: str, data: dict[str, Any]) -> None:
         self.facts.setdefault(kind, []).append(data)

@@ -63,7 +63,8 @@ class Tensors:
     """`names[i]` stands at place i of every array; names are only ever added.
 
     `now` are the numbers of the step that is being judged, None when it has no sample of this kind. `looks`
-    counts the steps that had some; `past` goes back over the last of them.
+    counts the steps that had some; `past` goes back over the last of them. `has_values`: a value of any look
+    was other than zero.
     """
 
     def __init__(self) -> None:
@@ -71,6 +72,7 @@ class Tensors:
         self.place: dict[str, int] = {}
         self.now: Numbers | None = None
         self.looks = 0
+        self.has_values = False
         self.first: Numbers | None = None
         self._steps: deque[int] = deque(maxlen=LOOKS_KEPT)
         self._past: dict[str, deque[Doubles]] = {name: deque(maxlen=LOOKS_KEPT) for name in REMEMBERED}
@@ -93,6 +95,7 @@ class Tensors:
             return
         self.now = numbers_of(step, known, np.array(places), len(self.names))
         self.looks += 1
+        self.has_values = self.has_values or bool((self.now.zeros < self.now.count).any())
         self._steps.append(step)
         for name, kept in self._past.items():
             kept.append(getattr(self.now, name))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 
+from ..records.visible import visible
 from .finding import Finding
 from .phrases import listed
 
 WIDTH = 100
+# A command that is to be copied from a terminal.
+COMMAND = re.compile(r"`(netdebug replay [^`]+)`")
 
 
 def paragraph(finding: Finding, *, told: Finding | None = None, width: int = WIDTH) -> str:
@@ -18,11 +22,11 @@ def paragraph(finding: Finding, *, told: Finding | None = None, width: int = WID
     the same is not repeated.
     """
     lines = [*_wrapped(f"{head(finding, told)}{places(finding.where)}", width)]
-    lines += _indented(finding.message, width)
+    lines += indented(finding.message, width)
     is_known = told is not None and told.advice == finding.advice
-    lines += _indented("Try: as said above." if is_known else f"Try: {finding.advice}", width)
+    lines += indented("Try: as said above." if is_known else f"Try: {finding.advice}", width)
     if finding.consequences:
-        lines += _indented(f"This also explains: {', '.join(finding.consequences)}.", width)
+        lines += indented(f"This also explains: {', '.join(finding.consequences)}.", width)
     return "\n".join(lines)
 
 
@@ -47,16 +51,27 @@ def places(where: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Names are not ours: nothing in them may move a terminal's cursor."""
-    return "".join(each if each.isprintable() else "�" for each in text)
+    """Return the text with visible escapes: nothing in a name may move a terminal's cursor."""
+    return visible(text)
 
 
-def _indented(text: str, width: int) -> list[str]:
+def indented(text: str, width: int) -> list[str]:
+    """Wrap a sentence below the name of what it is about."""
     return _wrapped(text, width, indent="  ")
 
 
 def _wrapped(text: str, width: int, *, indent: str = "") -> list[str]:
-    """Names of checks and layers stay whole where they have room."""
-    return textwrap.wrap(
-        printable(text), width, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False
-    )
+    """Names of checks and layers stay whole where they have room; a command has a line of its own."""
+    lines: list[str] = []
+    for number, part in enumerate(COMMAND.split(printable(text))):
+        if number % 2:
+            lines.append(f"{indent}  {part}")
+        elif part.strip(" ."):
+            lines += textwrap.wrap(
+                part.lstrip(" ."),
+                width,
+                initial_indent=indent,
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            )
+    return lines

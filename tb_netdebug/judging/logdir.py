@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tb_netdebug.checks.engine import Engine
 from tb_netdebug.configuration import checks_of
 from tb_netdebug.judging import foreign, recorded
 from tb_netdebug.judging.report import Report, RunReport
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.logdir import LogDir, RunPlace
 from tb_netdebug.records.errors import UnsupportedVersion
+from tb_netdebug.records.step_ranges import StepRanges
+from tb_netdebug.records.verdict import verdict
 
 
 class CheckError(ValueError):
@@ -50,16 +53,35 @@ def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]
 
 def report_of(name: str, place: RunPlace, places: LogDir, checks: Mapping[str, Any]) -> RunReport:
     """Of one run; what could not be read is among its complaints."""
+    told = StepRanges()
+    remarks: list[str] = []
     try:
         if place.kind == "netdebug":
-            engine, complaints = recorded.judged(Path(place.path), checks)
+            engine, damage = recorded.judged(Path(place.path), checks, told)
         else:
             run = places.open(name)
             run.refresh()
-            engine, complaints = foreign.judged(run, checks), [foreign.RECORDED_BY_OTHERS]
+            engine, damage, remarks = foreign.judged(run, checks), [], [foreign.RECORDED_BY_OTHERS]
     except (OSError, ReaderError, UnsupportedVersion) as error:
-        return RunReport(name, 0, [], {}, [str(error)], is_readable=False)
-    steps = engine.history.steps
+        engine, damage = Engine(checks), [str(error)]
+    steps = told.count or engine.history.steps
+    return report_from(name, engine, steps, damage, [*remarks, *damage], place.kind)
+
+
+def report_from(
+    name: str, engine: Engine, steps: int, damage: list[str], complaints: list[str], kind: str
+) -> RunReport:
+    """What the engine has found, under the verdict on it."""
+    findings = engine.findings
+    found = verdict(
+        [each.severity.text for each in findings],
+        steps=steps,
+        evidence=engine.history.evidence if kind == "netdebug" else None,
+        info=engine.history.info,
+        damage=damage[0] if damage else "",
+        kind=kind,
+    )
+    not_judged = engine.not_judged if found.is_readable else {}
     return RunReport(
-        name, steps, engine.findings, engine.not_judged, complaints, is_readable=steps > 0 or not complaints
+        name, steps, found.word, findings, not_judged, complaints, found.reason, found.is_readable
     )

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tb_netdebug.checks.engine import Engine
-from tb_netdebug.reader.frames import Gap
-from tb_netdebug.reader.payloads import Payload, read_in_turns, read_payloads
+from tb_netdebug.judging.survey import Survey, survey_of
+from tb_netdebug.reader.payloads import payload_at
 from tb_netdebug.reader.run import run_files
 from tb_netdebug.records.block import decode_block
 from tb_netdebug.records.errors import DamagedBlock
-from tb_netdebug.records.graph import decode_graph
-from tb_netdebug.records.run_info import decode_run_info
 from tb_netdebug.records.step import StepRecord
+from tb_netdebug.records.step_ranges import StepRanges
 
 Ranked = tuple[int, StepRecord]
-Reading = Callable[[Path], Iterable[Payload | Gap]]
-
-# Files of other ranks that are open side by side; a process may often have no more than 1024.
-MOST_OPEN = 256
 
 
-def judged(path: Path, checks: Mapping[str, Any] | None = None) -> tuple[Engine, list[str]]:
+def judged(
+    path: Path, checks: Mapping[str, Any] | None = None, steps: StepRanges | None = None
+) -> tuple[Engine, list[str]]:
     """The engine after all records of a run, and what could not be read.
+
+    `steps` takes in those of rank 0, each once, however often it was recorded.
 
     Raises OSError, and UnsupportedVersion for what a newer NetDebug wrote.
     """
@@ -34,45 +33,39 @@ def judged(path: Path, checks: Mapping[str, Any] | None = None) -> tuple[Engine,
     by_rank: dict[bool, list[Path]] = {False: [], True: []}
     for file in run_files(path):
         by_rank[file.parent != path].append(file)
-    describe(engine, by_rank[False], complaints)
-    main = ranked(by_rank[False], complaints)
-    read = read_payloads if len(by_rank[True]) <= MOST_OPEN else read_in_turns
-    others = [ranked([file], complaints, read) for file in by_rank[True]]
+    main = ranked(described(engine, by_rank[False], complaints), complaints)
+    others = [records_in([file], complaints) for file in by_rank[True]]
     # Ranks side by side: a rule over ranks compares the same steps of all.
     for rank, record in heapq.merge(main, *others, key=lambda each: each[1].step) if others else main:
         engine.feed((record,), rank=rank)
+        if steps is not None and rank == 0 and record.scalars:
+            steps.add(record.step, record.step)
     engine.finish()
     return engine, complaints
 
 
-def describe(engine: Engine, files: Iterable[Path], complaints: list[str]) -> None:
-    """The newest graph and description, known before the first step is judged."""
-    graph = info = None
-    for file in files:
-        for found in read_payloads(file):
-            if isinstance(found, Gap) or found.name not in ("graph", "run"):
-                continue
-            try:
-                if found.name == "graph":
-                    graph = decode_graph(found.data)
-                else:
-                    info = decode_run_info(found.data)
-            except DamagedBlock as damage:
-                complaints.append(f"{file.name}: {damage}")
-    engine.describe(graph=graph, info=info)
+def described(engine: Engine, files: Iterable[Path], complaints: list[str]) -> list[Survey]:
+    """What the files hold; the engine knows the newest graph and description before the first step."""
+    surveys = [survey_of(file, complaints) for file in files]
+    graphs = [survey.graph for survey in surveys if survey.graph is not None]
+    infos = [survey.info for survey in surveys if survey.info is not None]
+    engine.describe(graph=graphs[-1] if graphs else None, info=infos[-1] if infos else None)
+    return surveys
 
 
-def ranked(files: Iterable[Path], complaints: list[str], read: Reading = read_payloads) -> Iterator[Ranked]:
+def records_in(files: Iterable[Path], complaints: list[str]) -> Iterator[Ranked]:
+    """Yield all records of some files with their ranks."""
+    return ranked((survey_of(file, complaints) for file in files), complaints)
+
+
+def ranked(surveys: Iterable[Survey], complaints: list[str]) -> Iterator[Ranked]:
     """All records of some files with their ranks, one block at a time in memory."""
-    for file in files:
-        for found in read(file):
-            if isinstance(found, Gap):
-                complaints.append(f"{file.name}: {found.size} bytes hold no whole record ({found.reason})")
-            elif found.name == "steps":
-                try:
-                    block = decode_block(found.data)
-                    records = block.records()
-                except DamagedBlock as damage:
-                    complaints.append(f"{file.name}: {damage}")
-                else:
-                    yield from ((block.rank, record) for record in records)
+    for survey in surveys:
+        for place in survey.blocks:
+            try:
+                block = decode_block(payload_at(survey.file, place.offset, place.number))
+                records = block.records()
+            except DamagedBlock as damage:
+                complaints.append(f"{survey.file.name}: {damage}")
+            else:
+                yield from ((block.rank, record) for record in records)

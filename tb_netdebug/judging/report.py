@@ -6,34 +6,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tb_netdebug.checks.finding import Finding, Severity, verdict
+from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.records.verdict import UNKNOWN
 
 SCHEMA = 1
+FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING}
+FOUND, NOT_JUDGED = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run. `not_judged` says of each check that could say nothing what it would need."""
+    """One run. `not_judged` says of each check that could say nothing what it would need.
+
+    `verdict` is "sick", "suspect", "healthy", or "unknown" for a run of which nothing is known; `reason` then
+    says why, and what to do.
+    """
 
     run: str
     steps: int
+    verdict: str
     findings: list[Finding]
     not_judged: dict[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     """What of the run could not be read."""
+    reason: str | None = None
     is_readable: bool = True
     """False when nothing of it could."""
 
     @property
-    def verdict(self) -> str:
-        """ "sick", "suspect" or "healthy"; "unreadable" when nothing is known of it."""
-        return verdict(self.findings) if self.is_readable else "unreadable"
+    def is_judged(self) -> bool:
+        return self.verdict != UNKNOWN
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "run": self.run,
             "steps": self.steps,
             "verdict": self.verdict,
+            "reason": self.reason,
             "findings": [finding.as_dict() for finding in self.findings],
             "not_judged": self.not_judged,
             "complaints": self.complaints,
@@ -49,8 +58,17 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """All runs were read, and none has an error or a warning."""
-        return all(run.verdict == "healthy" for run in self.runs)
+        """Whether runs were judged, all of them could be read, and none has an error or a warning. A run
+        without a step beside others does not count."""
+        return self.exit_code("warning") == 0
+
+    def exit_code(self, fail_on: str) -> int:
+        """Return 1 when a run has a finding at or above `fail_on`, which "never" rules out; else 2 when no
+        run could be judged or one cannot be read; else 0."""
+        if fail_on in FAIL_ON and self.worst >= FAIL_ON[fail_on]:
+            return FOUND
+        is_known = any(run.is_judged for run in self.runs) and all(run.is_readable for run in self.runs)
+        return 0 if is_known else NOT_JUDGED
 
     @property
     def worst(self) -> Severity:

@@ -24,10 +24,8 @@ class StoredFindings:
     checks: dict[str, Any]
 
     @property
-    def verdict(self) -> str:
-        """ "sick", "suspect" or "healthy", as `checks.finding.verdict` says."""
-        severities = {found["severity"] for found in self.findings}
-        return "sick" if "error" in severities else "suspect" if "warning" in severities else "healthy"
+    def severities(self) -> list[str]:
+        return [found["severity"] for found in self.findings]
 
 
 def encode_findings(findings: Sequence[dict[str, Any]], *, steps: int, checks: dict[str, Any]) -> bytes:

@@ -46,7 +46,8 @@ class SaturatedUnits(Rule):
         seen, layers = history.activations, activation_layers(history)
         if seen.now is None or not layers.squashes.any():
             return None
-        watched = layers.squashes & layers.is_hidden & (seen.now.count >= self.limits.least_values)
+        finite = seen.now.count - seen.now.nonfinite
+        watched = layers.squashes & layers.is_hidden & (finite >= self.limits.least_values)
         slopes = self._slopes(history, seen.now, layers.classes, watched)
         signs = []
         for place in np.flatnonzero(watched):

@@ -53,7 +53,7 @@ class DeadUnits(Rule):
             return signs
         # With so many dead units, at least as large a share of all values is 0: that is quickly seen.
         layers, zeros = activation_layers(history), seen.past("zero_share", limits.looks)
-        is_worth_a_look = (np.nanmin(zeros, axis=0) >= limits.share - 1e-9) | layers.is_output
+        is_worth_a_look = (np.fmin.reduce(zeros, axis=0) >= limits.share - 1e-9) | layers.is_output
         places = np.flatnonzero(is_worth_a_look & layers.rectifies)
         return signs + [sign for place in places if (sign := self._judge(history, int(place)))]
 

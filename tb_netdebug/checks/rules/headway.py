@@ -46,6 +46,8 @@ class Headway:
     @property
     def words(self) -> str:
         """The loss, and what it is to be compared with."""
+        if self.nonfinite:
+            return f"the loss was not finite in {self.nonfinite} of {self.steps} steps"
         beside = f"; a constant answer would have {number(self.baseline)}" if self.baseline > 0 else ""
         return f"the loss went from {number(self.first)} to {number(self.now)} in {self.steps} steps{beside}"
 

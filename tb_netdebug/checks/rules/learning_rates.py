@@ -17,6 +17,7 @@ from ..rule import Rule, When
 from .headway import Headway, headway
 from .loss_course import course as course_of
 from .loss_shape import is_falling
+from .nonfinite_origin import is_in_the_batch
 
 # A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
 FROM_ZERO = 1e-5
@@ -141,6 +142,7 @@ class LearningRateHigh(Rule):
     def __init__(self) -> None:
         self._looks = 0
         self._from_zero: set[int] = set()
+        self._is_of_batch = False  # that the loss is not finite
         self._ratio = 0.0
         self._since = 0
 
@@ -151,6 +153,9 @@ class LearningRateHigh(Rule):
             return None
         course = headway(history)
         if curve.nonfinite:
+            self._is_of_batch = self._is_of_batch or is_in_the_batch(history)
+            if self._is_of_batch:
+                return None
             return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
         if course is None or course.steps < self.limits.steps:
             return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...records.step import Kind, StepRecord
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import agree, counted, named, number, percent
 from ..rule import Rule, When
-from .numbers_forward import MOST_NAMED, NonfiniteActivation, NonfiniteInput, losses, nonfinite
+from .nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
+from .numbers_forward import LOSS_LEFT_OUT, MOST_NAMED, NonfiniteActivation, NonfiniteInput, losses, nonfinite
 from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
 from .parameters import parameters_of
 
@@ -22,39 +24,69 @@ class NonfiniteLoss(Rule):
     when = When.STEPS
     needs = ("loss",)
 
+    def __init__(self) -> None:
+        self._first: tuple[StepRecord, str, float] | None = None
+        self._fact: object = None  # of where it came from
+        self._line = ""  # at which a loss made it
+
     def update(self, history: History) -> Iterator[Sign]:
+        fact = history.fact("first-nonfinite")
+        if fact is not None and fact is not self._fact:
+            origin = TracedOrigin.of(fact, history.step)
+            is_news = self._fact is None or origin.is_of_another or self._is_new_line(origin)
+            if self._first is not None and is_news:
+                yield replace(self._sign(history, *self._first), knows_more=True)  # it is known only now
+            self._line = self._line or origin.line
+            yield from self._unrecorded(origin)
+        self._fact = fact
         for record in history.recent:
             for name, value in losses(record):
                 if not math.isfinite(value):
+                    self._first = self._first or (record, name, value)
                     yield self._sign(history, record, name, value)
                     break
+
+    def _is_new_line(self, origin: TracedOrigin) -> bool:
+        """Return whether a later NaN of the loss shows the line that was not known of the first one."""
+        return origin.what == "loss" and bool(origin.line) and not self._line
+
+    def _unrecorded(self, origin: TracedOrigin) -> Iterator[Sign]:
+        """Report a loss that no scalar here shows: of a batch that was left out, or of another process.
+
+        What comes from a model is reported for its layers.
+        """
+        if origin.what not in ("loss", "unknown") or origin.masked_only:
+            return
+        kind = {"NaN": math.nan, "Inf": math.inf}.get(origin.kind, -math.inf)
+        whose = "of a batch" if origin.left_out else origin.on_rank.strip()
+        message = f"The loss {whose} is {text(kind)} at step {origin.step}.{of_loss(origin)}"
+        if origin.left_out:
+            yield left_out_sign(message, origin, origin.step)
+        elif origin.is_of_another:
+            sign = bad_loss_sign(message, origin.opening(), origin.evidence(), origin.step)
+            yield replace(sign, knows_more=True)
 
     def _sign(self, history: History, record: StepRecord, name: str, value: float) -> Sign:
         last = last_finite(history, name, record.step)
         before = "" if last is None else f"; the last one that was a number was {number(last, 4)}"
-        origin = first_nonfinite(history)
-        place = f" It came from {origin}." if origin else ""
+        origin = traced_origin(history, record.step)
+        place = "" if origin is None else of_loss(origin)
+        opening = "" if origin is None else origin.opening()
+        evidence = {**({} if origin is None else origin.evidence()), "loss": Evidence(value)}
         if record.scalars.get("probe/loss_scale_skipped"):
             return Sign(
                 Severity.INFO,
                 f"The loss of step {record.step} was {text(value)}{before}, and the gradient scaler left "
                 f"this step out.{place}",
                 "Nothing, as long as it is rare: mixed precision now and then goes beyond what 16 bits hold.",
-                {"loss": Evidence(value)},
+                evidence,
                 since=record.step,
                 sureness=0.5,
             )
-        return Sign(
-            Severity.ERROR,
-            f"The loss is {text(value)} at step {record.step}{before}.{place} From here on the weights take "
-            "up values that are no numbers.",
-            "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
-            "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
-            "data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).",
-            {"loss": Evidence(value)},
-            since=record.step,
-            sureness=1.0,
-        )
+        message = f"The loss is {text(value)} at step {record.step}{before}.{place}"
+        if record.scalars.get(LOSS_LEFT_OUT):
+            return left_out_sign(message, origin, record.step, evidence)
+        return bad_loss_sign(message, opening, evidence, record.step)
 
 
 class NonfiniteGradient(Rule):
@@ -64,25 +96,42 @@ class NonfiniteGradient(Rule):
     when = When.STEPS
     needs = ("gradient-norm",)
 
+    def __init__(self) -> None:
+        self._first: tuple[StepRecord, float] | None = None
+        self._origin: TracedOrigin | None = None
+
     def update(self, history: History) -> Iterator[Sign]:
+        origin = traced_origin(history, history.step)
+        if self._first is not None and origin != self._origin and origin is not None and origin.is_of_another:
+            yield replace(self._sign(history, *self._first), knows_more=True)  # it has come only now
+        self._origin = origin
         for record in history.recent:
             count = record.scalars.get("nonfinite_gradients", 0.0)
             if count > 0 and not record.scalars.get("probe/loss_scale_skipped"):
-                yield self._sign(record, count)
+                self._first = self._first or (record, count)
+                yield self._sign(history, record, count)
 
-    def _sign(self, record: StepRecord, count: float) -> Sign:
+    def _sign(self, history: History, record: StepRecord, count: float) -> Sign:
+        origin = traced_origin(history, record.step)
+        evidence = {"values that are no numbers": Evidence(count, 0.0)}
+        if origin is not None and origin.what == "gradient" and origin.step == record.step:
+            evidence.update(origin.evidence())
+            opening = origin.opening()
+        else:
+            opening = ""
         places = tuple(sample.series.name for sample in nonfinite(record, Kind.GRADIENT))[:MOST_NAMED]
         loss = record.scalars.get("loss", math.nan)
         but = " although the loss is a number" if math.isfinite(loss) else ""
         return Sign(
             Severity.ERROR,
             f"{counted(count, 'value')} of the gradients {agree(count, 'is', 'are')} NaN (no number) or "
-            f"infinite{but}. The optimizer writes them into the weights, and the network is lost.",
+            f"infinite{but}.{of_averaged(origin, record.step)} The optimizer writes them into the weights, "
+            "and the network is lost.",
             "Look at the operations behind the layers named here: sqrt, norm, log, division and x ** y "
             "have no slope at 0; add 1e-8 below the root or in the denominator. If the loss grew before, "
             "lower the learning rate or clip: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, "
-            "error_if_nonfinite=True).",
-            {"values that are no numbers": Evidence(count, 0.0)},
+            f"error_if_nonfinite=True).{opening}",
+            evidence,
             places,
             since=record.step,
             sureness=0.98,
@@ -120,6 +169,37 @@ class NonfiniteWeight(Rule):
         )
 
 
+def bad_loss_sign(message: str, opening: str, evidence: dict[str, Evidence], step: int) -> Sign:
+    """A loss that may have been trained on."""
+    return Sign(
+        Severity.ERROR,
+        f"{message} Unless this step is left out, the weights take up NaN from here on.",
+        "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
+        "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
+        f"data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).{opening}",
+        evidence,
+        since=step,
+        sureness=1.0,
+    )
+
+
+def left_out_sign(
+    message: str, origin: TracedOrigin | None, step: int, evidence: dict[str, Evidence] | None = None
+) -> Sign:
+    """A loss on which no backward pass has followed."""
+    return Sign(
+        Severity.WARNING,
+        f"{message}{LEFT_OUT}",
+        "Look at the layer and the batch of this step. The training goes on without it, but what is left out "
+        "is not learned from. Usual reasons: NaN in the data; "
+        "log(0), x / 0 or sqrt(0), cured by log(x + 1e-8) or .clamp(min=1e-8)."
+        f"{'' if origin is None else origin.opening()}",
+        evidence or ({} if origin is None else origin.evidence()),
+        since=step,
+        sureness=0.95,
+    )
+
+
 def last_finite(history: History, name: str, step: int) -> float | None:
     curve = history.curve(name)
     if curve is None:
@@ -130,13 +210,30 @@ def last_finite(history: History, name: str, step: int) -> float | None:
     return None
 
 
-def first_nonfinite(history: History) -> str:
-    """The place that a probe has named."""
-    fact = history.fact("first-nonfinite")
-    if fact is None or fact.get("masked_only"):
+def of_averaged(origin: TracedOrigin | None, step: int) -> str:
+    """Where bad gradients came from in a training of several processes, as a sentence."""
+    if origin is None or origin.step != step:
         return ""
-    where, what = fact.get("where"), fact.get("what")
-    return f"the {what} of {named(where)}" if where and what else ""
+    if origin.is_of_another and origin.what != "gradient":
+        return f" They came from rank {origin.rank}, whose gradients are averaged with those of this process."
+    return f" Where they came from is not known: {origin.why_not}." if origin.why_not else ""
+
+
+def of_loss(origin: TracedOrigin) -> str:
+    """Where a bad loss came from, as a sentence."""
+    if origin.what == "loss":
+        # Only torch runs a batch again, and only there a line of backward is known.
+        again = " when run again" if origin.backward and origin.repeats is None else ""
+        made = f"the loss itself made it{origin.operation_text()}{origin.line_text()}"
+        if origin.tensor:
+            made = f"the {origin.tensor} of the loss was not finite{origin.operation_text(', given to')}"
+        return f" The models put out finite values{origin.on_rank}{again}: {made}."
+    if origin.where and origin.what:
+        rank = "" if origin.what == "gradient" else origin.on_rank  # those are averaged
+        return f" It came from the {origin.what} of {named(origin.where)}{rank}{origin.operation_text()}."
+    if origin.repeats is False:
+        return origin.repeats_text()
+    return f" Where it came from is not known: {origin.why_not}." if origin.why_not else ""
 
 
 def text(value: float) -> str:

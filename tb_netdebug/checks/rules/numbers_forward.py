@@ -12,9 +12,11 @@ from ..history import History
 from ..phrases import agree, counted, named
 from ..rule import Rule, When
 from .loss_curves import is_loss
+from .nonfinite_origin import LEFT_OUT, TracedOrigin
 
 MOST_NAMED = 50
-WORDS = {"NaN": "NaN (no number)", "Inf": "infinite values"}
+# No backward pass has followed on the loss of this step, or on one of its batches, which held NaN.
+LOSS_LEFT_OUT, BATCH_LEFT_OUT = "probe/loss_left_out", "probe/batch_left_out"
 CLEAN = (
     "Clean the data before training: find such rows with torch.isnan(x).any(1), then drop or fill them "
     "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
@@ -31,13 +33,15 @@ class NonfiniteActivation(Rule):
     def __init__(self) -> None:
         self._judged = -1
         self._is_lost = False  # after such gradients, outputs only show what has become of the weights
+        self._is_traced = False  # then more is known than samples show
 
     def update(self, history: History) -> Iterator[Sign]:
         for fact in history.facts.get("first-nonfinite", []):
-            is_origin = fact.get("what") == "output" and fact.get("parameters_finite", True)
-            if is_origin and not fact.get("masked_only"):
-                yield self._told(fact, history.step)
-        if not self._is_lost and were_others(history, Kind.ACTIVATION):
+            origin = TracedOrigin.of(fact, history.step)
+            if origin.is_made_in_a_layer:
+                yield self._traced(origin)
+                self._is_traced = True
+        if not self._is_lost and not self._is_traced and were_others(history, Kind.ACTIVATION):
             for record in history.recent:
                 if record.step > self._judged and not self._is_lost:
                     yield from self._seen(history, record)
@@ -45,16 +49,29 @@ class NonfiniteActivation(Rule):
         self._is_lost = self._is_lost or any(map(is_lost, history.recent))
         self._judged = history.step
 
-    def _told(self, fact: dict[str, object], step: int) -> Sign:
-        where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
-        shown, what = named(where), WORDS.get(kind, kind)
-        layer = f"{shown} ({fact['class_name']})" if fact.get("class_name") else shown
-        if fact.get("inputs_finite", True):
-            why = "its inputs and weights were all numbers, so they arise in this layer"
+    def _traced(self, origin: TracedOrigin) -> Sign:
+        if origin.repeats is False or not origin.inputs_finite:
+            given = "" if origin.inputs_finite else ": its inputs hold such values already"
+            place = origin.layer if origin.where else "the model, outside of its layers"
+            seen = (
+                f"The first layer seen with {origin.made_of} at step {origin.step}{origin.on_rank} is {place}"
+            )
+            message = f"{seen}{origin.operation_text(', in')}{given}."
         else:
-            why = "its inputs hold such values already"
+            when = f"at step {origin.step}{origin.on_rank}"
+            made = f"{origin.layer} made {origin.made_of} {when}{origin.operation_text()}"
+            before = f"; it was there before {origin.before}" if origin.before else ""
+            message = f"{made}, from finite inputs and weights{before}."
+        where = (origin.where,) if origin.where else ()
         return self._sign(
-            f"The first layer with {what} at step {step} is {layer}: {why}.", kind, (where,), step
+            message + origin.repeats_text() + origin.left_out_text(),
+            origin.evidence(),
+            where,
+            origin.step,
+            opening=origin.opening(),
+            sureness=0.97 if origin.repeats is not False else 0.7,
+            knows_more=not self._is_traced,
+            severity=origin.severity,
         )
 
     def _seen(self, history: History, record: StepRecord) -> Iterator[Sign]:
@@ -65,19 +82,35 @@ class NonfiniteActivation(Rule):
                 f"{counted(len(bad), 'layer puts', 'layers put')} out NaN (no number) or infinity, the first "
                 f"of them {named(ordered[0])}."
             )
-            yield self._sign(text, "NaN or Inf", tuple(ordered[:MOST_NAMED]), record.step)
+            evidence = {"value": Evidence("NaN or Inf")}
+            where = tuple(ordered[:MOST_NAMED])
+            left_out = LEFT_OUT if is_left_out(record) else ""
+            yield self._sign(text + left_out, evidence, where, record.step, severity=severity_of(record))
 
-    def _sign(self, message: str, kind: str, where: tuple[str, ...], step: int) -> Sign:
+    def _sign(
+        self,
+        message: str,
+        evidence: dict[str, Evidence],
+        where: tuple[str, ...],
+        step: int,
+        *,
+        opening: str = "",
+        sureness: float = 0.97,
+        knows_more: bool = False,
+        severity: Severity = Severity.ERROR,
+    ) -> Sign:
+        before = f" in front of {named(where[0])}" if where else ""
         return Sign(
-            Severity.ERROR,
+            severity,
             message,
             f"Look at what this layer does to its inputs: a division by zero, the log or root of a negative "
             f"number, exp of a big one, values beyond 65504 in float16. Print them with "
-            f'monitor.tensor("inputs", x) in front of {named(where[0])}, or clamp them.',
-            {"value": Evidence(kind)},
+            f'monitor.tensor("inputs", x){before}, or clamp them.{opening}',
+            evidence,
             where,
             since=step,
-            sureness=0.97,
+            sureness=sureness,
+            knows_more=knows_more,
         )
 
 
@@ -93,8 +126,9 @@ class NonfiniteInput(Rule):
 
     def update(self, history: History) -> Iterator[Sign]:
         for fact in history.facts.get("first-nonfinite", []):
-            if fact.get("what") == "input" and not fact.get("masked_only"):
-                yield self._told(fact, history.step)
+            origin = TracedOrigin.of(fact, history.step)
+            if origin.what == "input" and not origin.masked_only:
+                yield self._traced(origin)
         if were_others(history, Kind.TENSOR):
             for record in history.recent:
                 if record.step > self._judged:
@@ -109,16 +143,17 @@ class NonfiniteInput(Rule):
         bad = nan + plus + minus
         what = "labels" if name.startswith("label/") else "inputs"
         loss = [value for _, value in losses(record)]
-        is_borne = bool(loss) and all(map(math.isfinite, loss))
+        is_borne = bool(loss) and all(map(math.isfinite, loss)) and not is_left_out(record)
         effect = (
             "the loss is a number all the same, so the model seems to expect them"
             if is_borne
-            else ("one is enough to make the loss NaN")
+            else "one is enough to make the loss NaN"
         )
+        left_out = LEFT_OUT if is_left_out(record) else ""
         return Sign(
-            Severity.INFO if is_borne else Severity.ERROR,
+            Severity.INFO if is_borne else severity_of(record),
             f"{bad} of {count} values of the {what} {agree(bad, 'is', 'are')} "
-            f"{'NaN (no number)' if nan else 'infinite'}: {effect}.",
+            f"{'NaN (no number)' if nan else 'infinite'}: {effect}.{left_out}",
             CLEAN,
             {"values that are no numbers": Evidence(float(bad), 0.0)},
             (name,),
@@ -126,16 +161,15 @@ class NonfiniteInput(Rule):
             sureness=0.5 if is_borne else 1.0,
         )
 
-    def _told(self, fact: dict[str, object], step: int) -> Sign:
-        where, kind = str(fact.get("where")), str(fact.get("kind", "NaN"))
+    def _traced(self, origin: TracedOrigin) -> Sign:
         return Sign(
-            Severity.ERROR,
-            f"The batch of step {step} holds {WORDS.get(kind, kind)} already when it gets to {named(where)}: "
-            "one such value is enough to make the loss NaN.",
-            CLEAN,
-            {"value": Evidence(kind)},
-            (where,),
-            since=step,
+            origin.severity,
+            f"The batch of step {origin.step}{origin.on_rank} holds {origin.made_of} already when it gets to "
+            f"{named(origin.where)}: one such value is enough to make the loss NaN.{origin.left_out_text()}",
+            f"{CLEAN}{origin.opening()}",
+            origin.evidence(),
+            (origin.where,),
+            since=origin.step,
         )
 
 
@@ -161,7 +195,17 @@ def is_lost(record: StepRecord) -> bool:
     """Whether NaN came into the weights, as far as scalars tell: gradients are not counted in every step."""
     scalars = record.scalars
     is_bad = scalars.get("nonfinite_gradients", 0.0) > 0 or not math.isfinite(scalars.get("loss", 0.0))
-    return is_bad and not scalars.get("probe/loss_scale_skipped")
+    return is_bad and not scalars.get("probe/loss_scale_skipped") and not scalars.get(LOSS_LEFT_OUT)
+
+
+def is_left_out(record: StepRecord) -> bool:
+    """Return whether the program itself left out a bad batch, so that it did not reach the weights."""
+    return bool(record.scalars.get(LOSS_LEFT_OUT) or record.scalars.get(BATCH_LEFT_OUT))
+
+
+def severity_of(record: StepRecord) -> Severity:
+    """Return how bad such values are in this step."""
+    return Severity.WARNING if is_left_out(record) else Severity.ERROR
 
 
 def were_weights_lost(history: History, step: int) -> bool:

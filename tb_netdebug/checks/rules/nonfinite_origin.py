@@ -1,0 +1,173 @@
+"""The first NaN or infinity as capture has traced it: in words, as evidence, and how to open its step."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..finding import Evidence, Severity
+from ..history import History
+from ..phrases import named
+
+WORDS = {"NaN": "NaN", "Inf": "infinite values", "-Inf": "minus infinity"}
+OUTSIDE = (
+    "the cause lies outside the batch and the weights, such as a counter, a random generator of its own, a "
+    "file or another thread"
+)
+
+LEFT_OUT = " No backward pass followed: this batch did not reach the weights."
+
+
+@dataclass(frozen=True, slots=True)
+class TracedOrigin:
+    """The fact `first-nonfinite`. `repeats` is None when nobody could run the batch again."""
+
+    what: str  # "output", "input", "parameter", "gradient", "loss", "unknown"
+    where: str
+    class_name: str
+    kind: str
+    step: int
+    operation: str
+    line: str  # of the operation itself
+    tensor: str  # such as "target"
+    before: str  # a loss function that was given it, with its line
+    backward: str  # the line of backward
+    capsule: str
+    script: str
+    why_not: str
+    repeats: bool | None
+    inputs_finite: bool
+    parameters_finite: bool
+    masked_only: bool
+    left_out: bool
+    rank: int | None  # of several processes the one that made it
+
+    @classmethod
+    def of(cls, fact: Mapping[str, Any], step: int) -> TracedOrigin:
+        """`step` is that of the fact's record: an answer may come later than its step."""
+
+        def text(name: str) -> str:
+            return str(fact.get(name) or "")
+
+        is_old_loss = fact.get("what") == "loss" and "operations" in fact and "backward" not in fact
+        told, repeats, rank = fact.get("step"), fact.get("repeats"), fact.get("rank")
+        return cls(
+            what=text("what"),
+            where=text("where"),
+            class_name=text("class_name"),
+            kind=text("kind") or "NaN",
+            step=told if type(told) is int and 0 <= told <= step else step,
+            operation=text("operation"),
+            # In older records of torch the line of a loss is that of backward.
+            line="" if is_old_loss else text("site"),
+            tensor=text("tensor"),
+            before=text("before"),
+            backward=text("site") if is_old_loss else text("backward"),
+            capsule=text("capsule"),
+            script=text("script"),
+            why_not=text("why_not"),
+            repeats=repeats if isinstance(repeats, bool) else None,
+            inputs_finite=bool(fact.get("inputs_finite", True)),
+            parameters_finite=bool(fact.get("parameters_finite", True)),
+            masked_only=bool(fact.get("masked_only")),
+            left_out=bool(fact.get("left_out")),
+            rank=rank if type(rank) is int else None,
+        )
+
+    @property
+    def is_made_in_a_layer(self) -> bool:
+        """Rather than brought along by the batch or by weights that hold it already."""
+        return self.what == "output" and self.parameters_finite and not self.masked_only
+
+    @property
+    def made_of(self) -> str:
+        """Such as "NaN"."""
+        return WORDS.get(self.kind, self.kind)
+
+    @property
+    def layer(self) -> str:
+        """The name of the layer and its class."""
+        shown = named(self.where)
+        return f"{shown} ({self.class_name})" if self.class_name else shown
+
+    def operation_text(self, preposition: str = " by") -> str:
+        """Such as " by log at model.py:91"; empty where neither is known."""
+        by = f"{preposition} {self.operation}" if self.operation else ""
+        return f"{by} at {self.line}" if self.line else by
+
+    def line_text(self) -> str:
+        """Where a loss made it, when its own line is not known, as the end of a sentence."""
+        known = [f"it was there before {self.before}"] if self.before else []
+        if self.backward:
+            known.append(f"backward is called at {self.backward}")
+        if self.line or not known:
+            return ""
+        return f'; its line is not known (check_numerics="ops" finds it): {", ".join(known)}'
+
+    def evidence(self) -> dict[str, Evidence]:
+        known = {
+            "value": self.kind,
+            "operation": self.operation,
+            "line": self.line,
+            "before": self.before,
+            "backward": self.backward,
+            "inputs_finite": self.inputs_finite if self.what == "output" else "",
+            "capsule": self.capsule,
+            "rank": "" if self.rank is None else self.rank,
+            "repeats": "" if self.repeats is None else self.repeats,
+        }
+        return {name: Evidence(value) for name, value in known.items() if value != ""}
+
+    def repeats_text(self) -> str:
+        """What running the batch again has shown, as a sentence; empty when it showed the same."""
+        if self.repeats is False:
+            return f" Run again, the same batch on the same weights gave finite values: {OUTSIDE}."
+        if self.why_not and not self.operation:
+            return f" The operation is not known: {self.why_not}."
+        return ""
+
+    @property
+    def on_rank(self) -> str:
+        """Such as " on rank 1"; empty for a process that trains alone."""
+        return "" if self.rank is None else f" on rank {self.rank}"
+
+    @property
+    def is_of_another(self) -> bool:
+        """Whether another process made it than the first, whose steps are judged."""
+        return bool(self.rank)
+
+    @property
+    def severity(self) -> Severity:
+        """What the training leaves out costs it a batch, and no more."""
+        return Severity.WARNING if self.left_out else Severity.ERROR
+
+    def left_out_text(self) -> str:
+        """What became of the batch, as a sentence; empty when it was trained on."""
+        return LEFT_OUT if self.left_out else ""
+
+    def opening(self) -> str:
+        """How to look into the step, as a sentence; empty when nothing was kept of it."""
+        if not self.capsule:
+            return ""
+        backward = "--backward " if self.what == "gradient" else ""  # its forward pass is finite
+        command = f"netdebug replay {backward}{shlex.quote(self.capsule)} {self.script or 'YOUR_SCRIPT'}"
+        return f" To open this very step: `{command}`."
+
+
+def traced_origin(history: History, step: int) -> TracedOrigin | None:
+    """Return the newest that is known at this step, unless infinities were put there on purpose."""
+    fact = history.fact("first-nonfinite")
+    origin = None if fact is None else TracedOrigin.of(fact, step)
+    return None if origin is None or origin.masked_only else origin
+
+
+def is_in_the_batch(history: History) -> bool:
+    """Whether the batch has brought the first NaN, as traced, or, untraced, as a sample of it shows."""
+    origin = traced_origin(history, history.step)
+    if origin is not None and origin.what != "unknown":
+        return origin.what == "input" or origin.tensor == "target"
+    seen = history.tensors
+    is_batch = [name.startswith(("input/", "label/")) for name in seen.names]
+    return bool(seen.now is not None and (seen.now.nan[is_batch] > 0).any())

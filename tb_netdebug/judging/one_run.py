@@ -1,0 +1,31 @@
+"""One run, judged in a process of its own: `python -m tb_netdebug.judging.one_run FOLDER` prints the report.
+
+The page's server starts it for long runs: judging one of them takes Python for minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tb_netdebug.judging.logdir import report_of
+from tb_netdebug.reader.logdir import LogDir
+from tb_netdebug.records.visible import json_text
+
+LOWEST_PRIORITY = 19
+
+
+def main(folder: str) -> int:
+    """Print the report on the run in this folder as JSON. Return 1 when there is no run."""
+    os.nice(LOWEST_PRIORITY)
+    places = LogDir([("", folder)])
+    places.refresh()
+    place = places.runs.get(".")
+    if place is None:
+        return 1
+    sys.stdout.write(json_text(report_of(".", place, places, {}).as_dict()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

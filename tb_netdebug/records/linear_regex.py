@@ -1,0 +1,291 @@
+"""Regular expressions of others, searched in linear time: no pattern keeps a program waiting.
+
+Python's own engine tries one way after the other and may take exponentially long. Here its parser reads the
+pattern and its engine decides about single letters and places, so that both mean the same; but all ways are
+followed at once, letter by letter (Thompson's construction). What cannot be followed so is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+if sys.version_info >= (3, 11):
+    from re import _compiler as compiler  # type: ignore[attr-defined]
+    from re import _constants as ops  # type: ignore[attr-defined]
+    from re import _parser as parser  # type: ignore[attr-defined]
+else:
+    import sre_compile as compiler
+    import sre_constants as ops
+    import sre_parse as parser
+
+MOST_LETTERS = 500
+# After repetitions with numbers were written out.
+MOST_STATES = 1000
+MOST_REMEMBERED = 4096
+CHAR, SPLIT, PLACE, FOUND = range(4)
+
+_REFUSED = {
+    "GROUPREF": "a reference to a group",
+    "GROUPREF_EXISTS": "a condition",
+    "ATOMIC_GROUP": "an atomic group",
+    "POSSESSIVE_REPEAT": "a possessive repetition",
+}
+_LOCAL_FLAGS = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.ASCII | re.UNICODE
+
+Node = tuple[int, int, int]
+
+
+class PatternError(ValueError):
+    """A pattern that is not searched for; the sentence says why."""
+
+
+class LinearPattern:
+    """Finds what `re.search` would find. Raises PatternError for what is no regular expression, or needs more
+    than a number of steps for each letter.
+
+    `steps` counts those taken so far. Not safe for several threads at once.
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MOST_LETTERS:
+            raise PatternError(f"A pattern of {len(text)} letters is too long: the limit is {MOST_LETTERS}.")
+        machine = _machine_of(text)
+        self.states = MOST_STATES - machine.budget[0]
+        self._walk = _Walk(machine, is_backwards=False)
+
+    @property
+    def steps(self) -> int:
+        return self._walk.all_steps
+
+    def search(self, text: str) -> bool:
+        """Whether it is found anywhere."""
+        return next(self._walk.found_at(text), None) is not None
+
+
+class _Walk:
+    """Goes through a text, letter by letter, and is in all states at once that a pattern may be in there."""
+
+    def __init__(self, machine: _Machine, *, is_backwards: bool) -> None:
+        self.steps = 0
+        self._is_backwards = is_backwards
+        self._nodes = machine.nodes
+        self._start = machine.start
+        self._places = machine.places
+        self._letters = [test.fullmatch for test in machine.letters]
+        self._char_at = [at for at, node in enumerate(self._nodes) if node[0] == CHAR]
+        self._bit_of = {at: bit for bit, at in enumerate(self._char_at)}
+        self._found = 1 << len(self._char_at)
+        self._width = len(self._char_at) // 8 + 1
+        self._fits: dict[str, int] = {}
+        self._parts: dict[tuple[int, int, int], int] = {}
+
+    @property
+    def all_steps(self) -> int:
+        return self.steps + sum(look.walk.all_steps for look in self._places if isinstance(look, _Look))
+
+    def found_at(self, text: str) -> Iterator[int]:
+        """The places at which the pattern ends; backwards those at which it begins."""
+        bits = 0  # the letters of the pattern that the last letter of the text was taken for
+        holds = [place.holding(text) for place in self._places]
+        places = range(len(text), -1, -1) if self._is_backwards else range(len(text) + 1)
+        for at in places:
+            truth = sum(hold(at) << number for number, hold in enumerate(holds))
+            reached = self._part(truth, -1, 0)
+            for byte, value in enumerate(bits.to_bytes(self._width, "little")) if bits else ():
+                if value:
+                    reached |= self._part(truth, byte, value)
+            self.steps += 1 + bits.bit_count()
+            if reached & self._found:
+                yield at
+            if at != places[-1]:
+                bits = reached & self._fitting(text[at - self._is_backwards])
+
+    def _fitting(self, letter: str) -> int:
+        """The places in the pattern that a letter fits, as bits."""
+        known = self._fits.get(letter)
+        if known is None:
+            if len(self._fits) >= MOST_REMEMBERED:
+                self._fits.clear()
+            known = 0
+            fits: dict[int, bool] = {}  # the same letter or class may stand in many places
+            for bit, at in enumerate(self._char_at):
+                number = self._nodes[at][1]
+                if number not in fits:
+                    fits[number] = self._letters[number](letter) is not None
+                known |= fits[number] << bit
+            self._fits[letter] = known
+        return known
+
+    def _part(self, truth: int, byte: int, value: int) -> int:
+        """What comes next behind some of eight places in the pattern; with byte -1 behind its beginning."""
+        key = truth, byte, value
+        known = self._parts.get(key)
+        if known is None:
+            if len(self._parts) >= MOST_REMEMBERED:
+                self._parts.clear()
+            if byte < 0:
+                starts = [self._start]
+            else:
+                chosen = [8 * byte + bit for bit in range(8) if value >> bit & 1]
+                starts = [self._nodes[self._char_at[bit]][2] for bit in chosen]
+            known = self._parts[key] = self._closure(starts, truth)
+        return known
+
+    def _closure(self, starts: Iterable[int], truth: int) -> int:
+        """All letters that may come next, without one in between."""
+        waiting, seen, bits = list(starts), set(starts), 0
+        while waiting:
+            at = waiting.pop()
+            self.steps += 1
+            kind, one, other = self._nodes[at]
+            if kind == CHAR:
+                bits |= 1 << self._bit_of[at]
+                continue
+            if kind == FOUND:
+                bits |= self._found
+                continue
+            ways = (one, other) if kind == SPLIT else (other,) if truth >> one & 1 else ()
+            fresh = [way for way in ways if way not in seen]
+            waiting += fresh
+            seen.update(fresh)
+        return bits
+
+
+class _Machine:
+    """Nodes are made from the end of the pattern to its beginning: each knows what comes next.
+
+    (CHAR, number of the letter's test, next), (SPLIT, next, next), (PLACE, number of the test, next), FOUND.
+    """
+
+    def __init__(self, text: str, budget: list[int], *, is_backwards: bool = False) -> None:
+        self.text = text
+        self.budget = budget
+        self.nodes: list[Node] = [(FOUND, 0, 0)]
+        self.start = 0
+        self.letters: list[re.Pattern[str]] = []
+        self.places: list[_Anchor | _Look] = []
+        self._is_backwards = is_backwards
+        self._known: dict[tuple[str, str, int], int] = {}
+
+    def node(self, kind: int, one: int, other: int) -> int:
+        self.budget[0] -= 1
+        if self.budget[0] < 0:
+            raise PatternError(
+                f"The pattern {self.text[:80]!r} is too big: written out, its repetitions have more than "
+                f"{MOST_STATES} parts."
+            )
+        self.nodes.append((kind, one, other))
+        return len(self.nodes) - 1
+
+    def sequence(self, items: Any, flags: int, after: int) -> int:
+        for op, argument in list(items) if self._is_backwards else reversed(list(items)):
+            after = self.item(op, argument, flags, after)
+        return after
+
+    def item(self, op: Any, argument: Any, flags: int, after: int) -> int:
+        name = str(op)
+        if name in _REFUSED:
+            raise PatternError(
+                f"The pattern {self.text[:80]!r} has {_REFUSED[name]}, which may take for ever: say it in "
+                "another way."
+            )
+        if name == "BRANCH":
+            ways = [self.sequence(way, flags, after) for way in argument[1]]
+            start = ways.pop()
+            while ways:
+                start = self.node(SPLIT, ways.pop(), start)
+            return start
+        if name == "SUBPATTERN":
+            _, added, removed, inner = argument
+            if added & (re.ASCII | re.UNICODE):
+                flags &= ~(re.ASCII | re.UNICODE)
+            return self.sequence(inner, (flags | added) & ~removed, after)
+        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+            least, most, inner = argument
+            return self.repeated(least, most, inner, flags, after)
+        if name == "AT":
+            return self.node(PLACE, self.anchor(op, argument, flags), after)
+        if name in ("ASSERT", "ASSERT_NOT"):
+            direction, inner = argument
+            # Where something follows is found from behind, in one walk for all places.
+            part = _Machine(self.text, self.budget, is_backwards=direction > 0)
+            part.start = part.sequence(inner, flags, 0)
+            walk = _Walk(part, is_backwards=direction > 0)
+            self.places.append(_Look(walk, name == "ASSERT"))
+            return self.node(PLACE, len(self.places) - 1, after)
+        return self.node(CHAR, self.letter(op, argument, flags), after)
+
+    def repeated(self, least: int, most: Any, inner: Any, flags: int, after: int) -> int:
+        end = after
+        if most is ops.MAXREPEAT:
+            end = loop = self.node(SPLIT, after, after)
+            self.nodes[loop] = SPLIT, self.sequence(inner, flags, loop), after
+        else:
+            for _ in range(most - least):
+                end = self.node(SPLIT, self.sequence(inner, flags, end), after)
+        for _ in range(least):
+            before = end
+            end = self.sequence(inner, flags, end)
+            if end == before:  # nothing is nothing, however often
+                break
+        return end
+
+    def letter(self, op: Any, argument: Any, flags: int) -> int:
+        """The number of the test of a letter or class; the same one may stand in many places."""
+        key = str(op), repr(argument), flags
+        if key not in self._known:
+            self.letters.append(_compiled(op, argument, flags))
+            self._known[key] = len(self.letters) - 1
+        return self._known[key]
+
+    def anchor(self, op: Any, argument: Any, flags: int) -> int:
+        key = str(op), repr(argument), flags
+        if key not in self._known:
+            self.places.append(_Anchor(_compiled(op, argument, flags)))
+            self._known[key] = len(self.places) - 1
+        return self._known[key]
+
+
+class _Anchor(NamedTuple):
+    """`^`, `$`, `\\b` and the like: Python's own engine says whether one holds at a place."""
+
+    test: re.Pattern[str]
+
+    def holding(self, text: str) -> Callable[[int], bool]:
+        return lambda at: self.test.match(text, at) is not None
+
+
+class _Look(NamedTuple):
+    """A look ahead or behind."""
+
+    walk: _Walk
+    wanted: bool
+
+    def holding(self, text: str) -> Callable[[int], bool]:
+        found = set(self.walk.found_at(text))
+        return lambda at: (at in found) is self.wanted
+
+
+def _compiled(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
+    """One letter, class or anchor as a pattern of Python's own."""
+    state: Any = parser.State()
+    state.flags = flags
+    state.str = ""
+    pattern: re.Pattern[str] = compiler.compile(parser.SubPattern(state, [(op, argument)]), flags)
+    return pattern
+
+
+def _machine_of(text: str) -> _Machine:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = parser.parse(text)
+        machine = _Machine(text, [MOST_STATES])
+        machine.start = machine.sequence(tree, tree.state.flags & (_LOCAL_FLAGS | re.VERBOSE), 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise PatternError(f"{text[:80]!r} is no regular expression: {error}.") from None
+    return machine

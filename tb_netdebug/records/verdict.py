@@ -1,0 +1,166 @@
+"""The verdict on a run in one word, and why there is none: all doors ask here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SICK, SUSPECT, HEALTHY, UNKNOWN = "sick", "suspect", "healthy", "unknown"
+# Of the run's description, as long as no step has ended: see `capture.first_step`.
+BEFORE_FIRST_STEP = "before_first_step"
+
+MOST_DAMAGE = 300
+ADD_STEP = "Call `monitor.step(loss=loss)` at the end of each batch; `monitor` is what `nd.watch` returned."
+USE_CALLBACK = (
+    "With `fit`, pass `callbacks=[nd.KerasCallback()]` in place of `nd.watch`; with `train_on_batch` or a "
+    "loop of your own, call `monitor.step(loss=loss)` at the end of each batch."
+)
+NO_STEP = "Nothing was recorded: the files hold no step."
+NO_CURVES = "Nothing can be judged: the files of this run hold no scalar and no histogram."
+
+
+# From the end of a forward pass that keeps a graph for gradients; see `capture.clock`.
+OF_BACKWARD = "time/backward"
+OF_EVALUATION = "probe/evaluations"
+OF_OPTIMIZER = "time/optimizer"
+OF_LOOP = frozenset({"loss", "gradient_norm"})
+WHAT_TRAINS = (
+    "Check that nd.watch was given the model and the optimizer that train, and call "
+    "`monitor.step(loss=loss)` after `optimizer.step()`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the steps of a run hold to judge a training by.
+
+    Steps of an optimizer and changes of weights are evidence. So is a loss or a gradient by itself, as of a
+    loop that cannot be looked into: its curve is judged like one of another writer. But where the forward
+    passes were seen and no update followed, that loss is of a model that stays as it is.
+    """
+
+    has_updates: bool
+    has_curves: bool
+    has_backward: bool
+    has_evaluations: bool
+
+    @classmethod
+    def of(cls, scalars: Collection[str], *, has_moved: bool) -> Evidence:
+        """`scalars` are their names; `has_moved` whether a sampled update was other than zero."""
+        return cls(
+            has_updates=has_moved or OF_OPTIMIZER in scalars,
+            has_curves=not OF_LOOP.isdisjoint(scalars),
+            has_backward=OF_BACKWARD in scalars,
+            has_evaluations=OF_EVALUATION in scalars,
+        )
+
+    def missing(self, steps: int) -> str | None:
+        """Return why a training cannot be judged by this, and what to do; None when it can."""
+        if self.has_updates or (self.has_curves and not (self.has_backward or self.has_evaluations)):
+            return None
+        if self.has_backward:
+            without = "without an optimizer step and without a change of weights"
+        elif self.has_evaluations:
+            without = "in which the model was only evaluated: no gradient and no change of weights"
+        else:
+            without = "without a loss, a gradient or a change of weights"
+        counted = "1 step was" if steps == 1 else f"{steps} steps were"
+        return f"Nothing can be judged: {counted} recorded, {without}. {WHAT_TRAINS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` is None unless the word is "unknown": sentences that say why, and what to do. `is_readable` is
+    False when damage has left nothing of the run."""
+
+    word: str
+    reason: str | None = None
+    is_readable: bool = True
+
+
+def verdict(
+    severities: Iterable[str],
+    *,
+    steps: int,
+    evidence: Evidence | None = None,
+    info: Mapping[str, Any] | None = None,
+    damage: str = "",
+    kind: str = "netdebug",
+) -> Verdict:
+    """Return the verdict on a run with `steps` recorded steps and findings of these severities.
+
+    `evidence` is what these steps hold; without it they are judged as they are, as those of other writers.
+    `info` is the run's description and `damage` a sentence on what cannot be read of its files: the reasons
+    for a run without a step, which is unknown and never healthy.
+    """
+    word = word_for(severities)
+    if word != HEALTHY:
+        return Verdict(word)
+    if steps > 0:
+        missing = evidence.missing(steps) if evidence is not None else None
+        return Verdict(HEALTHY) if missing is None else Verdict(UNKNOWN, missing)
+    told = before_first_step(info or {})
+    if damage and told.get("is_closed") is not True:  # which is written last: no step can be lost
+        return Verdict(
+            UNKNOWN, f"Nothing could be read: {damage[:MOST_DAMAGE].rstrip('.')}.", is_readable=False
+        )
+    return Verdict(UNKNOWN, NO_CURVES if kind == "summary" else why_no_step(told))
+
+
+def not_judged(folder: str) -> str:
+    """Return what is said of a run, in this folder, that nobody has judged so far."""
+    if "://" in folder:
+        return "This run is not judged yet: copy it to this machine and call `netdebug check` on the copy."
+    return f"This run is not judged yet: `netdebug check {shlex.quote(folder)}` judges it."
+
+
+def word_for(severities: Iterable[str]) -> str:
+    """Return "sick", "suspect" or "healthy" for a run that was judged."""
+    found = set(severities)
+    return SICK if "error" in found else SUSPECT if "warning" in found else HEALTHY
+
+
+def before_first_step(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the description of a run says of the time before its first step, or nothing."""
+    told = info.get(BEFORE_FIRST_STEP)
+    return told if isinstance(told, Mapping) else {}
+
+
+def why_no_step(told: Mapping[str, Any]) -> str:
+    """Return why there is no step; `told` comes out of a file and may hold anything."""
+    if not told:
+        return NO_STEP
+    updates = told.get("optimizer_steps")
+    updates = updates if type(updates) is int and updates > 0 else 0
+    if told.get("is_users") is not True:
+        return _of_callback(is_closed=told.get("is_closed") is True)
+    what_to_do = USE_CALLBACK if told.get("is_fit") is True else ADD_STEP
+    if updates:
+        times = "once" if updates == 1 else f"{updates} times"
+        return (
+            f"Nothing was recorded: the optimizer stepped {times} and `monitor.step` was not called. "
+            f"{what_to_do}"
+        )
+    if told.get("has_failed") is True:
+        return "Nothing was recorded: the program failed or was interrupted before its first step."
+    if told.get("is_closed") is True:
+        return (
+            "Nothing was recorded: `monitor.step` was not called, and no optimizer step was seen. Check that "
+            f"the training loop ran. {what_to_do}"
+        )
+    return (
+        "Nothing is recorded yet: no step has ended, and no optimizer step was seen. If the program is over, "
+        f"it ended before its first step. {what_to_do}"
+    )
+
+
+def _of_callback(*, is_closed: bool) -> str:
+    """Where NetDebug itself ends the steps, the user has no line to add."""
+    if is_closed:
+        return "Nothing was recorded: the training ended before its first step."
+    return (
+        "Nothing is recorded yet: the first step has not ended. If the program is over, it ended before its "
+        "first step."
+    )
