@@ -14,6 +14,7 @@ from tb_netdebug.reader.events_twin import OTHER
 from tb_netdebug.reader.growing import Growing
 from tb_netdebug.reader.places import clean
 from tb_netdebug.reader.storage import FileState, Reading, Storage, is_ours
+from tb_netdebug.writer.framing import HEADER_BYTES
 
 _PIECE_BYTES = 1 << 20
 _REMOTE_PIECE_BYTES = 16 << 20
@@ -124,6 +125,8 @@ class FileIndex:
         need = 0
         self.tail = None
         while at < end:
+            if lost >= 0 and not need:
+                at = min(max(at, file.behind_hole(at) - HEADER_BYTES), end)
             wanted = min(max(piece, need), end - at)
             data = file.at(at, wanted)
             entries, points, gaps, tags, stop, lost, reason, patience, need = scanner.native.scan(

@@ -21,6 +21,7 @@ from tb_netdebug.reader.views import BandView, HeatView, HistogramView, RidgeVie
 from tb_netdebug.reader.witnesses import Account, Course, Witnesses
 from tb_netdebug.records.graph import Graph
 from tb_netdebug.records.step import Kind, Series
+from tb_netdebug.records.verdict import Evidence, not_judged, verdict
 
 _MOST_GAPS = 100
 _OF_PROCESSES = ("rank", "time", "tree_bytes", "processes", "threads", "cpu_share", "state")
@@ -38,7 +39,7 @@ class FollowedRun:
         self._files = files
         self._reader = reader
         self._lock = threading.Lock()
-        self._details: tuple[int, dict[str, Any]] | None = None
+        self._details: tuple[int, dict[str, Any], Evidence | None] | None = None
         self._kind = ""
         self._begin()
 
@@ -91,9 +92,12 @@ class FollowedRun:
         version = self.version
         if self._details is None or self._details[0] != version:
             with self._readable():
-                self._details = version, self._views.described()
-        described = self._details[1]
-        return {**described, **self._of_files(), **self._of_trainers(described), "version": version}
+                described = self._views.described()
+                self._details = version, described, self._evidence(described)
+        _, described, evidence = self._details
+        files = self._of_files()
+        judged = self._judged(described, evidence, files)
+        return {**described, **files, **judged, **self._of_trainers(described), "version": version}
 
     def _of_files(self) -> dict[str, Any]:
         place = self._files.place(self.name)
@@ -103,6 +107,7 @@ class FollowedRun:
         gaps = [
             (file, gap) for file in files for gap in file.lost if not (file in coming and gap is file.tail)
         ]
+        missing = self._content.missing() if isinstance(self._content, Recording) else []
         return {
             "name": self.name,
             "kind": place.kind,
@@ -110,11 +115,12 @@ class FollowedRun:
             "changed": place.changed,
             "size_bytes": place.size_bytes,
             "complaint": self._content.complaint,
-            "gaps": sum(file.gap_count - (file in coming and file.tail is not None) for file in files),
+            "gaps": sum(file.gap_count - (file in coming and file.tail is not None) for file in files)
+            + len(missing),
             "gap_list": [
-                {"file": self._relative(file.path), **asdict(gap)} for file, gap in gaps[:_MOST_GAPS]
+                {"file": self._relative(file.path), **asdict(gap)}
+                for file, gap in [*missing, *gaps][:_MOST_GAPS]
             ],
-            **self._judged(),
         }
 
     def _of_trainers(self, described: dict[str, Any]) -> dict[str, Any]:
@@ -135,12 +141,38 @@ class FollowedRun:
     def _accounts(self) -> dict[int, Account]:
         return self._content.witnesses.newest() if isinstance(self._content, Recording) else {}
 
-    def _judged(self) -> dict[str, Any]:
-        """A verdict of None: nobody has judged the run."""
+    def _judged(
+        self, described: dict[str, Any], evidence: Evidence | None, files: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A verdict of None: nobody has judged the run. One that holds nothing to judge needs no judge."""
         stored = self._content.findings() if isinstance(self._content, Recording) else None
-        if stored is None:
-            return {"verdict": None, "findings": []}
-        return {"verdict": stored.verdict, "findings": stored.findings}
+        found = verdict(
+            stored.severities if stored is not None else [],
+            steps=described["steps"] or int(described["last_step"] is not None),
+            evidence=evidence,
+            info=described["info"],
+            damage=self._damage(files),
+            kind=self._kind,
+        )
+        if stored is None and found.reason is None:
+            return {"verdict": None, "reason": not_judged(self.path), "findings": []}
+        findings = stored.findings if stored is not None else []
+        return {"verdict": found.word, "reason": found.reason, "findings": findings}
+
+    def _evidence(self, described: dict[str, Any]) -> Evidence | None:
+        if not isinstance(self._views, RecordedViews):
+            return None
+        evidence = Evidence.of(described["scalars"], has_moved=False)
+        if evidence.has_updates:
+            return evidence
+        return Evidence.of(described["scalars"], has_moved=self._views.has_moved())
+
+    def _damage(self, files: dict[str, Any]) -> str:
+        """A sentence about what cannot be read of its files."""
+        lost = files["gap_list"][0] if files["gap_list"] else None
+        if files["complaint"] is not None or lost is None:
+            return files["complaint"] or ""
+        return f"{lost['file']}: {lost['size']} bytes hold no whole record ({lost['complaint']})"
 
     def _relative(self, path: str) -> str:
         return clean(path[len(self._files.path) :].lstrip("/"))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import google_crc32c
-import numpy as np
-from numpy.typing import NDArray
+from tb_netdebug.reader import scanner
+from tb_netdebug.reader.header_search import MAX_PAYLOAD_BYTES
+from tb_netdebug.reader.storage import behind_hole
+from tb_netdebug.writer.framing import FOOTER_BYTES, HEADER_BYTES, OVERHEAD_BYTES, masked_crc
 
-from tb_netdebug.writer.framing import FOOTER_BYTES, HEADER_BYTES, OVERHEAD_BYTES, mask, masked_crc
-
-# Longer records are taken for damage. A length is the one number of the file that could make us allocate.
-MAX_PAYLOAD_BYTES = 1 << 28
 _FIRST_SCAN_BYTES, _SCAN_BYTES = 1 << 12, 1 << 20
+_ZEROS = bytes(_SCAN_BYTES)
+_GAP = struct.Struct("<qqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,12 @@ def read_frames(path: Path, *, start: int = 0) -> Iterator[Frame | Gap]:
         yield from _FrameReader(file, end).frames(start)
 
 
+def read_frame(path: Path, offset: int) -> Frame | None:
+    """The record at `offset`, if a whole one begins there. Raises OSError."""
+    with path.open("rb") as file:
+        return _FrameReader(file, os.fstat(file.fileno()).st_size).frame_at(offset)
+
+
 class _FrameReader:
     def __init__(self, file: BinaryIO, end: int) -> None:
         self._file = file
@@ -67,11 +73,11 @@ class _FrameReader:
 
     def frames(self, offset: int) -> Iterator[Frame | Gap]:
         while offset < self._end:
-            found = self._frame_at(offset) or self._gap_at(offset)
+            found = self.frame_at(offset) or self._gap_at(offset)
             yield found
             offset = found.end
 
-    def _frame_at(self, offset: int) -> Frame | None:
+    def frame_at(self, offset: int) -> Frame | None:
         length = self._length_at(offset)
         if length is None or offset + OVERHEAD_BYTES + length > self._end:
             return None
@@ -90,9 +96,6 @@ class _FrameReader:
         else:
             after = offset + OVERHEAD_BYTES + length
             reason = "payload" if after <= self._end else "tail"
-            # The length is right and something whole follows: the damage is within this record.
-            if after == self._end or (after < self._end and self._frame_at(after) is not None):
-                return Gap(offset, after - offset, reason)
         found = self._search(offset + 1)
         if found < self._end and reason == "tail":
             reason = "payload"  # its end was lost, others were written after it
@@ -106,63 +109,33 @@ class _FrameReader:
         return length if length <= MAX_PAYLOAD_BYTES else None
 
     def _search(self, offset: int) -> int:
-        """The next offset with a whole record, or the end of the file."""
-        size = _FIRST_SCAN_BYTES  # the next record is mostly near, and there may be many gaps
-        while self._end - offset > OVERHEAD_BYTES:
-            window = self._read(offset, size)
-            size = min(4 * size, _SCAN_BYTES)
-            for candidate in header_offsets(window):
-                if self._frame_at(offset + candidate) is not None:
-                    return offset + candidate
-                if self._patience_bytes < 0:
-                    return self._end
-            if len(window) <= HEADER_BYTES:
+        """The next offset with a whole record, or the end of the file; found as the page finds it."""
+        at, size = offset, _FIRST_SCAN_BYTES  # the next record is mostly near, and there may be many gaps
+        while self._end - at > OVERHEAD_BYTES and self._patience_bytes >= 0:
+            at = self._behind_hole(at)
+            window = self._read(at, size)
+            is_last = at + len(window) == self._end
+            need, stop = 0, len(window) - HEADER_BYTES + 1
+            if not _ZEROS.startswith(window):
+                _, _, gaps, _, stop, _, _, self._patience_bytes, need = scanner.native.scan(
+                    window, 0, at, self._end - at, offset, 0, self._patience_bytes, True
+                )
+                if gaps:  # the first one ends where the first whole record begins
+                    return int(_GAP.unpack_from(gaps)[1])
+            if len(window) < HEADER_BYTES or (is_last and not need):
                 break
-            offset += len(window) - HEADER_BYTES + 1
+            at += stop
+            size = max(min(4 * size, _SCAN_BYTES), need)
         return self._end
+
+    def _behind_hole(self, offset: int) -> int:
+        """Where a hole of a sparse file ends, but for the zeros that a header may begin with."""
+        descriptor = self._file.fileno()
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)  # what the buffer of the file relies on
+        data = behind_hole(descriptor, offset)
+        os.lseek(descriptor, before, os.SEEK_SET)
+        return min(max(offset, data - HEADER_BYTES), self._end)
 
     def _read(self, offset: int, size: int) -> bytes:
         self._file.seek(offset)
         return self._file.read(min(size, self._end - offset))
-
-
-def header_offsets(window: bytes) -> list[int]:
-    """Where 12 bytes look like a header: a length that is possible, followed by its checksum."""
-    data = np.frombuffer(window, np.uint8)
-    count = len(data) - HEADER_BYTES + 1
-    if count <= 0:
-        return []
-    words = [_little_endian(data, start, count) for start in (0, 4, 8)]
-    possible = np.flatnonzero((words[1] == 0) & (words[0] > 0) & (words[0] <= MAX_PAYLOAD_BYTES))
-    expected = _masked_crc_of_lengths(words[0][possible])
-    return [int(offset) for offset in possible[expected == words[2][possible]]]
-
-
-def _little_endian(data: NDArray[np.uint8], start: int, count: int) -> NDArray[np.uint32]:
-    word = np.zeros(count, np.uint32)
-    for byte in range(4):
-        word |= data[start + byte : start + byte + count].astype(np.uint32) << np.uint32(8 * byte)
-    return word
-
-
-def _masked_crc_of_lengths(lengths: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The checksums of lengths below 2^32, all at once: a CRC is linear, so four tables of bytes suffice."""
-    crc = np.full(len(lengths), google_crc32c.value(bytes(8)), np.uint32)
-    for byte, table in enumerate(_TABLES):
-        crc ^= table[(lengths >> np.uint32(8 * byte)) & np.uint32(0xFF)]
-    rotated: NDArray[np.uint32] = (crc >> np.uint32(15)) | (crc << np.uint32(17))
-    rotated += np.uint32(mask(0))
-    return rotated
-
-
-def _tables() -> list[NDArray[np.uint32]]:
-    """For each of the lower four bytes of a length, what each of its values changes in the checksum."""
-    places = [[number << 8 * byte for number in range(256)] for byte in range(4)]
-    zero = google_crc32c.value(bytes(8))
-    return [
-        np.array([google_crc32c.value(length.to_bytes(8, "little")) ^ zero for length in place], np.uint32)
-        for place in places
-    ]
-
-
-_TABLES = _tables()

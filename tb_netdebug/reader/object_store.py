@@ -73,6 +73,9 @@ class _Object:
         with _as_os_errors():
             return bytes(self._filesystem.cat_file(self._path, start=offset, end=offset + size))
 
+    def behind_hole(self, offset: int) -> int:
+        return offset
+
 
 def _state(details: dict[str, Any]) -> FileState:
     changed = next((details[name] for name in _TIMES if details.get(name) is not None), 0.0)

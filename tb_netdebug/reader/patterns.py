@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 
 from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.records.linear_regex import LinearPattern, PatternError
 
 _MOST_PATTERN = 300
 _MOST_NAME = 1000
 
 
-def matches(pattern: str | None, name: str) -> bool:
-    """ReaderError for what is no regular expression."""
+def matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Return what says of a name whether the pattern is found in it.
+
+    Raises ReaderError for what is no regular expression, or none that is searched in linear time.
+    """
     if not pattern:
-        return True
+        return lambda name: True
     if len(pattern) > _MOST_PATTERN:
         raise ReaderError(f"A pattern of {len(pattern)} characters is too long.")
     try:
-        return re.search(pattern, name[:_MOST_NAME]) is not None
-    except (re.error, RecursionError, OverflowError):
-        raise ReaderError(f"{pattern!r} is no regular expression.") from None
+        search = LinearPattern(pattern).search
+    except PatternError as error:
+        raise ReaderError(str(error)) from None
+    return lambda name: search(name[:_MOST_NAME])

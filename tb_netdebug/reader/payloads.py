@@ -8,8 +8,9 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tb_netdebug.reader.frames import Frame, Gap, read_frames
+from tb_netdebug.reader.frames import Frame, Gap, read_frame, read_frames
 from tb_netdebug.records import netdebug_pb2 as pb
+from tb_netdebug.records.errors import DamagedBlock
 from tb_netdebug.writer.values import PLUGIN
 
 _PREFIX = f"{PLUGIN}/"
@@ -39,19 +40,13 @@ def read_payloads(path: Path, *, start: int = 0) -> Iterator[Payload | Gap]:
             yield from _payloads_in(found)
 
 
-def read_in_turns(path: Path) -> Iterator[Payload | Gap]:
-    """The same, with the file closed between two records: for more files at once than a process may open."""
-    at = 0
-    while True:
-        together: list[Payload | Gap] = []
-        for found in read_payloads(path, start=at):
-            if together and found.offset != together[0].offset:
-                break
-            together.append(found)
-        if not together:
-            return
-        yield from together
-        at = together[-1].offset + together[-1].size
+def payload_at(path: Path, offset: int, number: int = 0) -> bytes:
+    """One of the payloads of the record at `offset`. Raises OSError, and DamagedBlock when it has gone."""
+    frame = read_frame(path, offset)
+    found = [] if frame is None else [each for each in _payloads_in(frame) if isinstance(each, Payload)]
+    if number >= len(found):
+        raise DamagedBlock("a record that was there has gone: the file was changed while it was read")
+    return found[number].data
 
 
 def _payloads_in(frame: Frame) -> Iterator[Payload | Gap]:

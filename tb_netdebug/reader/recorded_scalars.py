@@ -104,7 +104,7 @@ class RecordedScalars:
         return {
             "first_step": pieces[0].first if pieces else None,
             "last_step": pieces[-1].last if pieces else None,
-            "steps": round(scalar_view.amount(pieces, 0)[0]),
+            "steps": recording.steps(rank),
             "loss": newest.get("loss"),
             "ranks": recording.ranks,
             "info": recording.info(),

@@ -9,12 +9,13 @@ import numpy as np
 from tb_netdebug.reader import scanner, tensor_views
 from tb_netdebug.reader.catalogue import text_of
 from tb_netdebug.reader.errors import ReaderError
-from tb_netdebug.reader.patterns import matches
+from tb_netdebug.reader.patterns import matcher
 from tb_netdebug.reader.recorded_scalars import RecordedScalars
 from tb_netdebug.reader.sample_rows import SampleSource, Table
 from tb_netdebug.reader.statistics import EXACT, QUANTILES, RATIO, Moments
+from tb_netdebug.reader.stretch import Integers
 from tb_netdebug.reader.tally import Tally
-from tb_netdebug.reader.timeline import Flags, Integers
+from tb_netdebug.reader.timeline import Flags
 from tb_netdebug.reader.views import (
     BandView,
     Doubles,
@@ -61,6 +62,12 @@ class RecordedViews(RecordedScalars):
             singles = values.astype(np.float32)
         return HeatView(names, grid.first.astype(np.float64), grid.last.astype(np.float64), singles)
 
+    def has_moved(self) -> bool:
+        """Whether a sampled update was other than zero."""
+        rank = next(iter(self.recording.ranks), 0)
+        largest = self.heat(Kind.UPDATE, "abs_max", None, None, 1, rank, None).values
+        return bool((largest > 0).any())
+
     def _samples(
         self, kinds: int, name: bytes | None, first: int | None, last: int | None, columns: int, rank: int
     ) -> tuple[SampleSource, Table]:
@@ -76,7 +83,7 @@ class RecordedViews(RecordedScalars):
         """The tensors of a kind in the order of execution."""
         self.recording.catalogue.add([], source.series)
         series = self.recording.catalogue.of_kind(kind, self.recording.graph())
-        return [one.name for one in series if matches(pattern, one.name)]
+        return list(filter(matcher(pattern), (one.name for one in series)))
 
     def _lines(self, source: SampleSource, table: Table, names: Sequence[str]) -> tuple[Integers, Table]:
         """For each sample the place of its name among those shown, and the samples that have one."""

@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.reader import scanner
+from tb_netdebug.reader.block_order import missing_text
 from tb_netdebug.reader.block_reader import BlockReader
 from tb_netdebug.reader.catalogue import Catalogue
 from tb_netdebug.reader.events_twin import MOST_LEVELS
-from tb_netdebug.reader.file_index import FileIndex
+from tb_netdebug.reader.file_index import FileGap, FileIndex
 from tb_netdebug.reader.following import FollowedFiles
+from tb_netdebug.reader.step_count import missing_in, steps_of
 from tb_netdebug.reader.storage import FileState, Storage
-from tb_netdebug.reader.timeline import Flags, Integers, Piece, Track, newest
+from tb_netdebug.reader.stretch import Integers
+from tb_netdebug.reader.timeline import Flags, Piece, Track, newest
 from tb_netdebug.reader.witnesses import Witnesses
 from tb_netdebug.records.block import VERSION
 from tb_netdebug.records.detail_block import DETAIL_VERSION
@@ -114,6 +117,20 @@ class Recording(FollowedFiles):
         """What counts of a rank in a range of steps, by rising steps."""
         parts = (piece.part(first, last) for piece in self._pieces.get(rank, []))
         return [part for part in parts if part is not None]
+
+    def steps(self, rank: int) -> int:
+        """How many steps of a rank are recorded, each counted once."""
+        return steps_of(self.pieces(rank), self._rows)
+
+    def missing(self) -> list[tuple[FileIndex, FileGap]]:
+        """Steps between two blocks of a file that none of its blocks has."""
+        with self._lock:
+            tracks = [track for files in self._tracks.values() for track in files.values() if track.layers]
+            return [
+                (track.file, FileGap(offset, 0, missing_text(first, last)))
+                for track in tracks
+                for first, last, offset in missing_in(track)
+            ]
 
     def levels(self, pieces: Iterable[Piece]) -> list[int]:
         return sorted({level for piece in pieces for level in list(piece.stretch.levels)})

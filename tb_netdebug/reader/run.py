@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tb_netdebug.reader.block_order import Range, in_order
 from tb_netdebug.reader.frames import Gap
 from tb_netdebug.reader.payloads import Payload, read_payloads
 from tb_netdebug.records.block import StepBlock, decode_block
@@ -126,19 +128,25 @@ class _Collector:
     details: dict[int, list[bytes]] = field(default_factory=dict)
     latest: dict[str, bytes] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
+    seen: set[bytes] = field(default_factory=set)
 
     def run(self) -> Run:
         files = run_files(self.path)
         for file in files:
+            blocks: dict[int, list[StepBlock]] = {}
+            self.seen.clear()
             for found in read_payloads(file):
                 if isinstance(found, Gap):
                     self.losses.append(Loss(file, found, f"no whole record ({found.reason})"))
                 else:
-                    self._take(file, found)
+                    self._take(file, found, blocks)
+            for rank, found_blocks in blocks.items():
+                order = in_order([measured_range(block) for block in found_blocks])
+                self.blocks.setdefault(rank, []).extend(found_blocks[at] for at in order)
         ranks = {rank: join(blocks) for rank, blocks in sorted(self.blocks.items())}
         return Run(self.path, files, ranks, self.details, self.latest, self.losses)
 
-    def _take(self, file: Path, payload: Payload) -> None:
+    def _take(self, file: Path, payload: Payload, blocks: dict[int, list[StepBlock]]) -> None:
         kind, _, level = payload.name.partition("/")
         if kind == "steps":
             try:
@@ -146,11 +154,23 @@ class _Collector:
             except DamagedBlock as damage:
                 self.losses.append(Loss(file, payload.gap("payload"), str(damage)))
             else:
-                self.blocks.setdefault(block.rank, []).append(block)
+                digest = hashlib.blake2b(payload.data, digest_size=16).digest()
+                if digest not in self.seen and len(block.steps):
+                    self.seen.add(digest)
+                    blocks.setdefault(block.rank, []).append(block)
         elif file.parent == self.path and kind == "detail" and level.isdecimal():
             self.details.setdefault(int(level), []).append(payload.data)
         elif file.parent == self.path:
             self.latest[payload.name] = payload.data
+
+
+def measured_range(block: StepBlock) -> Range:
+    """The first and last step of a block, without the late samples of earlier ones if it has others."""
+    rows = np.zeros(len(block.steps), bool)
+    for column in block.scalars.values():
+        rows |= column.present
+    steps = block.steps[rows] if rows.any() else block.steps
+    return int(steps.min()), int(steps.max())
 
 
 def join(blocks: list[StepBlock]) -> Columns:

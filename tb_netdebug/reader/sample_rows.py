@@ -15,7 +15,8 @@ from tb_netdebug.reader.block_reader import BlockReader, Blocks
 from tb_netdebug.reader.cells import middle_of
 from tb_netdebug.reader.file_index import FileIndex
 from tb_netdebug.reader.scalar_rows import MOST_HOLES
-from tb_netdebug.reader.timeline import SPAN, Integers, Piece, Spans
+from tb_netdebug.reader.stretch import SPAN, Integers, Spans
+from tb_netdebug.reader.timeline import Piece
 from tb_netdebug.records.codec import codec
 
 Table = NDArray[np.void]
@@ -117,7 +118,7 @@ class SampleSource:
         if low <= edges.left:
             for part in self._cover(piece, level - 1, low, min(edges.left, high)):
                 yield part[part["last"] < edges.start_of(part["series"])]
-        if piece.track.file.gap_count:
+        if piece.track.has_holes:
             for start, end in holes_of(table):
                 yield from self._cover(piece, level - 1, start, end)
         if edges.right <= high:
@@ -129,7 +130,9 @@ class SampleSource:
         stretch, entries = piece.stretch, piece.track.file.entries.view
         if level == 0:
             late = [
-                (at, first, last, last) for at, first, last in stretch.late if first <= high and last >= low
+                (at, first, last, last)
+                for at, first, last in piece.track.late_of(stretch)
+                if first <= high and last >= low
             ]
             spans = np.concatenate([stretch.blocks(0, low, high), np.array(late, SPAN)])
             spans = spans[np.unique(spans["at"], return_index=True)[1]]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tb_netdebug.reader import scanner
 from tb_netdebug.reader.block_reader import BlockReader, Blocks
 from tb_netdebug.reader.cells import middle_of
-from tb_netdebug.reader.timeline import Integers, Piece
+from tb_netdebug.reader.stretch import Integers, Spans
+from tb_netdebug.reader.timeline import Piece
 
 Table = NDArray[Any]
 # Each is filled from finer levels, which takes its time. There are more only where somebody made them.
@@ -73,17 +74,27 @@ class ScalarSource:
 
     def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Rows]:
         """What there is from `low` to `high`, in no particular order."""
-        file = piece.track.file
-        read = self._details if level else self._steps
         spans = piece.stretch.blocks(level, low, high)
-        rows = joined(map(read, self._reader.read(file, spans["at"])), len(self.names))
+        rows = joined(self._read(piece, level, spans), len(self.names))
         trusted = trusted_rows(rows) if level else np.ones(len(rows), bool)
-        has_holes = file.gap_count > 0 or not trusted.all()
+        has_holes = piece.track.has_holes or not trusted.all()
         rows = rows.where(trusted & (rows.first >= low) & (rows.last <= high))
         yield rows
         if level:
             for first, last in uncovered(rows, low, high, has_holes):
                 yield from self._cover(piece, level - 1, first, last)
+
+    def _read(self, piece: Piece, level: int, spans: Spans) -> Iterator[Rows]:
+        file = piece.track.file
+        if level:
+            yield from map(self._details, self._reader.read(file, spans["at"]))
+        elif not piece.stretch.is_cut:
+            yield from map(self._steps, self._reader.read(file, spans["at"]))
+        else:
+            for at in range(len(spans)):
+                first, last = spans["first"][at], spans["last"][at]
+                for rows in map(self._steps, self._reader.read(file, spans["at"][at : at + 1])):
+                    yield rows.where((rows.first >= first) & (rows.last <= last))
 
     def _steps(self, blocks: Blocks) -> Rows:
         found = scanner.native.step_rows(blocks.columns, blocks.numbers("rows"), self.names)

@@ -6,12 +6,12 @@ Both give the same bytes for the same bytes.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 
 from tb_netdebug.reader.events_twin import Events
-from tb_netdebug.reader.frames import header_offsets
+from tb_netdebug.reader.header_search import MAX_PAYLOAD_BYTES, header_offsets
 from tb_netdebug.writer.framing import FOOTER_BYTES, HEADER_BYTES, OVERHEAD_BYTES, masked_crc
 
-MOST_RECORD_BYTES = 64 << 20
 GAP = struct.Struct("<qqq")
 BAD_HEADER, BAD_PAYLOAD, BAD_CONTENT = 0, 1, 2
 _SEARCH_BYTES = 1 << 16
@@ -32,14 +32,15 @@ class Scan:
         self.events = Events(data, base, ours)
         self.need = 0
         self.gaps = bytearray()
+        self.candidates: list[int] = []
+        self.searched = 0, 0  # the part of the data that they were looked for in
 
     def run(self, at: int) -> int:
         """Where it stopped: at the end of the piece, or where `need` bytes are wanted at once."""
         while len(self.data) - at >= HEADER_BYTES and self.patience >= 0:
             length = self.length_at(at)
             if length is not None and at + OVERHEAD_BYTES + length <= self.beyond:
-                # The next header decides whether a damaged record is passed as a whole.
-                self.need = min(OVERHEAD_BYTES + length + HEADER_BYTES, self.beyond - at)
+                self.need = OVERHEAD_BYTES + length
                 if at + self.need > len(self.data):
                     return at
                 if self.is_whole(at, length):
@@ -55,7 +56,7 @@ class Scan:
         if masked_crc(header[:8]) != int.from_bytes(header[8:], "little"):
             return None
         length = int.from_bytes(header[:8], "little")
-        return length if length <= MOST_RECORD_BYTES else None
+        return length if length <= MAX_PAYLOAD_BYTES else None
 
     def is_whole(self, at: int, length: int) -> bool:
         body = self.data[at + HEADER_BYTES : at + HEADER_BYTES + length]
@@ -70,23 +71,26 @@ class Scan:
         if self.lost < 0:
             self.lost = self.base + at
             self.reason = BAD_HEADER if length is None else BAD_PAYLOAD
-        if length is not None:
-            after = at + OVERHEAD_BYTES + length
-            if after == len(self.data) == self.beyond:
-                return after
-            if after + HEADER_BYTES <= len(self.data) and self.length_at(after) is not None:
-                return after
+        # Also within a record that is damaged: its header may be forged, and whole records lie behind that.
         return self.search(at + 1)
 
     def search(self, at: int) -> int:
         """The next place that looks like a header, or the last bytes, in which one may begin."""
         while len(self.data) - at >= HEADER_BYTES:
-            window = self.data[at : at + _SEARCH_BYTES]
-            for candidate in header_offsets(window):
-                if self.length_at(at + candidate) is not None:
-                    return at + candidate
-            at += max(len(window) - HEADER_BYTES + 1, 1)
+            if not self.searched[0] <= at < self.searched[1]:
+                self.look_from(at)
+            place = bisect_left(self.candidates, at)
+            if place < len(self.candidates):
+                return self.candidates[place]
+            at = self.searched[1]
         return at
+
+    def look_from(self, at: int) -> None:
+        """Finds all candidates of a window at once: it may hold many that turn out to be none."""
+        window = self.data[at : at + _SEARCH_BYTES]
+        self.searched = at, at + max(len(window) - HEADER_BYTES + 1, 1)
+        offsets = (at + offset for offset in header_offsets(window))
+        self.candidates = [offset for offset in offsets if self.length_at(offset) is not None]
 
     def take(self, at: int, length: int) -> None:
         if self.lost >= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +26,10 @@ class Reading(Protocol):
 
     def at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes; fewer at the end. Raises OSError."""
+
+    def behind_hole(self, offset: int) -> int:
+        """Where the hole of a sparse file ends in which `offset` lies; itself when it lies in none. Raises
+        OSError."""
 
 
 class Storage(Protocol):
@@ -106,6 +111,21 @@ class _Descriptor:
 
     def at(self, offset: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, offset)
+
+    def behind_hole(self, offset: int) -> int:
+        return behind_hole(self._descriptor, offset)
+
+
+def behind_hole(descriptor: int, offset: int) -> int:
+    """Where the data of a file go on; moves its position. Raises OSError."""
+    if not hasattr(os, "SEEK_DATA"):
+        return offset
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nothing but zeros up to the end
+            return os.lseek(descriptor, 0, os.SEEK_END)
+        return offset  # a file system that does not tell
 
 
 def _state(status: os.stat_result) -> FileState:

@@ -12,7 +12,7 @@ from tb_netdebug.reader import bins
 from tb_netdebug.reader.bins import Bins
 from tb_netdebug.reader.cells import cell_width, cells_of
 from tb_netdebug.reader.errors import ReaderError
-from tb_netdebug.reader.patterns import matches
+from tb_netdebug.reader.patterns import matcher
 from tb_netdebug.reader.scalar_rows import Rows
 from tb_netdebug.reader.scalar_view import columns_of
 from tb_netdebug.reader.statistics import QUANTILES, RATIO, STATISTICS
@@ -56,7 +56,7 @@ class SummaryViews:
         if statistic not in STATISTICS and not (statistic == RATIO and kind == Kind.UPDATE):
             raise ReaderError(f"There is no statistic {statistic[:100]!r} of histograms.")
         tags = self._of_kind(kind, rank)
-        names = [name for name in tags if matches(pattern, name)]
+        names = list(filter(matcher(pattern), tags))
         columns = max(1, min(columns, MOST_UNPACKED // max(len(names), 1)))
         tables = [within(tags[name].by_step(), first, last) for name in names]
         steps = np.concatenate([np.empty(0, np.int64), *(table["step"] for table in tables)])

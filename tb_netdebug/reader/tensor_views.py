@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from tb_netdebug.reader.cells import cell_width, cells_of
 from tb_netdebug.reader.statistics import EXACT, FROM_SKETCH, Moments
+from tb_netdebug.reader.stretch import Integers
 from tb_netdebug.reader.tally import Tally
-from tb_netdebug.reader.timeline import Integers, Piece
+from tb_netdebug.reader.timeline import Piece
 from tb_netdebug.reader.views import Doubles
 
 Table = NDArray[np.void]

@@ -2,68 +2,31 @@
 
 A training that is resumed goes back some steps and records them again: then a new stretch begins, and the
 newest recording of a step is the one that counts. The flight recorder's late samples belong to steps that
-are recorded already; they begin no stretch.
+are recorded already; they begin no stretch. A block that goes back to steps that nobody has recorded has
+only changed its place in the file: it is a stray, and the stretch goes on as if it had not been there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.reader.file_index import FileIndex
-from tb_netdebug.reader.growing import Growing
+from tb_netdebug.reader.strays import Strays
+from tb_netdebug.reader.stretch import Integers, Spans, Stretch, overlaid, span_of, spans_of
 
-Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Spans = NDArray[np.void]
 # Of blocks of the given places: the steps of their rows, and which rows are more than late samples.
 ReadRows = Callable[[Integers], Sequence[tuple[Integers, Flags]]]
 
-# `at` is the place of a block in the entries of its file, `top` the highest step when it was written.
-SPAN = np.dtype([("at", "<i8"), ("first", "<i8"), ("last", "<i8"), ("top", "<i8")])
-
-# A hostile file may go back in every block: then only the newest stretches are kept, and only so many
-# blocks are looked into to tell late samples from a training that was resumed.
+# A hostile file may go back in every block: then old stretches become one, without levels of detail, and only
+# so many blocks are looked into to tell late samples from a training that was resumed.
 MOST_STRETCHES = 512
 MOST_LOOKS = 2000
 MOST_STEPS = 1 << 60
-
-
-@dataclass(slots=True)
-class Stretch:
-    """Blocks of rising steps: `levels[0]` are the steps themselves, the others levels of detail.
-
-    `late` are blocks with samples of steps before those that they count for.
-    """
-
-    start: int
-    levels: dict[int, Growing] = field(default_factory=dict)
-    late: list[tuple[int, int, int]] = field(default_factory=list)
-
-    @property
-    def first(self) -> int:
-        return int(self.levels[0].view["first"][0])
-
-    @property
-    def last(self) -> int:
-        return int(self.levels[0].view["last"][-1])
-
-    def spans(self, level: int) -> Spans:
-        table = self.levels.get(level)
-        return table.view if table is not None else np.empty(0, SPAN)
-
-    def blocks(self, level: int, low: int, high: int) -> Spans:
-        """Those that may hold something of the given range of steps."""
-        spans = self.spans(level)
-        start = int(np.searchsorted(spans["last"], low, "left"))
-        stop = int(np.searchsorted(spans["first"], high, "right"))
-        return spans[start : max(start, stop)]
-
-    def add(self, level: int, spans: Spans) -> None:
-        self.levels.setdefault(level, Growing(SPAN)).add(spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +50,45 @@ class Track:
     def __init__(self, file: FileIndex) -> None:
         self.file = file
         self.stretches: list[Stretch] = []
+        self.strays = Strays()
         self.looks = 0
+        self._has_lost_details = False
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether a level of detail may have none of steps that are recorded."""
+        return self.file.gap_count > 0 or self._has_lost_details or len(self.strays) > 0
+
+    @property
+    def layers(self) -> list[Stretch]:
+        """All stretches, the newest first."""
+        return [*reversed(self.stretches), *self.strays.stretches]
+
+    def late_of(self, stretch: Stretch) -> Iterator[tuple[int, int, int]]:
+        """Blocks with late samples of a stretch; where blocks have changed places, those of all of them."""
+        for one in self.layers if len(self.strays) else (stretch,):
+            yield from one.late
+
+    def runs_of(self, stretch: Stretch) -> list[tuple[int, int]]:
+        """The ranges of steps in which it has a block after the other."""
+        spans = stretch.spans(0)
+        ends = np.flatnonzero(spans["first"][1:] - spans["last"][:-1] > self._spacing())
+        starts = spans["first"][np.concatenate([[0], ends + 1])].tolist()
+        return list(zip(starts, spans["last"][np.append(ends, len(spans) - 1)].tolist(), strict=True))
+
+    def _spacing(self) -> int:
+        """How far apart two blocks may be with nothing lost between them: steps may be numbered in tens."""
+        if len(self.strays):
+            return 1
+        spans = max(self.stretches, key=lambda stretch: len(stretch.spans(0))).spans(0)
+        rows = self.file.entries.view["rows"][spans["at"]].astype(np.int64)
+        wide = rows > 1
+        if wide.any():
+            steps = (spans["last"] - spans["first"])[wide] / (rows[wide] - 1)
+        else:
+            steps = np.diff(spans["first"])
+        usual = float(np.median(steps)) if len(steps) else 1.0
+        return 1 if usual <= 1 else int(2 * usual)
 
     def add(self, entries: NDArray[np.void], places: Integers, read_rows: ReadRows) -> None:
         """Entries and their places, in the order of the file."""
@@ -98,10 +99,10 @@ class Track:
         self._add_steps(entries[chosen], places[chosen], read_rows)
         for level in np.unique(entries["kind"][~is_step]).tolist():
             chosen = np.flatnonzero((entries["kind"] == level) & valid)
-            self._add_details(level, _spans(entries[chosen], places[chosen]))
+            self._add_details(level, spans_of(entries[chosen], places[chosen]))
 
     def _add_steps(self, entries: NDArray[np.void], places: Integers, read_rows: ReadRows) -> None:
-        spans = _spans(entries, places)
+        spans = spans_of(entries, places)
         spans["top"] = spans["last"]
         crowded = entries["rows"] - 1.0 > spans["last"].astype(np.float64) - spans["first"]
         breaks = np.flatnonzero(crowded | (spans["first"] <= np.roll(spans["last"], 1)))
@@ -137,11 +138,26 @@ class Track:
         if not self.stretches:
             self._begin(int(spans["at"][0]))
         self.stretches[-1].add(0, spans)
+        self.strays.note(spans)
 
     def _begin(self, at: int) -> None:
         self.stretches.append(Stretch(at))
         if len(self.stretches) > MOST_STRETCHES:
-            del self.stretches[0]
+            self._fold()
+
+    def _fold(self) -> None:
+        """Makes one of the older half of the stretches: nothing but their levels of detail is lost."""
+        old = self.stretches[: MOST_STRETCHES // 2]
+        layers = [*reversed(old)]
+        late = [block for stretch in old for block in stretch.late]
+        folded = Stretch(old[0].start, late=late, is_cut=True)
+        for first, last, at in overlaid([self.runs_of(layer) for layer in layers]):
+            spans = layers[at].blocks(0, first, last).copy()
+            spans["first"] = np.maximum(spans["first"], first)
+            spans["last"] = spans["top"] = np.minimum(spans["last"], last)
+            folded.add(0, spans)
+        self.stretches[: len(old)] = [folded]
+        self._has_lost_details = True
 
     def _look(self, span: np.void, read_rows: ReadRows) -> None:
         """A block that goes back, or has more rows than steps: are they late, or was the training resumed?"""
@@ -156,16 +172,24 @@ class Track:
         new = fresh[: len(fresh) - len(again)]
         new = new[new > top]
         if len(new):
-            self._append(_span(at, int(new.min()), int(new.max())))
-        if len(again):
+            self._append(span_of(at, int(new.min()), int(new.max())))
+        if len(again) and not len(new) and self._is_stray(again):
+            self.strays.add(span_of(at, int(again.min()), int(again.max())))
+            top = float(again.min()) - 1
+        elif len(again):
             self._begin(at)
-            self._append(_span(at, int(again.min()), int(again.max())))
+            self._append(span_of(at, int(again.min()), int(again.max())))
             top = float(again.min()) - 1
         late = steps[steps <= top]
         if len(late) and self.stretches:
             self.stretches[-1].late.append((at, int(late.min()), int(late.max())))
         elif len(late):  # its steps are lost, the samples are not
-            self._append(_span(at, int(late.min()), int(late.max())))
+            self._append(span_of(at, int(late.min()), int(late.max())))
+
+    def _is_stray(self, steps: Integers) -> bool:
+        """Whether nobody has recorded what lies in the range of these rising steps."""
+        is_rising = bool((np.diff(steps) > 0).all())
+        return is_rising and not self.strays.is_known(self.stretches, int(steps[0]), int(steps[-1]))
 
     def _rows_of(self, span: np.void, read_rows: ReadRows) -> tuple[Integers, Flags]:
         self.looks += 1
@@ -188,47 +212,23 @@ class Track:
             steps = stretch.spans(0)
             written = np.searchsorted(steps["at"], part["at"], "right") - 1
             part["top"] = steps["last"][np.maximum(written, 0)]
+            self._has_lost_details |= bool((part["last"] > part["top"]).any())
             part["last"] = np.minimum(part["last"], part["top"])
             known = stretch.spans(level)
             before = int(known["last"][-1]) if len(known) else stretch.first - 1
             part["last"] = np.maximum.accumulate(part["last"])
             lasts = np.concatenate([[before], part["last"][:-1]])
             part["first"] = np.maximum(part["first"], lasts + 1)
-            stretch.add(level, part[part["first"] <= part["last"]])
+            is_left = part["first"] <= part["last"]
+            self._has_lost_details |= not is_left.all()
+            stretch.add(level, part[is_left])
 
 
 def newest(tracks: Iterable[Track]) -> list[Piece]:
     """The pieces of a rank, by rising steps and without overlaps; of the tracks, later ones are newer."""
-    pieces: list[Piece] = []
-    for track in reversed(list(tracks)):
-        for stretch in reversed(track.stretches):
-            pieces += [
-                Piece(track, stretch, low, high)
-                for low, high in _outside(pieces, stretch.first, stretch.last)
-            ]
-            pieces.sort(key=lambda piece: piece.first)
-    return pieces
-
-
-def _outside(pieces: Sequence[Piece], low: int, high: int) -> list[tuple[int, int]]:
-    """What no piece covers of a range."""
-    ranges = []
-    for piece in pieces:
-        if piece.last < low or piece.first > high:
-            continue
-        if piece.first > low:
-            ranges.append((low, piece.first - 1))
-        low = piece.last + 1
-    if low <= high:
-        ranges.append((low, high))
-    return ranges
-
-
-def _spans(entries: NDArray[np.void], places: Integers) -> Spans:
-    spans = np.zeros(len(entries), SPAN)
-    spans["at"], spans["first"], spans["last"] = places, entries["first"], entries["last"]
-    return spans
-
-
-def _span(at: int, first: int, last: int) -> Spans:
-    return np.array([(at, first, last, last)], SPAN)
+    layers = [(track, stretch) for track in reversed(list(tracks)) for stretch in track.layers]
+    if len(layers) == 1:
+        ((track, stretch),) = layers
+        return [Piece(track, stretch, stretch.first, stretch.last)]
+    found = overlaid([track.runs_of(stretch) for track, stretch in layers])
+    return [Piece(*layers[at], first, last) for first, last, at in found]

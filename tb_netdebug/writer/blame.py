@@ -9,6 +9,8 @@ import warnings
 from dataclasses import dataclass
 from types import FrameType
 
+from tb_netdebug.records.visible import visible, visible_lines
+
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -36,11 +38,12 @@ class UserLine:
 
     def warn(self, message: str) -> None:
         """Show the message at this line; never raises, not even under `python -W error`."""
+        message = visible_lines(message)
         try:
             warnings.warn_explicit(message, WriterWarning, self.filename, self.lineno, self.module)
         except Exception:  # by a filter, or by a hook of the user's that does not expect another thread
             with contextlib.suppress(OSError):
-                os.write(2, f"{self.filename}:{self.lineno}: {message}\n".encode("utf-8", "replace"))
+                os.write(2, f"{visible(self.filename)}:{self.lineno}: {message}\n".encode("utf-8", "replace"))
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -68,13 +68,7 @@ static void lose(Scan *s, int64_t length) {
         s->lost = here(s);
         s->reason = length < 0 ? BAD_HEADER : BAD_PAYLOAD;
     }
-    if (length >= 0 && s->at + OVERHEAD + (uint64_t)length <= s->size) {
-        size_t after = s->at + OVERHEAD + (size_t)length;
-        if ((after == s->size && after == s->beyond) || (after + HEADER <= s->size && length_at(s, after) >= 0)) {
-            s->at = after;
-            return;
-        }
-    }
+    // Also within a record that is damaged: its header may be forged, and whole records lie behind that.
     s->at++;
     search(s);
 }
@@ -84,9 +78,7 @@ static void scan_records(Scan *s) {
         int64_t length = length_at(s, s->at);
         uint64_t left = s->beyond - s->at;
         if (length >= 0 && OVERHEAD + (uint64_t)length <= left) {
-            // The next header decides whether a damaged record is passed as a whole.
-            s->need = OVERHEAD + (uint64_t)length + HEADER;
-            if (s->need > left) s->need = left;
+            s->need = OVERHEAD + (uint64_t)length;
             if (s->need > s->size - s->at) return;
             if (is_whole(s, (uint64_t)length)) {
                 take_record(s, (uint64_t)length);
