@@ -167,6 +167,12 @@ setup(
             optional=True,
         ),
         Extension(
+            "tb_netdebug.capture.fork._fork",
+            ["tb_netdebug/capture/fork/_fork.c"],
+            extra_compile_args=FLAGS,
+            optional=True,
+        ),
+        Extension(
             "tb_netdebug.reader._native",
             ["tb_netdebug/reader/native/module.c"],
             depends=[str(path) for path in sorted(Path("tb_netdebug/reader/native").glob("*.h"))],

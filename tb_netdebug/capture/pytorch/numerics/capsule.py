@@ -8,17 +8,20 @@ import platform
 import random
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.pytorch.calls import Call
+from tb_netdebug.capture.pytorch.numerics.devices import device_states
 from tb_netdebug.capture.pytorch.numerics.portable import Portable, bytes_of
-from tb_netdebug.capture.pytorch.numerics.unnoticed import device_states
+from tb_netdebug.capture.pytorch.numerics.search import inner
 from tb_netdebug.capture.run_folder import rank
+from tb_netdebug.capture.signal_handlers import is_from_a_handler
 from tb_netdebug.version import __version__
 
 VERSION = 1
@@ -66,6 +69,8 @@ class CapsuleWriter:
             content = self._content(step, reason, calls, models, optimizers, about)
             path = self._save(content, step)
         except Exception as error:
+            if is_from_a_handler(error):
+                raise
             return f"{type(error).__name__}: {error}"
         self.written.append(path)
         self.last_step = step
@@ -92,17 +97,20 @@ class CapsuleWriter:
             "evaluating": {name: evaluating(model) for name, model in models.items()},
             "calls": [call_of(portable, number, call) for number, call in enumerate(calls)],
             "models": {
-                name: portable.of(model.state_dict(), f"weights {name}".strip())
+                name: portable.of(weights_of(inner(model)), f"weights {name}".strip())
                 for name, model in models.items()
             },
             "optimizers": [
-                {"class": type(each).__name__, "state": portable.of(each.state_dict(), "optimizer")}
+                {"class": type(each).__name__, "state": portable.of(state_of(each), "optimizer")}
                 for each in optimizers
             ],
             "random": random_states(portable),
             **{name: json.dumps(value, default=str) for name, value in about.items()},
         }
-        content["left_out"] = portable.left_out + self._made_smaller(content)
+        extra = [
+            f"weights {name}: {each}".strip() for name, model in models.items() for each in extras(model)
+        ]
+        content["left_out"] = portable.left_out + extra + self._made_smaller(content)
         return content
 
     def _made_smaller(self, content: dict[str, Any]) -> list[str]:
@@ -138,8 +146,8 @@ class CapsuleWriter:
 
 def call_of(portable: Portable, number: int, call: Call) -> dict[str, Any]:
     before = len(portable.left_out)
-    args = portable.of(list(call.args), f"argument of call {number}")
-    kwargs = portable.of(call.kwargs, f"argument of call {number}")
+    args = portable.late(list(call.args), f"argument of call {number}")
+    kwargs = portable.late(call.kwargs, f"argument of call {number}")
     return {
         "model": call.name,
         "args": args,
@@ -149,6 +157,44 @@ def call_of(portable: Portable, number: int, call: Call) -> dict[str, Any]:
         "changed_since": call.has_changed(),
         "complete": len(portable.left_out) == before,
     }
+
+
+def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by the names that they have in a state_dict.
+
+    That itself may be the user's code, with hooks that count or clean up, and is not called.
+    """
+    return {
+        f"{prefix}{name}": tensor
+        for prefix, module in modules_of(model)
+        for name, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None and not is_lazy(tensor) and name not in module._non_persistent_buffers_set
+    }
+
+
+def modules_of(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from modules_of(child, f"{prefix}{name}.")
+
+
+def extras(model: nn.Module) -> Iterator[str]:
+    """Yield what a state_dict would hold beside tensors: only the user's own code can give it."""
+    for prefix, module in modules_of(model):
+        if type(module).get_extra_state is not nn.Module.get_extra_state:
+            yield f"the extra state of {prefix.rstrip('.') or type(module).__name__}"
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return what its state_dict gives, without the hooks that it may have on that."""
+    numbers: dict[int, int] = {}
+    groups = []
+    for group in optimizer.param_groups:
+        places = [numbers.setdefault(id(each), len(numbers)) for each in group["params"]]
+        groups.append({**group, "params": places})
+    state = {numbers.get(id(key), str(key)): value for key, value in dict(optimizer.state).items()}
+    return {"state": state, "param_groups": groups}
 
 
 def evaluating(model: nn.Module) -> list[str]:

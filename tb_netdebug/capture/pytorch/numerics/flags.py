@@ -41,12 +41,12 @@ def flags_of(tensor: torch.Tensor) -> Flags:
     """Waits for the device that the tensor is on. What cannot be read counts as finite."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return CLEAN
+    if is_functorch_wrapped(tensor):  # it has no memory that could be read
+        return CLEAN
     if is_direct(tensor):
         if not kernel.sum_squares([host_item(tensor)], torch.get_num_threads())[1]:
             return CLEAN
         return counted(tensor.detach())
-    if is_functorch_wrapped(tensor):
-        return CLEAN
     try:
         return counted(plain(tensor))
     except (UnreadableError, RuntimeError):

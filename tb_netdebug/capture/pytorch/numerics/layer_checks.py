@@ -7,6 +7,10 @@ kernel a layer, whose answer is not waited for.
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import FrameType
 from typing import Any, cast
 
 import torch
@@ -15,8 +19,9 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.pytorch.activations import is_layer
 from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries
-from tb_netdebug.capture.pytorch.hooks import Hook
+from tb_netdebug.capture.pytorch.hooks import after_forward
 from tb_netdebug.capture.pytorch.numerics.flags import Flags, flags_of
+from tb_netdebug.capture.pytorch.numerics.operations import site
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 from tb_netdebug.capture.pytorch.values import tensors_in
@@ -27,6 +32,7 @@ is_grad_enabled = torch.is_grad_enabled
 
 # A loss on an accelerator is known to be bad some steps later; so long the next bad one is waited for.
 STEPS_ARMED = 64
+MODULE_CALL = nn.Module._call_impl.__code__
 
 
 class LayerChecks:
@@ -86,7 +92,7 @@ class LayerChecks:
         modules = {id(each): each for model in self._context.models.values() for each in model.modules()}
         for module in modules.values():
             if is_layer(module):
-                self._hooks.append(module.register_forward_hook(Hook(self._look)))
+                self._hooks.append(after_forward(module, self._look))
 
     def _look(self, module: nn.Module, args: Any, output: Any) -> None:
         if is_compiling() or is_traced() or not is_grad_enabled() or self._context.guard.is_off:
@@ -108,7 +114,10 @@ class LayerChecks:
             return
         found = flags_of(tensor)
         if self._found is None and (found.nan or found.pos_inf):
-            self._found = origin_at(module, args, found, where, class_name)
+            seen = origin_at(module, args, found, where, class_name)
+            is_given = not seen.inputs_finite and not seen.masked_inputs
+            between = between_layers(self._names, found, sys._getframe(1)) if is_given else None
+            self._found = seen if between is None else replace(between, before=f"{where} at {site()}")
 
 
 def origin_at(module: nn.Module, args: Any, found: Flags, where: str, class_name: str) -> Origin:
@@ -126,3 +135,32 @@ def origin_at(module: nn.Module, args: Any, found: Flags, where: str, class_name
         inputs_finite=not any(each.any for each in given),
         masked_inputs=any(each.any for each in given) and not any(each.nan or each.pos_inf for each in given),
     )
+
+
+def between_layers(
+    names: Mapping[int, tuple[str, str]], found: Flags, frame: FrameType | None
+) -> Origin | None:
+    """Return the origin of what the first bad layer was given already, while the call of it goes on.
+
+    No layer before it has put that out. So it was made by the code of a module around it: the innermost one
+    that was given finite values only. None when no module is around the layer.
+    """
+    outermost: tuple[str, str] | None = None
+    calls = (known for known in module_calls(frame) if id(known[0]) in names)
+    next(calls, None)  # the layer itself
+    for module, args in calls:
+        where, class_name = names[id(module)]
+        given = [flags_of(tensor) for _, tensor in tensors_in(args)]
+        if not any(each.nan or each.pos_inf for each in given):  # minus infinity is what masks are made of
+            return Origin("output", where, f"{class_name} (own code)", found.kind, 0)
+        outermost = where, class_name
+    return None if outermost is None else Origin("input", *outermost, found.kind, 0, inputs_finite=False)
+
+
+def module_calls(frame: FrameType | None) -> Iterator[tuple[nn.Module, Any]]:
+    """Yield the modules whose calls go on, the innermost first, with their arguments."""
+    while frame is not None:
+        if frame.f_code is MODULE_CALL:
+            given = frame.f_locals
+            yield given["self"], (given["args"], given["kwargs"])
+        frame = frame.f_back

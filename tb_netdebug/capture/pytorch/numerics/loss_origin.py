@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+from tb_netdebug.capture.pytorch.numerics.loss_lines import line_of
 
 # Left on the operation that made a model's output: there the loss begins. It keeps nothing alive.
 MARK = "netdebug_output"
@@ -49,9 +51,16 @@ def operations_of(root: torch.Tensor) -> list[str]:
     return [name_of(node) for node in nodes_of(root, MOST_NAMED)][::-1]
 
 
-def culprit_of(root: torch.Tensor) -> tuple[str, str]:
-    """The first operation that is known to have made a NaN or an infinity, and what of it was bad: "Log",
-    "self". Empty when none is. Waits for a device."""
+class Culprit(NamedTuple):
+    """An operation that made a NaN or an infinity: "Log", what of it was bad: "self", and its line."""
+
+    operation: str = ""
+    part: str = ""
+    line: str = ""
+
+
+def culprit_of(root: torch.Tensor) -> Culprit:
+    """Return the first operation that is known to be one; empty when none is. Waits for a device."""
     for node in reversed(list(nodes_of(root, MOST_OPERATIONS))):
         part, test = CULPRITS.get(name_of(node), ("", is_bad))
         try:
@@ -59,8 +68,8 @@ def culprit_of(root: torch.Tensor) -> tuple[str, str]:
         except RuntimeError:  # it is gone, after an earlier backward pass
             continue
         if isinstance(kept, torch.Tensor) and bool(test(kept.detach()).any()):
-            return name_of(node), part
-    return "", ""
+            return Culprit(name_of(node), part, line_of(node))
+    return Culprit()
 
 
 def nodes_of(root: torch.Tensor, most: int) -> Iterator[Any]:

@@ -13,13 +13,20 @@ import torch
 from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
-from tb_netdebug.capture.pytorch.hooks import Hook
+from tb_netdebug.capture.pytorch.coverage.calls import is_compiled
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
+from tb_netdebug.capture.pytorch.interception import Unintercepted, is_traced
 from tb_netdebug.capture.pytorch.numerics.origin import OriginTracer
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 
+COMPILED = (
+    "NetDebug: check_numerics='ops' follows no operations of a model that torch.compile has compiled, in "
+    "whole or in part: train it uncompiled to have them followed."
+)
+
 is_compiling = torch.compiler.is_compiling
-is_traced = torch._C._is_tracing
+is_jit_traced = torch._C._is_tracing
 is_grad_enabled = torch.is_grad_enabled
 
 
@@ -37,9 +44,9 @@ class OperationChecks:
         self._stack.enter_context(self._tracer.names())
         for model in context.models.values():
             if not isinstance(model, OptimizedModule):
-                before = model.register_forward_pre_hook(Hook(self._before), with_kwargs=True)
+                before = before_forward(model, self._before, with_kwargs=True, moves_modes=True)
                 self._stack.callback(before.remove)
-                after = model.register_forward_hook(Hook(self._after), always_call=True)
+                after = after_forward(model, self._after, always_call=True, moves_modes=True)
                 self._stack.callback(after.remove)
 
     def end_step(self) -> None:
@@ -49,11 +56,15 @@ class OperationChecks:
         self._stack.close()
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
+        if is_compiling() or is_jit_traced() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
         if not self._calls:  # a call inside of a call is followed anyway
+            if is_compiled(module):  # being followed would have it compiled in other pieces
+                self._guard.say(COMPILED)
+                return
             try:
-                self._tracer.begin(module, args, kwargs)
+                with Unintercepted():
+                    self._tracer.begin(module, args, kwargs)
             except Exception as error:
                 self._guard.fault("following operations", error)
                 return
@@ -68,7 +79,8 @@ class OperationChecks:
             return
         self._following.close()
         try:
-            origin = self._tracer.origin_of(output, module) or self._tracer.origin_in_attributes(module)
+            with Unintercepted():
+                origin = self._tracer.origin_of(output, module) or self._tracer.origin_in_attributes(module)
         except Exception as error:
             self._guard.fault("following operations", error)
             return

@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_netdebug.capture.pytorch.hooks import Hook
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
+from tb_netdebug.capture.pytorch.interception import Unintercepted
 from tb_netdebug.capture.pytorch.numerics.flags import CLEAN, Flags, flags_of
 from tb_netdebug.capture.pytorch.numerics.operations import (
     ASKED_FOR,
@@ -31,6 +33,7 @@ from tb_netdebug.capture.pytorch.numerics.operations import (
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
 from tb_netdebug.capture.pytorch.values import tensors_in
 
+is_compiling = torch.compiler.is_compiling
 MOST_TRACKED = 4096
 MOST_ATTRIBUTES = 32
 
@@ -69,7 +72,7 @@ class OriginTracer(TorchDispatchMode):
                         found.kind,
                         self._next(),
                         inputs_finite=False,
-                        masked_only=found.is_mask,
+                        masked_only=found.is_mask and not found.pos_inf,  # masks are made of minus infinity
                         tensor=f"input[{place}]{inside}",
                     )
 
@@ -100,10 +103,9 @@ class OriginTracer(TorchDispatchMode):
         hooks = []
         for model in self._models.values():
             for module in model.modules():
-                if isinstance(module, torch.jit.ScriptModule):
-                    continue  # takes no such hooks; what it does is told of the module around it
-                hooks.append(module.register_forward_pre_hook(Hook(self._enter), prepend=True))
-                hooks.append(module.register_forward_hook(Hook(self._leave), always_call=True))
+                # One that torch.jit.script has made takes none; what it does is told of the module around it.
+                hooks.append(before_forward(module, self._enter))
+                hooks.append(after_forward(module, self._leave, always_call=True))
         try:
             yield
         finally:
@@ -116,8 +118,11 @@ class OriginTracer(TorchDispatchMode):
         if func.namespace in TALKING:
             self._refuse_to_talk()
         output = func(*args, **(kwargs or {}))
+        if is_transformed():
+            return output
         try:
-            self._look(func, args, kwargs or {}, output)
+            with Unintercepted():
+                self._look(func, args, kwargs or {}, output)
         except Exception as error:
             if self.on_fault is None:
                 raise
@@ -129,10 +134,14 @@ class OriginTracer(TorchDispatchMode):
             raise TalkingError("its forward pass talks to other processes")
 
     def _enter(self, module: nn.Module, *_: Any) -> None:
+        if is_compiling():
+            return
         self._running.append(module)
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
-        if module in self._running:
+        if is_compiling():
+            return
+        if any(each is module for each in self._running):  # its author may have made == of it
             while self._running.pop() is not module:
                 pass
 
@@ -241,3 +250,8 @@ class OriginTracer(TorchDispatchMode):
     def _next(self) -> int:
         self._count += 1
         return self._count
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func is at work: reading the values of its tensors may crash."""
+    return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None

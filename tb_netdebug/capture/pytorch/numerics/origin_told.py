@@ -16,7 +16,7 @@ class Origin:
 
     `masked_only`: they are infinities that somebody put there, as masks are made. `masked_inputs`: so were
     those that it was given. `tensor` names an input or a parameter, `operation` and `site` the operation and
-    its line.
+    its line, `before` a call that was given the values, with its line.
     """
 
     what: str  # "output", "input", "parameter"
@@ -31,6 +31,7 @@ class Origin:
     tensor: str = ""
     operation: str = ""
     site: str = ""
+    before: str = ""
 
 
 def names_of(models: Mapping[str, nn.Module]) -> dict[int, tuple[str, str]]:

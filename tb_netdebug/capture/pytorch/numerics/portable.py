@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from tb_netdebug.capture.pytorch.values import UnreadableError, plain
+from tb_netdebug.capture.containers import Parts, items_of, key_text, plain_atom
+from tb_netdebug.capture.own_memory import GoneError
+from tb_netdebug.capture.pytorch.late_copy import late_copy
+from tb_netdebug.capture.pytorch.values import UnreadableError, is_tensor, plain
 
 ATOMS = (bool, int, float, str)
 MOST_DEPTH = 12
@@ -15,34 +17,50 @@ MOST_LEFT_OUT = 100
 
 
 class Portable:
-    """`of` turns a value into what can be carried; what cannot is None there and named in `left_out`."""
+    """`of` turns a value into what can be carried; what cannot is None there and named in `left_out`.
+
+    `late` does so with what the program may have taken the memory of, such as a batch that is used up.
+    """
 
     def __init__(self) -> None:
+        self._is_late = False
         self.left_out: list[str] = []
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     def of(self, value: Any, name: str, depth: int = 0) -> Any:
         if value is None or type(value) in (*ATOMS, torch.dtype):
             return value
-        if isinstance(value, torch.Tensor):
+        if is_tensor(value):
             return self._tensor(value, name)
-        for kind in ATOMS:
-            if isinstance(value, kind):  # a number of NumPy, an enumeration
-                return kind(value)
+        atom = plain_atom(value)  # a number of NumPy, an enumeration
+        if atom is not None:
+            return atom
         if depth >= MOST_DEPTH:
             return self._leave(value, name)
-        if isinstance(value, Mapping):
-            return {
-                key if type(key) in ATOMS else str(key): self.of(each, f"{name}[{key}]", depth + 1)
-                for key, each in value.items()
-            }
+        items = items_of(value)
+        if items is not None:
+            return self._items(items, name, depth)
         if type(value) in (list, tuple, torch.Size):
             return self._row(value, name, depth)
         return self._leave(value, name)
 
+    def late(self, value: Any, name: str) -> Any:
+        self._is_late = True
+        try:
+            return self.of(value, name)
+        finally:
+            self._is_late = False
+
+    def _items(self, items: Parts, name: str, depth: int) -> dict[Any, Any]:
+        found = {}
+        for place, (key, each) in enumerate(items):
+            text = key_text(key, place)
+            found[key if type(key) in ATOMS else text] = self.of(each, f"{name}[{text}]", depth + 1)
+        return found
+
     def _row(self, value: Any, name: str, depth: int) -> Any:
         row = [self.of(each, f"{name}[{place}]", depth + 1) for place, each in enumerate(value)]
-        return tuple(row) if isinstance(value, tuple) else row
+        return tuple(row) if type(value) is not list else row
 
     def _tensor(self, tensor: torch.Tensor, name: str) -> torch.Tensor | None:
         known = self._tensors.get(id(tensor))
@@ -58,6 +76,12 @@ class Portable:
                 self._leave(tensor, name, str(error))
                 return None
         tensor = tensor.detach()
+        if self._is_late:
+            try:
+                tensor = late_copy(tensor)
+            except GoneError:
+                self._leave(tensor, name, "its memory cannot be read any more")
+                return None
         if tensor.layout is torch.strided and tensor.untyped_storage().nbytes() > tensor.nbytes:
             return tensor.clone()  # a slice would take all that it is a slice of along
         return tensor
@@ -79,7 +103,7 @@ def sizes_in(value: Any) -> dict[int, int]:
         storage = value.untyped_storage()
         return {storage._cdata: storage.nbytes()}
     sizes: dict[int, int] = {}
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list | tuple):
         return sizes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -13,23 +11,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.numerics.capsule import VERSION
+from tb_netdebug.capture.pytorch.numerics.capsule_file import CapsuleError, load_capsule
+from tb_netdebug.capture.pytorch.numerics.capsule_weights import put_weights
 from tb_netdebug.capture.pytorch.numerics.flags import flags_of
 from tb_netdebug.capture.pytorch.numerics.origin import OriginTracer
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
-from tb_netdebug.capture.pytorch.numerics.search import first_line, inner
+from tb_netdebug.capture.pytorch.numerics.search import inner
 from tb_netdebug.capture.pytorch.order import CallOrder, last_bad_module
 from tb_netdebug.capture.pytorch.reader import host_item
 from tb_netdebug.capture.pytorch.values import CODES, UnreadableError, plain, tensors_in
 from tb_netdebug.stats import kernel
 from tb_netdebug.stats.packed import Summary
 
-PARTS = {"calls": list, "models": dict, "optimizers": list, "evaluating": dict, "left_out": list, "step": int}
-TEXTS = ("first_nonfinite", "findings", "error")
-
-
-class CapsuleError(Exception):
-    """A capsule that cannot be read, or that does not fit the model; says what to do."""
+__all__ = ["CapsuleError", "Replay", "Row", "load_capsule", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,45 +55,6 @@ class Replay:
         """The origin in the fields of the fact `first-nonfinite`; empty when everything was finite."""
         origin = self.origin or self.gradient
         return asdict(origin) if origin is not None else {}
-
-
-def load_capsule(path: str | Path) -> dict[str, Any]:
-    """What is inside; nothing of it is run. Raises CapsuleError."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what else is wrong with it
-            content = torch.load(Path(path), map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise CapsuleError(f"there is no file {path}; look in capsules/ of a run") from None
-    except Exception as error:  # whatever a damaged or hostile file makes torch raise
-        raise CapsuleError(
-            f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain "
-            f"values, which is never loaded ({first_line(error)})"
-        ) from None
-    version = content.get("netdebug_capsule") if isinstance(content, dict) else None
-    if not isinstance(version, int):
-        raise CapsuleError(f"{path} is no capsule of NetDebug")
-    if version > VERSION:
-        raise CapsuleError(f"{path} was written by a newer NetDebug; upgrade this one to read it")
-    for name, kind in PARTS.items():
-        if not isinstance(content.get(name), kind):
-            raise CapsuleError(f"{path} is damaged: its {name!r} is missing or of a wrong type")
-    for call in content["calls"]:
-        check_call(call, path)
-    return {**content, **{name: text_of(content, name) for name in TEXTS}}
-
-
-def check_call(call: Any, path: str | Path) -> None:
-    kinds = {"model": str, "args": list, "kwargs": dict, "random": torch.Tensor, "autocast": dict}
-    if not isinstance(call, dict) or any(not isinstance(call.get(key), kinds[key]) for key in kinds):
-        raise CapsuleError(f"{path} is damaged: a call of the model is not complete")
-
-
-def text_of(content: dict[str, Any], name: str) -> Any:
-    try:
-        return json.loads(content[name]) if isinstance(content.get(name), str) else None
-    except ValueError:
-        return None
 
 
 def replay(
@@ -141,12 +96,7 @@ def restore(content: dict[str, Any], name: str, model: nn.Module, done: Replay) 
         known = ", ".join(map(repr, states))
         raise CapsuleError(f"the capsule holds the weights of {known}, none of {name!r}")
     else:
-        try:
-            model.load_state_dict(states[name])
-        except Exception as error:
-            raise CapsuleError(
-                f"the weights of the capsule do not fit a {type(model).__name__}: {error}"
-            ) from None
+        done.notes += put_weights(states[name], model, version=content["netdebug_capsule"])
     evaluating = set(content["evaluating"].get(name, ()))
     for place, module in model.named_modules():
         module.training = place not in evaluating
@@ -172,7 +122,7 @@ def run_call(
             stack.enter_context(torch.no_grad())
         stack.enter_context(statistics(models, done))
         tracer.begin(model, call["args"], call["kwargs"])
-        torch.set_rng_state(call["random"])
+        set_random(call)
         with tracer:
             output = model(*call["args"], **call["kwargs"])
         origin = tracer.origin_of(output, model) or tracer.origin_in_attributes(model)
@@ -192,6 +142,14 @@ def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any],
     if call.get("changed_since"):
         done.notes.append(f"the arguments of call {number} were written to after the call had begun")
     return model
+
+
+def set_random(call: dict[str, Any]) -> None:
+    """The random numbers of then are the next ones. Raises CapsuleError."""
+    try:
+        torch.set_rng_state(call["random"])
+    except RuntimeError as error:
+        raise CapsuleError(f"the capsule is damaged: its random numbers are none ({error})") from None
 
 
 def conditions(autocast: Mapping[str, str]) -> ExitStack:

@@ -18,12 +18,14 @@ from torch import nn
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.graph import GraphTracer
+from tb_netdebug.capture.pytorch.numerics.capsule_weights import weights_of
 from tb_netdebug.capture.pytorch.numerics.replay import (
     CapsuleError,
     Replay,
     conditions,
     model_of,
     restore,
+    set_random,
 )
 from tb_netdebug.capture.pytorch.numerics.search import first_line, inner
 from tb_netdebug.capture.pytorch.optimizers import OptimizerHooks
@@ -131,7 +133,7 @@ class Rerun:
     def _call(self, number: int, call: dict[str, Any]) -> None:
         model = model_of(self._models, number, call, Replay())
         with conditions(call["autocast"]):
-            torch.set_rng_state(call["random"])
+            set_random(call)
             output = model(*call["args"], **call["kwargs"])
         roots = [self._loss(output)] if self._loss else roots_of(output)
         if roots:
@@ -158,7 +160,7 @@ class Rerun:
         if content["models"]:
             return content
         states = {
-            name: {key: value.clone() for key, value in model.state_dict().items() if torch.is_tensor(value)}
+            name: {key: value.detach().clone() for key, value in weights_of(model).items()}
             for name, model in self._models.items()
         }
         return {**content, "models": states}

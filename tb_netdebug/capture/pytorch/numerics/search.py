@@ -1,9 +1,12 @@
-"""Repeats the forward passes of a step to find out what made the first NaN or infinity."""
+"""Runs the forward passes of a step again to find what made the first NaN or infinity.
+
+Nothing here restores what a forward pass changes: it is run in a process that does not train.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -14,52 +17,69 @@ from torch.utils import _pytree as pytree
 from tb_netdebug.capture.pytorch.calls import Call
 from tb_netdebug.capture.pytorch.numerics.flags import Flags, flags_of
 from tb_netdebug.capture.pytorch.numerics.origin import OriginTracer
-from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
-from tb_netdebug.capture.pytorch.numerics.unnoticed import unnoticed
+from tb_netdebug.capture.pytorch.numerics.origin_told import Origin
 
 NO_CALL = "no call of the model was seen"
 NEEDS_GRADIENTS = "does not require grad"
-DIFFERENT = "the forward pass was repeated, and the values were finite then"
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The origin, unless everything in the models was finite; `why_not` says what kept us from looking."""
+    """What made the first such value, as far as it is known.
+
+    `repeats`: the same batch on the same weights did it again; None when nobody could tell. `why_not` says
+    what kept us from looking. Without an origin the models put out finite numbers, unless `is_open`.
+    """
 
     origin: Origin | None = None
     call: int = -1
     why_not: str = ""
+    repeats: bool | None = None
+    is_open: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Searched:
+        """Undo `as_dict`."""
+        origin = plain["origin"]
+        return cls(**{**plain, "origin": None if origin is None else Origin(**origin)})
 
 
 def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
-    """Takes as long as the calls did, and a few times more. Nothing of the training changes by it."""
-    found = Searched(why_not="" if calls else NO_CALL)
+    """Return the first origin in the order of the calls."""
+    if not calls:
+        return Searched(why_not=NO_CALL, is_open=True)
+    found = Searched(repeats=True)
     for number, call in enumerate(calls):
-        seen = search_call(call, models)
+        seen = search_call(call, number, models)
         if seen.origin is not None and not seen.origin.masked_only:
-            return Searched(seen.origin, number, seen.why_not)
-        if seen.why_not or seen.origin is not None:
-            found = Searched(seen.origin, number, seen.why_not)
+            return seen
+        if not found.is_open and (seen.is_open or seen.origin is not None or seen.repeats is None):
+            found = seen
     return found
 
 
-def search_call(call: Call, models: Mapping[str, nn.Module]) -> Searched:
-    was = joined(flags_of(each) for ref in call.outputs if (each := ref()) is not None)
-    why_not = DIFFERENT
+def search_call(call: Call, number: int, models: Mapping[str, nn.Module]) -> Searched:
+    outputs = [ref() for ref in call.outputs]
+    was = joined(flags_of(each) for each in outputs if each is not None)
+    was_bad = was.nan or was.pos_inf
+    is_known = bool(outputs) and all(each is not None for each in outputs)
     try:
         origin = repeated(call, models)
     except Exception as error:  # the user's own code runs here
-        origin, why_not = None, f"its forward pass could not be repeated ({first_line(error)})"
+        why_not = f"its forward pass could not be run again ({first_line(error)})"
+        return Searched(call=number, why_not=why_not, is_open=was_bad)
     if origin is not None:
-        return Searched(origin)
-    if was.nan or was.pos_inf:
-        where, class_name = names_of({call.name: call.model})[id(call.model)]
-        return Searched(Origin("output", where, class_name, was.kind, 0), why_not=why_not)
-    return Searched(why_not="" if why_not is DIFFERENT else why_not)
+        return Searched(origin, number, repeats=True)
+    if was_bad:
+        return Searched(call=number, repeats=False, is_open=True)
+    return Searched(call=number, repeats=True if is_known else None)
 
 
 def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
-    """The origin of what is not finite in the output, or in what the modules have put aside."""
+    """Return the origin of what is not finite in the output, or in what the modules have put aside."""
     try:
         return repeated_with(call, models, gradients=False)
     except RuntimeError as error:
@@ -73,7 +93,7 @@ def repeated_with(call: Call, models: Mapping[str, nn.Module], *, gradients: boo
     known = {name: inner(each) for name, each in models.items()}
     args, kwargs = copied(call.args), copied(call.kwargs)
     tracer = OriginTracer(known)
-    with unnoticed(known.values()), tracer.names(), call.conditions(), torch.set_grad_enabled(gradients):
+    with tracer.names(), call.conditions(), torch.set_grad_enabled(gradients):
         tracer.begin(model, args, kwargs)
         torch.set_rng_state(call.before)
         with tracer:
@@ -82,7 +102,7 @@ def repeated_with(call: Call, models: Mapping[str, nn.Module], *, gradients: boo
 
 
 def inner(model: nn.Module) -> Any:
-    """The module as its author wrote it, without what spreads or compiles it."""
+    """Return the module as its author wrote it, without what spreads or compiles it."""
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             model = model.module

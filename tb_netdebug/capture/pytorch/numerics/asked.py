@@ -1,0 +1,41 @@
+"""What is known of a tensor that is not finite once the question about its origin was put."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tb_netdebug.capture.pytorch.calls import Call
+from tb_netdebug.capture.pytorch.numerics.origin_told import Origin
+
+
+@dataclass(slots=True)
+class Asked:
+    """`live` is an origin seen while operations were followed, `seen` one that layers have shown.
+
+    `why_not` says why nothing could be asked. `left_out`: no backward pass followed.
+    """
+
+    step: int
+    kind: str
+    calls: list[Call]
+    operations: list[str]
+    live: Origin | None = None
+    seen: Origin | None = None
+    why_not: str = ""
+    capsule: str | None = None
+    left_out: bool = False
+    loss_function: str = ""  # that was the first to return it, at `loss_site`
+    loss_site: str = ""
+    is_of_function: bool = False  # that was given finite values only
+    backward_site: str = ""
+
+    def lines_of_loss(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is known of the line at which a loss made it: its own, or others to find it by."""
+        lines = {"site": fields.get("site", ""), "before": "", "backward": self.backward_site}
+        if lines["site"] or not self.loss_function:
+            return lines
+        if self.is_of_function or fields.get("tensor") == "target":
+            return {**lines, "site": self.loss_site, "operation": self.loss_function}
+        return {**lines, "before": f"{self.loss_function} at {self.loss_site}"}

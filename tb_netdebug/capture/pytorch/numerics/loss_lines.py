@@ -1,0 +1,66 @@
+"""Knows the line of each operation between a model's output and the backward pass.
+
+torch's anomaly mode leaves a stack trace on each operation, without a second run and without a mode of ours
+around code of the user. A trace takes 0.1 ms, so there are traces with check_numerics="ops", and for some
+steps after a loss has made a NaN at a line that is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tb_netdebug.capture.pytorch.frames import FOREIGN
+from tb_netdebug.debugger.user_code import is_foreign_file
+
+STEPS_ARMED = 64
+TRACE = "traceback_"  # under which torch keeps it in the metadata of an operation
+ENTRY = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+), in ')
+
+
+class LossLines:
+    """Switches the traces on at a model's output, and off before the backward pass."""
+
+    def __init__(self, *, always: bool) -> None:
+        self._always = always
+        self._steps_left = 0
+        self._checked_nan: bool | None = None  # torch's setting from before, while the traces are on
+
+    def arm(self) -> None:
+        """Have traces for the next steps."""
+        self._steps_left = STEPS_ARMED
+
+    def begin(self) -> None:
+        """Called with each output of a model. A user who has anomaly mode on has the traces already."""
+        if (self._always or self._steps_left) and not torch.is_anomaly_enabled():
+            self._checked_nan = torch.is_anomaly_check_nan_enabled()
+            torch.set_anomaly_enabled(True, False)
+
+    def end(self) -> None:
+        """Put torch's settings back, unless the user has changed them since."""
+        checked_nan, self._checked_nan = self._checked_nan, None
+        is_as_left = torch.is_anomaly_enabled() and not torch.is_anomaly_check_nan_enabled()
+        if checked_nan is not None and is_as_left:
+            torch.set_anomaly_enabled(False, checked_nan)
+
+    def end_step(self) -> None:
+        self.end()
+        self._steps_left = max(self._steps_left - 1, 0)
+
+
+def line_of(node: Any) -> str:
+    """Return the user's line that called this operation, such as "train.py:41"; empty without a trace."""
+    trace = node.metadata.get(TRACE)
+    return user_line(trace) if isinstance(trace, list) else ""
+
+
+def user_line(trace: Iterable[str]) -> str:
+    for entry in reversed([*trace]):
+        found = ENTRY.match(entry)
+        if found and not is_foreign_file(found["path"], FOREIGN):
+            return f"{Path(found['path']).name}:{found['line']}"
+    return ""
