@@ -10,6 +10,7 @@ from tb_netdebug.records.step import Kind, Sample, StepRecord
 
 # What a process tells the first one of its last steps, so that the checks may compare processes.
 SCALARS_TOLD = ("time/step", "time/data", "time/forward", "time/optimizer", "probe/batch_id")
+FACTS_TOLD = ("first-nonfinite",)
 MOST_STEPS_TOLD = 64
 
 
@@ -37,4 +38,5 @@ class Agreement:
         known = record.scalars
         scalars = {name: known[name] for name in SCALARS_TOLD if name in known}
         weights: list[Sample] = [each for each in record.samples if each.series.kind is Kind.WEIGHT]
-        self.told.append(StepRecord(record.step, record.wall_time, scalars, weights))
+        facts = [each for each in record.facts if each.kind in FACTS_TOLD]
+        self.told.append(StepRecord(record.step, record.wall_time, scalars, weights, facts))

@@ -9,6 +9,7 @@ from typing import Any
 
 from tb_netdebug.capture.agreement import Agreement
 from tb_netdebug.capture.clock import StepClock, now
+from tb_netdebug.capture.first_step import FirstStep
 from tb_netdebug.records.step import Fact, Sample, Series, StepRecord, Units
 from tb_netdebug.stats import kernel
 
@@ -41,6 +42,7 @@ class Collector:
     awaited: set[str] = field(default_factory=set)  # scalars of this step that a device will send
     agreement: Agreement | None = None  # with the other processes of the same training
     run_dir: Path | None = None
+    first_step: FirstStep | None = None  # as long as no step has ended
     probes_from: int = 0
     # Set by who can write the step that is going on into a file: why, and what else to put in as JSON.
     keep_capsule: Callable[[str, dict[str, Any]], Path | None] | None = None

@@ -15,6 +15,7 @@ from typing import Any
 from tb_netdebug.debugger import tensor_text
 from tb_netdebug.debugger.tensor_text import head_of, is_tensor
 from tb_netdebug.debugger.user_code import foreign_folders
+from tb_netdebug.records.visible import visible
 
 # The innermost frames are the ones to look at, and a line each is enough for a person.
 MOST_FRAMES = 8
@@ -78,12 +79,12 @@ class ExceptHook:
         try:
             lines = list(lines_of(trace))
             if lines:
-                sys.stderr.write("\n".join(["", "Tensors in these frames (NetDebug):", *lines, ""]))
+                told = ["", "Tensors in these frames (NetDebug):", *map(visible, lines), ""]
+                sys.stderr.write("\n".join(told))
                 sys.stderr.flush()
         except Exception as failure:  # an error about an error would hide it
-            sys.stderr.write(
-                f"NetDebug could not summarise the tensors: {type(failure).__name__}: {failure}\n"
-            )
+            why = visible(f"{type(failure).__name__}: {failure}")
+            sys.stderr.write(f"NetDebug could not summarise the tensors: {why}\n")
 
 
 def enable_faulthandler() -> bool:

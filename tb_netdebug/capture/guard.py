@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 
+from tb_netdebug.capture.signal_handlers import is_from_a_handler
 from tb_netdebug.writer.blame import UserLine
 
 # One failing hook is a curiosity; after so many there is something wrong with us, and we get out of the way.
@@ -34,6 +35,9 @@ class Guard:
         os.register_at_fork(after_in_child=lambda: (forget() or _nothing)())
 
     def fault(self, doing: str, error: Exception) -> None:
+        """Raises the error again when it is no fault of ours but meant for the program."""
+        if is_from_a_handler(error):
+            raise error
         self.faults += 1
         self.is_off = self.faults >= MOST_FAULTS
         text = f"NetDebug failed while {doing}: {type(error).__name__}: {error}."

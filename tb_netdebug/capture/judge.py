@@ -16,6 +16,7 @@ from tb_netdebug.checks.words import paragraph
 from tb_netdebug.records.findings import encode_findings
 from tb_netdebug.records.graph import decode_graph
 from tb_netdebug.records.step import StepRecord
+from tb_netdebug.records.visible import visible_lines
 from tb_netdebug.writer.spool import shown
 
 # What has only gone on since is written this often; what is new, at once.
@@ -141,5 +142,5 @@ class Judge:
             self._has_told_where = True
             lines.append(f"  More: {self._where()}")
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
-            sys.stderr.write("\n".join([*lines, ""]))
+            sys.stderr.write(visible_lines("\n".join([*lines, ""])))
             sys.stderr.flush()

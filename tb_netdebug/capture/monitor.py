@@ -12,21 +12,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug.capture import exit_status
 from tb_netdebug.capture.adapter import MakeAdapter
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.console import ConsoleLine
+from tb_netdebug.capture.first_step import FirstStep
 from tb_netdebug.capture.flight_recorder import FlightRecorder
 from tb_netdebug.capture.governor import STEPS_AROUND_TROUBLE, Governor
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.judge import Judge
+from tb_netdebug.capture.judge import FindingError, Judge
 from tb_netdebug.capture.memory import MemorySampler
-from tb_netdebug.capture.remote import error_that_ends, link_of
+from tb_netdebug.capture.remote import error_that_ends, link_of, say
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.capture.trouble import Trouble
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.records.run_info import decode_run_info, encode_run_info
 from tb_netdebug.records.step import Kind, Series, StepRecord
+from tb_netdebug.records.verdict import BEFORE_FIRST_STEP
 from tb_netdebug.writer.event_writer import EventWriter
 
 if TYPE_CHECKING:
@@ -48,11 +51,24 @@ class Monitor:
     going on. Also a context manager. After `close`, and in forked children, every method does nothing.
     """
 
-    def __init__(self, make_adapter: MakeAdapter, settings: Settings, *, run_dir: Path, rank: int) -> None:
+    def __init__(
+        self,
+        make_adapter: MakeAdapter,
+        settings: Settings,
+        *,
+        run_dir: Path,
+        rank: int,
+        is_users: bool = False,
+    ) -> None:
+        """`is_users`: the user has to call `step`; else a callback of ours or `netdebug run` does."""
         self.run_dir = run_dir
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
         self._collector = Collector(run_dir=run_dir)
+        # Keeps this monitor, also one that nobody kept, until its first step or its end.
+        self._collector.first_step = FirstStep(
+            is_users=is_users, speaks=rank == 0, describe=self._describe_safely
+        )
         self._debugging = self._make_debugging(rank) if settings.debugger else None
         self._judge = Judge(
             settings.checks,
@@ -95,6 +111,7 @@ class Monitor:
         if not self._is_open():
             return
         self._ending_began = now()
+        self._collector.first_step = None
         number = self._collector.step
         try:
             self._end_step(loss, scalars)
@@ -198,10 +215,15 @@ class Monitor:
 
     def close(self) -> None:
         """Takes the hooks away and writes what is left. Harmless when called again."""
+        self._close(is_failing=sys.exc_info()[0] is not None)
+
+    def _close(self, *, is_failing: bool) -> None:
+        """Raises what was found unless the program fails already, for another reason."""
         if not self._is_open():
             return
         self._is_closed = True
         self._collector.sampling = False
+        first_step = self._collector.first_step
         if self._debugging is not None:
             self._debugging.close()
         try:
@@ -211,14 +233,20 @@ class Monitor:
             self._put_rest()
         except Exception as error:
             self._guard.fault("closing", error)
+        self._collector = Collector()
+        self._debugging = None
+        del self._adapter  # and with it the models: the monitor may be kept for its findings
         if self._memory is not None:
             self._memory.close()
         self._writer.close()
+        if first_step is not None:
+            first_step.close(error=error_that_ends())
+            self._collector.first_step = None
         if self._link is not None:
             self._link.goodbye(error=error_that_ends())
         if self._settings.strict:
             self._guard.raise_pending()
-        if sys.exc_info()[0] is None:
+        if not is_failing:
             self._judge.act()
 
     def __enter__(self) -> Monitor:
@@ -230,7 +258,7 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(is_failing=kind is not None)
 
     # ---- a step ------------------------------------------------------------------------------------------
 
@@ -239,6 +267,8 @@ class Monitor:
         if self._memory is not None:
             self._memory.start()
         self._describe()
+        if self._settings.on_finding == "raise":
+            exit_status.listen_to_exit()
         close_at_exit(self)  # after the writer's own: what is registered last runs first
         self._prepare()
         if self._debugging is not None:
@@ -341,13 +371,14 @@ class Monitor:
         self._sampled_at = step
 
     def _put_rest(self) -> None:
-        """What was logged after the last step, as the result of an evaluation: it belongs to that step."""
+        """What was logged or found out after the last step, as the result of an evaluation, belongs to it."""
         collector = self._collector
         later, collector.later = collector.later, {}
-        if later and collector.step:
+        facts, collector.facts = collector.facts, []
+        if (later or facts) and collector.step:
             # there is time to wait for a device now
             scalars = {f"scalar/{name}": number(value) for name, value in later.items()}
-            self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, []))
+            self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, [], facts))
 
     def _deliver(self, *, wait: bool) -> None:
         """Completes the steps whose numbers have arrived from a device, and puts them in order."""
@@ -414,10 +445,21 @@ class Monitor:
             self._guard.fault("preparing the next step", error)
         self._collector.charge(started)
 
+    def _describe_safely(self) -> None:
+        """From a hook on an optimizer."""
+        try:
+            self._describe()
+        except Exception as error:
+            self._guard.fault("describing the run", error)
+
     def _describe(self) -> None:
         description = {**self._adapter.describe(), "settings": self._settings, "pid": self._pid}
         if self._memory is not None:
             description["memory"] = self._memory.describe()
+        if self._collector.first_step is not None:
+            description[BEFORE_FIRST_STEP] = self._collector.first_step.facts(
+                is_closed=self._is_closed, error=error_that_ends() if self._is_closed else ""
+            )
         encoded = encode_run_info(description)
         self._judge.describe(info=decode_run_info(encoded))
         self._writer.run_info(encoded)
@@ -429,12 +471,21 @@ def number(value: Any) -> float:
 
 
 def close_at_exit(monitor: Monitor) -> None:
-    """What a device still owes is waited for; does not keep the monitor alive."""
+    """What a device still owes is waited for; does not keep the monitor alive. What is raised here reaches no
+    code of the user's, only the exit status."""
     reference = weakref.ref(monitor)
 
     def close() -> None:
         still = reference()
-        if still is not None:
+        if still is None:
+            return
+        raised = ""
+        try:
             still.close()
+        except FindingError as error:
+            raised = str(error)
+        if raised:  # outside of the handler, where no error ends the program any more
+            say(raised)
+            exit_status.fail()
 
     atexit.register(close)

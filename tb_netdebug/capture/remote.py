@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tb_netdebug.records.visible import visible_lines
+
 if TYPE_CHECKING:
     from tb_netdebug.capture.settings import Settings
     from tb_netdebug.stream.link import Link
@@ -38,12 +40,22 @@ def waiting_room() -> Path:
         return Path(tempfile.mkdtemp(prefix="netdebug-"))
 
 
+def sessions_kept_in(run_dir: Path) -> Path:
+    """The run's own folder; of one that is only sent, and of which nothing stays there, one beside."""
+    room = Path(tempfile.gettempdir(), f"netdebug-{os.getuid()}", "runs")
+    with suppress(ValueError):
+        return room.with_name("sessions") / run_dir.relative_to(room)
+    return run_dir
+
+
 def link_of(settings: Settings, run_dir: Path, rank: int) -> Link | None:
     """The way to the agent, when the training has one. Raises OSError or RuntimeError."""
     if settings.remote is None:
         return None
+    from tb_netdebug.capture.run_sessions import identity_of, sessions_in
     from tb_netdebug.stream.link import Link
 
+    sessions = sessions_in(run_dir)
     return Link.start(
         remote=settings.remote,
         run_dir=run_dir,
@@ -52,6 +64,9 @@ def link_of(settings: Settings, run_dir: Path, rank: int) -> Link | None:
         is_spool=settings.is_spooled,
         takes_control=bool(settings.debugger),
         notice=say,
+        identity=identity_of(run_dir),
+        # A callback that finds its recording again begins no session.
+        resumes=sessions[-1].resumes if sessions else settings.run is not None,
     )
 
 
@@ -97,5 +112,5 @@ def error_that_ends() -> str:
 def say(sentence: str) -> None:
     """To the terminal, if there still is one."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"NetDebug: {sentence}\n")
+        sys.stderr.write(f"NetDebug: {visible_lines(sentence)}\n")
         sys.stderr.flush()

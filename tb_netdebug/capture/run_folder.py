@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import secrets
+import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from tb_netdebug.capture.run_sessions import (
+    RunPlace,
+    adopt_identity,
+    join,
+    known_identity,
+    leave,
+    place_for,
+)
 from tb_netdebug.writer.spool import local_folder
 
-# Of a distributed training: how many runs of this process have been given this name.
+# How many runs of this process have been given this name.
 _given: dict[tuple[Path, int], int] = {}
+# What torchrun and SLURM say of a launch, the same in all of its processes.
+OF_A_LAUNCH = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 def rank(environment: Mapping[str, str]) -> int:
@@ -29,22 +44,85 @@ def rank(environment: Mapping[str, str]) -> int:
     return 0
 
 
-def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[str, str]) -> Path:
-    """`logdir/run`; by default `runs/` and the time at which the run began. For a logdir in an object store
-    it is the folder on this machine that is sent there."""
+def run_place(
+    logdir: str | Path | None,
+    run: str | None,
+    environment: Mapping[str, str],
+    *,
+    resume: bool = False,
+    launch: str = "",
+) -> RunPlace:
+    """Return `logdir/run`, by default `runs/` and the time at which the run began.
+
+    A name that is taken gets a suffix, -2, -3, …; with `resume` the run of that name goes on. For a logdir in
+    an object store it is the folder on this machine that is sent there. `launch` identifies processes that
+    belong together where no launcher does.
+    """
     folder = local_folder(logdir if logdir is not None else "runs")
-    if run is not None:
-        return folder / run
-    name = start_name(environment)
-    if is_distributed(environment):
-        return numbered(folder / name, rank(environment))
-    return unused(folder, name)
+    name = run if run is not None else start_name(environment)
+    if run is None and not is_distributed(environment):
+        return RunPlace(unused(folder, name))
+    try:
+        return _agreed(folder, name, owner_of(folder / name, environment, launch), resume=resume)
+    except OSError:
+        return RunPlace(folder / name)  # the writer will say why nothing can be written there
 
 
-def numbered(folder: Path, rank: int) -> Path:
-    """One for each of the trainings that follow each other; all processes that train together count alike."""
-    count = _given[folder, rank] = _given.get((folder, rank), 0) + 1
-    return folder if count == 1 else folder.with_name(f"{folder.name}-{count}")
+def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[str, str]) -> Path:
+    """The same, of a run that is begun anew."""
+    return run_place(logdir, run, environment).folder
+
+
+def _agreed(folder: Path, name: str, owner: str, *, resume: bool) -> RunPlace:
+    """Processes that have met may have no disk in common: what the first one has found holds for all."""
+    if met_by_torch() is None:
+        return place_for(folder, name, owner, resume=resume)
+    from tb_netdebug.capture.pytorch.ranks.processes import same_for_all, store
+
+    # A launch at the same address as one before is another one.
+    owner = same_for_all(owner if store() is None else f"{owner} {secrets.token_hex(8)}")
+    mine = place_for(folder, name, owner, resume=resume)
+    relative = str(mine.folder.relative_to(folder))
+    told = json.loads(same_for_all(json.dumps([relative, mine.first_step, known_identity(mine.folder)])))
+    place = RunPlace(folder / told[0], told[1])
+    if place.folder != mine.folder:
+        leave(mine.folder, owner)
+        join(place, owner, resume=resume)
+    adopt_identity(place.folder, told[2])
+    return place
+
+
+def owner_of(folder: Path, environment: Mapping[str, str], launch: str = "") -> str:
+    """Identify this process, or the launch that it is one of many of, and how often it has asked for this
+    folder: trainings that follow each other in one program are runs of their own."""
+    own_rank = rank(environment)
+    count = _given[folder, own_rank] = _given.get((folder, own_rank), 0) + 1
+    if not is_distributed(environment):
+        return f"{process_named(os.getpid())} #{count} {secrets.token_hex(8)}"  # containers may be alike
+    told = [environment.get(name, "") for name in OF_A_LAUNCH]
+    local, size = environment.get("LOCAL_WORLD_SIZE"), environment.get("WORLD_SIZE")
+    is_on_one_host = local == size if local else "SLURM_JOB_ID" not in environment
+    if launch or is_on_one_host:
+        told.append(launch or process_named(os.getppid()))
+    return f"{'/'.join(told)} restart {environment.get(RESTARTS, '0')} #{count}"
+
+
+def process_named(pid: int) -> str:
+    """One that cannot be mistaken for another, also when its number is used again."""
+    began = 0.0
+    with suppress(psutil.Error):
+        began = psutil.Process(pid).create_time()
+    return f"{socket.gethostname()}:{pid}:{began:.2f}"
+
+
+def told_of_suffix(place: RunPlace, run: str | None, how_to_resume: str) -> str:
+    """A sentence for the terminal; empty when the run has the name that was asked for."""
+    if run is None or place.folder.name == Path(run).name:
+        return ""
+    return (
+        f"the run {run!r} exists already, so this one is called {place.folder.name!r}. "
+        f"({how_to_resume} goes on with {run!r}.)"
+    )
 
 
 def unused(folder: Path, name: str) -> Path:

@@ -33,7 +33,7 @@ MEANT = {
 }
 TYPES: dict[str, Kinds] = {
     **dict.fromkeys(("weights", "gradients", "updates", "activations", "memory", "batches"), SWITCH),
-    **dict.fromkeys(("console", "capsules", "strict", "pause_at_start"), SWITCH),
+    **dict.fromkeys(("console", "capsules", "strict", "pause_at_start", "resume"), SWITCH),
     "logdir": FOLDER,
     "run": NAME,
     "every": RATE,
@@ -54,6 +54,7 @@ class Settings:
 
     logdir: str | Path | None = None
     run: str | None = None
+    resume: bool = False
     every: int | str = "auto"
     overhead: float = 0.02
     include: str | None = None
@@ -83,6 +84,7 @@ class Settings:
         self._check_choices()
         self._check_addresses()
         self._check_debugger()
+        self._check_resume()
 
     @property
     def period(self) -> int | None:
@@ -175,6 +177,16 @@ class Settings:
         ):
             if is_asked:
                 raise ValueError(f"{wish} needs the debugger: add debugger=True")
+
+    def _check_resume(self) -> None:
+        if not self.resume:
+            return
+        if self.run is None:
+            raise ValueError("resume needs the name of the run that is to go on: add run=")
+        if self.is_spooled:
+            raise ValueError(
+                "resume needs a logdir: with remote alone nothing stays on this machine to go on from"
+            )
 
 
 def is_below(run: str) -> bool:

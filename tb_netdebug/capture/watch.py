@@ -9,10 +9,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.capture.adapter import MakeAdapter
+from tb_netdebug.capture.adapter import Adapter, MakeAdapter
+from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.monitor import Monitor
-from tb_netdebug.capture.remote import remote_of
-from tb_netdebug.capture.run_folder import rank, run_folder
+from tb_netdebug.capture.remote import remote_of, say
+from tb_netdebug.capture.run_folder import rank, run_place, told_of_suffix
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.configuration import checks_of
 
@@ -30,6 +32,7 @@ def watch(
     *,
     logdir: str | Path | None = None,
     run: str | None = None,
+    resume: bool = False,
     every: int | str = "auto",
     overhead: float = 0.02,
     include: str | None = None,
@@ -57,18 +60,21 @@ def watch(
     `model` is a module, or several by name such as `{"G": generator, "D": discriminator}`. Without
     `optimizer`, those that move its parameters are found when they step.
 
-    The records go to `logdir/run`, by default `runs/<date-time>`. `every="auto"` takes full statistics as
-    often as `overhead` allows (0.02: 2 % of the step time), `every=n` in every n-th step. `include` and
-    `exclude` are regular expressions over names of layers and parameters. `console` prints a line a batch.
+    The records go to `logdir/run`, by default `runs/<date-time>`. A run of a name that exists already gets a
+    suffix (`-2`); with `resume=True` that run goes on, and steps count on behind its last one.
+
+    `every="auto"` takes full statistics as often as `overhead` allows (0.02: 2 % of the step time), `every=n`
+    in every n-th step. `include` and `exclude` are regular expressions over names of layers and parameters.
+    `console` prints a line a batch.
 
     What the checks find is told as `on_finding` says: "print" it, "raise" an error from `step`, "ignore" it,
     or a callable that is given each Finding. `checks` switches single ones off (`{"dead-units": False}`) or
     sets their thresholds (`{"dead-units": {"share": 0.8}}`); what it leaves open, a `netdebug.toml` in the
     current folder may say.
 
-    At the first loss or gradient that is not finite, the forward pass of that step is repeated unnoticed to
-    name the module and the operation that made it, and batch, weights, optimizer and random numbers go into a
-    capsule beside the log (`capsules`; at most three, and each stops the training once while it is written).
+    At the first loss that is not finite, a copy of the process runs the batch again to name the module and
+    the operation that made it, and batch, weights, optimizer and random numbers go into a capsule beside the
+    log (`capsules`; at most three, and each stops the training once while it is written).
     `check_numerics="layers"` looks at the output of every layer in every step, "ops" at that of every
     operation, which takes more than twice the time.
 
@@ -86,6 +92,7 @@ def watch(
     settings = Settings(
         logdir=logdir,
         run=run,
+        resume=resume,
         every=every,
         overhead=overhead,
         include=include,
@@ -108,12 +115,24 @@ def watch(
         strict=strict,
         checks=checks_of(checks, Path()),
     )
-    return Monitor(
-        adapter_for(model, optimizer),
-        settings,
-        run_dir=run_folder(settings.folder, run, os.environ),
-        rank=rank(os.environ),
-    )
+    make_adapter = adapter_for(model, optimizer)
+    place = run_place(settings.folder, run, os.environ, resume=resume)
+    number = rank(os.environ)
+    told = told_of_suffix(place, run, "resume=True")
+    if told and number == 0:
+        say(told)
+    make_adapter = beginning_with(place.first_step, make_adapter)
+    return Monitor(make_adapter, settings, run_dir=place.folder, rank=number, is_users=True)
+
+
+def beginning_with(step: int, make_adapter: MakeAdapter) -> MakeAdapter:
+    """The same, in a run that has had some steps before."""
+
+    def make(collector: Collector, guard: Guard, settings: Settings) -> Adapter:
+        collector.step = step
+        return make_adapter(collector, guard, settings)
+
+    return make
 
 
 def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:

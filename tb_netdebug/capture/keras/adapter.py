@@ -96,6 +96,7 @@ class KerasAdapter:
         self._loop = LoopTap(self._network, guard, self.steps, self._before_loop_update)
         self._optimizers = Optimizers(optimizers, models, lambda: self._loop.optimizers)
         self._updates = Updates(lambda variable: variable.numpy())
+        self._description: dict[str, Any] | None = None
         self._source: OnTensorFlow | None = None
         self._bench: KerasWorkbench | None = None
         listen(self._loop)
@@ -163,6 +164,9 @@ class KerasAdapter:
         return device_memory()
 
     def describe(self) -> dict[str, Any]:
+        """The same after `close`, when the models are gone."""
+        if self._description is not None:
+            return {**self._description, "not_watched": self._refusals.sentences()}
         return {
             "framework": f"keras {keras.__version__} on tensorflow {tf.__version__}",
             "python": platform.python_version(),
@@ -178,7 +182,7 @@ class KerasAdapter:
         return self._graph.take()
 
     def workbench(self, stops: Stops) -> KerasWorkbench:
-        self._source = OnTensorFlow(self.steps, self._loop, self._optimizers)
+        self._source = OnTensorFlow(tuple(self.steps), self._loop, self._optimizers)
         self._bench = KerasWorkbench(
             self._network, self._source, stops=stops, collector=self._collector, guard=self._guard
         )
@@ -187,11 +191,23 @@ class KerasAdapter:
     def close(self) -> None:
         if self._bench is not None:
             self._bench.close()
+        self._description = self.describe()
         for each in self.steps:
             each.remove()
         leave(self._loop)
         self._loop.datasets.close()
         self._reading.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """A closed monitor keeps no model alive."""
+        self.steps.clear()
+        self._models.clear()
+        self._network.forget()
+        self._loop.forget()
+        self._idle.end(0)
+        self._optimizers = Optimizers([], {}, list)
+        self._source = self._bench = None
 
     # ---- for the callback --------------------------------------------------------------------------------
 
@@ -225,8 +241,6 @@ class KerasAdapter:
             for name, reason in ran.tap.not_shown.items():
                 self._refusals.note(name, reason)  # not worth a warning
             is_bad = self._alarm.rings(ran)
-            if is_bad:
-                look.followed = steps.followed(ran)
         self._reading.add_run(look, ran.tap, ran.shown, is_bad=is_bad, weights=ran.weights())
 
     def _tell_comparison(self, tap: Tap) -> None:
@@ -238,8 +252,10 @@ class KerasAdapter:
 
     # ---- a loop of the user's own ------------------------------------------------------------------------
 
-    def _before_loop_update(self) -> None:
+    def _before_loop_update(self, optimizer: Any) -> None:
         """An optimizer is about to step in a loop of the user's own."""
+        if self._collector.first_step is not None:
+            self._collector.first_step.updated(id(optimizer))
         if self._collector.sampling:
             self._reading.keep()
 

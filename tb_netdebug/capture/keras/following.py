@@ -6,7 +6,7 @@ It uses the same hook in TensorFlow as `tf.debugging.enable_check_numerics`, whi
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,24 +18,41 @@ from tensorflow.python.framework import op_callbacks
 
 from tb_netdebug.capture.frames import is_foreign, place_of
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.keras.counts import NEGATIVE
-from tb_netdebug.capture.keras.health import counts_of
 from tb_netdebug.capture.keras.layers import Layer, Network, Watched, native
-from tb_netdebug.capture.keras.operations import Counts, Followed, Operation, culprit, word_of
+from tb_netdebug.capture.keras.operations import Counts, Culprit, Flow, Followed, Operation, word_of
 from tb_netdebug.capture.keras.tap import Tap, graph_now
-from tb_netdebug.capture.keras.values import Array, array_of, item_of
+from tb_netdebug.capture.keras.tensors import dense
+from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.stats import kernel
 
 FOREIGN = tuple(str(Path(module.__file__).parent) for module in (keras, tf) if module.__file__)
+# Tensors by their ids, with how many of their values are no numbers.
+Known = Mapping[int, Counts]
 READING = "ReadVariableOp"
 BACKWARD = "gradient_tape/"
+HARMLESS = (
+    "Identity",
+    "Const",
+    "Placeholder",
+    "Reshape",
+    "Shape",
+    "ReadVariableOp",
+    "Cast",
+    "ExpandDims",
+    "Squeeze",
+    "StopGradient",
+)
+MERGED = "the compiled graph merges it with {}, so it may be one of these"
 
 
 class Following:
     """Active as a context, and as a listener of layers (see `calls.Listener`), around a training step.
 
-    It ends where an optimizer begins: by then the harm is done. Eagerly, what is no number is known at once;
-    of a graph, `checks` are to be run with it, and `found` takes what they say.
+    Whoever makes it runs the step: lines above that function are not of the step.
+
+    It ends where an optimizer begins: by then the harm is done. Eagerly, what is no number is known at
+    once; of
+    a graph, what its tensors hold has to be told, and operations between two that were looked at are one.
     """
 
     def __init__(self, network: Network, guard: Guard) -> None:
@@ -49,10 +66,9 @@ class Following:
         self._kept: list[Any] = []
         self._checked: list[Any] = []
         self._is_on = False
-        self._outside: FrameType | None = None
+        self._outside: FrameType | None = sys._getframe(1)
 
     def __enter__(self) -> Following:
-        self._outside = sys._getframe(1)
         op_callbacks.add_op_callback(self._operated)
         self._is_on = True
         return self
@@ -83,24 +99,20 @@ class Following:
 
     # ---- afterwards --------------------------------------------------------------------------------------
 
-    def checks(self, inputs: Sequence[Any]) -> list[Any]:
-        """A row for each tensor that the step has computed, or was given (see `health.COLUMNS`)."""
-        made = [tensor for operation in self._operations for tensor in operation.outputs]
-        self._checked = [each for each in (*inputs, *made) if each.dtype.is_floating]
-        return [tf.stack([counts_of(each, at) for at, each in enumerate(self._checked)])] if made else []
-
-    def found(self, rows: Array) -> None:
-        for tensor, row in zip(self._checked, rows[:, NEGATIVE:].astype(int).tolist(), strict=True):
-            if any(row):
-                self._bad[id(tensor)] = (row[0], row[1], row[2])
-
-    def blamed(self, tap: Tap) -> Followed | None:
-        """What the loss, or else the gradients, got their first bad value from."""
-        losses = [tap.whole_loss, *(seen.output for seen in tap.losses)]
+    def blamed(self, tap: Tap, known: Known) -> Followed | None:
+        """What the loss, or else a gradient or an output, got its first bad value from. `known`: what
+        was read
+        of a graph's tensors in this run; of a step that ran eagerly all is known."""
+        bad = self._bad if self._graph is None else {key: each for key, each in known.items() if any(each)}
+        flow = Flow(self._makers, bad, None if self._graph is None else known.keys())
+        losses = [tap.whole_loss, *(seen.output for seen in tap.losses), tap.reported_loss, tap.descended()]
         gradients = [gradient for applied in tap.applied_to for _, gradient in applied.pairs]
-        is_loss = any(id(each) in self._bad for each in losses)
-        found = culprit(losses if is_loss else gradients, self._bad, self._makers)
-        return None if found is None else self._told(*found, tap, is_forward=is_loss)
+        outputs = [tensor for call in tap.calls for _, tensor in call.outputs]
+        for ends in (losses, [dense(each) for each in gradients], outputs):
+            found = flow.culprit(ends)
+            if found is not None:
+                return self._told(found, tap, bad, is_forward=ends is losses or ends is outputs)
+        return None
 
     # ---- parts -------------------------------------------------------------------------------------------
 
@@ -143,23 +155,25 @@ class Following:
             frame = frame.f_back
         return ""
 
-    def _told(self, made: Operation, counts: Counts, tap: Tap, *, is_forward: bool) -> Followed:
+    def _told(self, found: Culprit, tap: Tap, bad: Known, *, is_forward: bool) -> Followed:
+        made, counts = found.operation, found.counts
         word, masked = word_of(counts), not any(counts[1:])
         if made.kind == READING and (watched := self._read_by(made)) is not None:
             return Followed("parameter", watched.name, "", word, "", masked_only=masked)
+        others = sorted({each.kind.lower() for each in found.others if each.kind not in HARMLESS})
+        rest = (made.kind.lower(), made.site, masked, MERGED.format(", ".join(others)) if others else "")
         layer = made.layer or self._forward_of(made)
         if layer is None and not is_forward:
             where = next(
-                (each.name for each, bad, _ in reversed(tap.gradients()) if id(bad) in self._bad), ""
+                (each.name for each, tensor, _ in reversed(tap.gradients()) if id(tensor) in bad), ""
             )
-            return Followed("gradient", where, "", word, made.kind.lower(), made.site, masked)
+            return Followed("gradient", where, "", word, *rest)
         if layer is None:
             loss = tap.losses[0].loss if tap.losses else None
             name = type(loss).__name__ if loss is not None else ""
-            return Followed("loss", "loss", name, word, made.kind.lower(), made.site, masked)
+            return Followed("loss", "loss", name, word, *rest)
         what = "output" if is_forward or made.layer is not None else "gradient"
-        name = type(layer.layer).__name__
-        return Followed(what, layer.name, name, word, made.kind.lower(), made.site, masked)
+        return Followed(what, layer.name, type(layer.layer).__name__, word, *rest)
 
     def _read_by(self, made: Operation) -> Watched | None:
         """The weight that an operation has read."""

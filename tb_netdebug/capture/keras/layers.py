@@ -106,6 +106,11 @@ class Network:
             self.changes += 1
         self.layers, self.weights = layers, weights
 
+    def forget(self) -> None:
+        """Let go of the models."""
+        for each in (self.models, self.layers, self.weights):
+            each.clear()
+
     def is_complete(self) -> bool:
         """Whether all weights are known; a model may be built as late as in its first step."""
         for model in self.models.values():

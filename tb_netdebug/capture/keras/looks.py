@@ -14,7 +14,6 @@ from tb_netdebug.capture.keras.counts import HEALTH, NEGATIVE
 from tb_netdebug.capture.keras.desk import Finished
 from tb_netdebug.capture.keras.layers import Watched
 from tb_netdebug.capture.keras.losses import LossProbe
-from tb_netdebug.capture.keras.operations import Followed
 from tb_netdebug.capture.keras.origin import Origin, Outputs
 from tb_netdebug.capture.keras.reader import TensorReader, counts_in, squares_in
 from tb_netdebug.capture.keras.values import array_of, number_of
@@ -44,7 +43,6 @@ class Look:
     weights: Held = field(default_factory=list)
     resting: list[tuple[Series, Any]] = field(default_factory=list)
     is_bad: bool = False
-    followed: Followed | None = None
 
     @property
     def has_work(self) -> bool:
@@ -102,7 +100,7 @@ class Looks:
         outputs = self._take_activations(look, tap, shown)
         gradients = self._take_gradients(look, tap, shown.get("gradients", []))
         known = {**look.scalars, **self._collector.scalars}
-        self._origin.look(tap, shown, outputs, gradients, known, self._before, look.followed)
+        self._origin.look(tap, shown, outputs, gradients, known, self._before)
 
     def _take_late(self, look: Look) -> None:
         found = {name: number_of(tensor) for name, tensor in look.late.items()}

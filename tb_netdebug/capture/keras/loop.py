@@ -29,7 +29,7 @@ class LoopTap:
         network: Network,
         guard: Guard,
         steps: Sequence[TrainSteps],
-        before_update: Callable[[], None],
+        before_update: Callable[[Any], None],
     ) -> None:
         self._network = network
         self._guard = guard
@@ -55,6 +55,12 @@ class LoopTap:
         is_empty = not (self.has_stepped or self.is_hidden)
         return None if is_empty else self.tap
 
+    def forget(self) -> None:
+        """Let go of what was seen, and of whom to tell of it."""
+        self.begin_step(sampling=False)
+        self.optimizers.clear()
+        self._steps = ()
+
     @property
     def was_taped(self) -> bool:
         """Whether a tape looked on while a batch went through a model."""
@@ -66,9 +72,11 @@ class LoopTap:
         inputs = [dense(tensor) for _, tensor in tensors_in(self._given)]
         seen = [each for each in tap.losses if not hasattr(each.target, "graph")]
         seen = seen if len(seen) == len(tap.losses) else []
+        targets = [tf.convert_to_tensor(each.target) for each in seen]
         return {
             "inputs": inputs,
-            "targets": [tf.convert_to_tensor(each.target) for each in seen],
+            "labels": targets,
+            "targets": targets,
             "given": [each.given for each in seen],
             "values": [each.output for each in seen],
             "behind": [each.behind for each in seen],
@@ -109,7 +117,7 @@ class LoopTap:
         self.has_stepped = True
         if not self._guard.is_off:
             try:
-                self._before_update()
+                self._before_update(optimizer)
             except Exception as error:
                 self._guard.fault("looking at weights", error)
         self.tap.applies(optimizer, gradients, variables)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tb_netdebug.capture.collector import Collector
-from tb_netdebug.capture.keras.operations import Counts, Followed, word_of
+from tb_netdebug.capture.keras.operations import Counts, word_of
 from tb_netdebug.capture.keras.values import Array, array_of, is_float
 
 if TYPE_CHECKING:
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 MOST_TELLINGS = 4
 
-# Operations that can make NaN or infinity of ordinary numbers, by the names that TensorFlow gives them.
-RISKY = (
-    "Log", "Log1p", "Sqrt", "Rsqrt", "RealDiv", "Div", "DivNoNan", "Reciprocal", "Pow", "Exp", "Expm1",
-    "Acos", "Asin", "Atanh", "Xlogy", "Lgamma", "Square", "Mul", "Cast", "MatMul", "Conv2D", "Sum", "Mean",
-)  # fmt: skip
-MOST_OPERATIONS = 200
+FINE: Counts = (0, 0, 0)
+WHICH_OPERATION = 'no operation was followed; check_numerics="ops" names it'
+BETWEEN = (
+    "its inputs held such values already, and no layer before it gave any: they come from code between layers"
+)
+NOT_LOOKED_AT = "the first layer seen with it is {} ({}), and nobody looked at its inputs"
+NO_LAYER = "nobody looked at the layers in this step; every=1 does in every step"
+BACKWARD = 'nobody followed the backward pass; check_numerics="ops" does'
 
 # In the order in which the layers were done.
 Outputs = list[tuple["Call", Counts]]
@@ -45,7 +47,6 @@ class Origin:
         gradients: Gradients,
         scalars: Mapping[str, float],
         before: Callable[[Any], Array | None],
-        followed: Followed | None,
     ) -> None:
         """`outputs` and `gradients`: with the number of values that are no numbers; -infinity alone is how
         scores are masked."""
@@ -60,22 +61,43 @@ class Origin:
         if self._told >= MOST_TELLINGS:
             return
         fact = of_state(tap, shown, before)
-        if fact is None and followed is not None:
-            fact = followed.as_fact()
+        following = getattr(tap, "following", None)
+        if fact is None and following is not None:
+            followed = following.blamed(tap, known_of(tap, shown, outputs, gradients, scalars))
+            fact = None if followed is None else followed.as_fact()
         if fact is None:
-            fact = of_layers(tap, outputs, gradients, is_loss_bad=is_loss_bad)
+            entries = shown.get("entries", [])
+            fact = of_layers(tap, outputs, gradients, entries, is_loss_bad=is_loss_bad)
         if fact is not None:
             self._told += 1
             self._last_told = step
             self._collector.fact("first-nonfinite", **fact)
 
 
+def known_of(
+    tap: Tap, shown: Shown, outputs: Outputs, gradients: Gradients, scalars: Mapping[str, float]
+) -> dict[int, Counts]:
+    """Of the tensors in a graph those that were read in this run, by id: how many values are no numbers."""
+    known = {id(each): FINE for name in ("inputs", "labels") for each in tap.shown.get(name, [])}
+    if "loss" in scalars:
+        loss = np.float64(scalars["loss"])
+        counts = int(np.isneginf(loss)), int(np.isposinf(loss)), int(np.isnan(loss))
+        known |= {id(each): counts for each in tap.shown.get("loss", [])}
+    known |= zip(map(id, tap.shown.get("activations", [])), (counts for _, counts in outputs), strict=False)
+    if gradients:
+        known |= zip(
+            map(id, tap.shown.get("gradients", [])), ((0, 0, bad) for _, bad in gradients), strict=False
+        )
+    return known
+
+
 def of_state(tap: Tap, shown: Shown, before: Callable[[Any], Array | None]) -> dict[str, Any] | None:
-    """Of what was there before the step: its inputs, and the weights where they were kept."""
-    for number, tensor in enumerate(shown.get("inputs", [])):
-        if is_float(tensor) and not np.isfinite(array_of(tensor)).all():
-            kind = kind_of(array_of(tensor))
-            return fact_of(f"input/{number}", "", "input", kind, inputs_finite=False)
+    """Of what was there before the step: its batch, and the weights where they were kept."""
+    for name, part in (("input", "inputs"), ("label", "labels")):
+        for number, tensor in enumerate(shown.get(part, [])):
+            if is_float(tensor) and not is_finite(tensor):
+                kind = kind_of(array_of(tensor))
+                return fact_of(f"{name}/{number}", "", "input", kind, inputs_finite=False)
     for watched in tap.network.weights.values():
         values = before(watched)
         if values is not None and not np.isfinite(values).all():
@@ -84,23 +106,52 @@ def of_state(tap: Tap, shown: Shown, before: Callable[[Any], Array | None]) -> d
 
 
 def of_layers(
-    tap: Tap, outputs: Outputs, gradients: Gradients, *, is_loss_bad: bool
+    tap: Tap, outputs: Outputs, gradients: Gradients, entries: Sequence[bool | None], *, is_loss_bad: bool
 ) -> dict[str, Any] | None:
+    """By the layers alone, where nobody has followed operations."""
+    unfollowed = getattr(tap, "unfollowed", "")
     bad = [each for each in outputs if is_wrong(each)]
     if is_loss_bad and not bad:
         bad = [each for each in outputs if any(each[1])]
     if bad:
         call, counts = bad[0]
-        found = call.layer
-        operation = risky_operation(call)
-        return fact_of(found.name, type(found.layer).__name__, "output", word_of(counts), operation=operation)
+        name, kind = call.layer.name, type(call.layer.layer).__name__
+        inputs_finite = has_finite_inputs(call, outputs)
+        if inputs_finite is None:  # an entry of None is one that nobody could look at
+            entry = dict(zip(map(id, tap.calls), entries, strict=False)).get(id(call))
+            inputs_finite = None if entry is None else bool(entry)
+        if inputs_finite is None:
+            return fact_of("", "", "unknown", word_of(counts), why_not=NOT_LOOKED_AT.format(name, kind))
+        why_not = (unfollowed or WHICH_OPERATION) if inputs_finite else BETWEEN
+        return fact_of(name, kind, "output", word_of(counts), inputs_finite=inputs_finite, why_not=why_not)
+    if is_loss_bad and not outputs:
+        return fact_of("", "", "unknown", "NaN", why_not=NO_LAYER)
     if is_loss_bad:
         loss = tap.losses[0].loss if tap.losses else None
-        return fact_of("loss", type(loss).__name__ if loss is not None else "", "loss", "NaN")
+        name = type(loss).__name__ if loss is not None else ""
+        return fact_of("loss", name, "loss", "NaN", why_not=unfollowed or WHICH_OPERATION)
     for watched, count in reversed(gradients):  # the backward pass comes from behind
         if count:
-            return fact_of(watched.name, "", "gradient", "NaN")
+            return fact_of(watched.name, "", "gradient", "NaN", why_not=unfollowed or BACKWARD)
     return None
+
+
+def has_finite_inputs(call: Call, outputs: Outputs) -> bool | None:
+    """None when they were not kept, or have no values: a look at a compiled step gives outputs alone."""
+    known = {id(tensor): counts for each, counts in outputs for _, tensor in each.outputs}
+    inputs = [tensor for _, tensor in call.inputs if is_float(tensor) and not hasattr(tensor, "graph")]
+    if not inputs:
+        return None
+    try:
+        return not any(
+            any(known[id(each)][1:]) if id(each) in known else not is_finite(each) for each in inputs
+        )
+    except TypeError:
+        return None
+
+
+def is_finite(tensor: Any) -> bool:
+    return bool(np.isfinite(array_of(tensor).astype(np.float64)).all())
 
 
 def fact_of(
@@ -111,7 +162,7 @@ def fact_of(
     *,
     inputs_finite: bool = True,
     parameters_finite: bool = True,
-    operation: str | None = None,
+    why_not: str = "",
 ) -> dict[str, Any]:
     return {
         "where": where,
@@ -122,7 +173,10 @@ def fact_of(
         "kind": kind,
         "masked_only": False,
         "capsule": None,
-        "operation": operation,
+        "operation": None,
+        "site": "",
+        "repeats": None,
+        "why_not": why_not,
     }
 
 
@@ -133,19 +187,3 @@ def is_wrong(output: tuple[Call, Counts]) -> bool:
 
 def kind_of(values: Array) -> str:
     return word_of((0, int(np.isposinf(values).any()), int(np.isnan(values).any())))
-
-
-def risky_operation(call: Call) -> str | None:
-    """Of the operations inside of a layer the one that most likely did it; None when it ran eagerly."""
-    inputs = {id(tensor) for _, tensor in call.inputs}
-    waiting = [tensor for _, tensor in call.outputs if hasattr(tensor, "graph")]
-    seen: set[int] = set()
-    found: set[str] = set()
-    while waiting and len(seen) < MOST_OPERATIONS:
-        tensor = waiting.pop()
-        if id(tensor) in seen or id(tensor) in inputs:
-            continue
-        seen.add(id(tensor))
-        found.add(tensor.op.type)
-        waiting.extend(tensor.op.inputs)
-    return next((name for name in RISKY if name in found), None)

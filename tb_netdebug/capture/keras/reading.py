@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import psutil
 import tensorflow as tf
 
 from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.free_memory import free_bytes
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.coverage import is_trainable
 from tb_netdebug.capture.keras.desk import Desk
@@ -78,7 +78,7 @@ class Reading:
             look.runs.append((tap, shown()))
         elif self._follows or self._waits:
             # what a later look may need, of what the step has in memory anyway
-            look.runs.append((tap, {name: shown().get(name, []) for name in ("inputs", "flags")}))
+            look.runs.append((tap, {name: shown().get(name, []) for name in ("inputs", "labels", "flags")}))
         if look.sampling:
             look.weights = weights or []
 
@@ -143,7 +143,7 @@ class Reading:
             self._refuse,
             weights=self._settings.weights,
             updates=self._settings.updates,
-            most_bytes=int(psutil.virtual_memory().available * COPIES_SHARE),
+            most_bytes=int(free_bytes() * COPIES_SHARE),
             threads=self.threads,
         )
 

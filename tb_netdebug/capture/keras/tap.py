@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,9 @@ from tb_netdebug.capture.keras.layers import Layer, Network, Watched
 from tb_netdebug.capture.keras.loss_calls import LossSeen, Makers, loss_seen
 from tb_netdebug.capture.keras.tensors import dense, tensors_in
 from tb_netdebug.capture.keras.values import is_float
+
+if TYPE_CHECKING:
+    from tb_netdebug.capture.keras.following import Following
 
 # An optimizer with more weights, or a network with more layers, is cut off here; losses are few.
 MOST_LOSSES = 16
@@ -79,6 +82,9 @@ class Tap:
     not_shown: dict[str, str] = field(default_factory=dict)
     rates: list[Any] = field(default_factory=list)
     looks: int = 0
+    following: Following | None = None
+    shown: dict[str, list[Any]] = field(default_factory=dict)
+    """What a step in a graph shows, as it stands there."""
     mode_counts: tuple[float, float] = (0.0, 0.0)
     _activations: list[tuple[Call, str, Any]] | None = None
     _gradients: list[tuple[Watched, Any, Any]] | None = None
@@ -132,9 +138,26 @@ class Tap:
         if loss.shape.rank == 0 and not is_of_metric(loss):
             self.reported_loss = loss
 
+    @property
+    def graph(self) -> Any:
+        """In which the step is traced; None when it runs eagerly."""
+        return self._graph
+
     def is_made(self, tensor: Any) -> bool:
         """Whether a layer has put it out."""
         return id(tensor) in self._makers
+
+    def move(self, network: Network, guard: Guard) -> None:
+        """To another monitor: the layers and weights have other names there, or are followed by others."""
+        self.network, self.guard = network, guard
+        for call in self.calls:
+            call.layer = network.layers.get(id(call.layer.layer), call.layer)
+        if self._gradients is not None:
+            self._gradients = [
+                (network.weight_of(watched.variable) or watched, gradient, scale)
+                for watched, gradient, scale in self._gradients
+            ]
+        self.looks = 0
 
     # ---- what can be shown, asked at the end of the step -------------------------------------------------
 

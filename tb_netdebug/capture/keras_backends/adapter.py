@@ -9,9 +9,9 @@ from typing import Any
 
 import keras
 import numpy as np
-import psutil
 
 from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.free_memory import free_bytes
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.coverage import CoverageProbe, is_trainable, rate_of
 from tb_netdebug.capture.keras.graph import GraphTold
@@ -71,6 +71,7 @@ class BackendAdapter(ABC):
         self._stand_ins: dict[int, Optimizer] = {}
         self._seen_rest: set[int] = set()
         self._bench: KerasWorkbench | None = None
+        self._description: dict[str, Any] | None = None
         self._kept_for = -1
         self._updates = Updates(lambda variable: self.read(self.tensor_of(variable)))
 
@@ -134,6 +135,9 @@ class BackendAdapter(ABC):
         return {}
 
     def describe(self) -> dict[str, Any]:
+        """The same after `close`, when the models are gone."""
+        if self._description is not None:
+            return {**self._description, "not_watched": self._refusals.sentences()}
         return {
             "framework": f"keras {keras.__version__} on {self.framework}",
             "python": platform.python_version(),
@@ -167,8 +171,15 @@ class BackendAdapter(ABC):
         return rate_of(optimizer)
 
     def close(self) -> None:
+        """Harmless when called again; nothing of the models is kept."""
+        self._description = self.describe()
         if self._bench is not None:
             self._bench.close()
+        self._bench = None
+        self._models.clear()
+        self._optimizers.clear()
+        self._stand_ins.clear()
+        self._network.forget()
 
     # ---- for the callback --------------------------------------------------------------------------------
 
@@ -238,7 +249,7 @@ class BackendAdapter(ABC):
             self._refusals.refuse,
             weights=self._settings.weights,
             updates=self._settings.updates,
-            most_bytes=int(psutil.virtual_memory().available * COPIES_SHARE),
+            most_bytes=int(free_bytes() * COPIES_SHARE),
             threads=self._threads,
         )
 

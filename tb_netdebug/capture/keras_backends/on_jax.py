@@ -15,7 +15,7 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras_backends.adapter import BackendAdapter, Late, Run
-from tb_netdebug.capture.keras_backends.jax_look import Look, Seen, inputs_of, size_of
+from tb_netdebug.capture.keras_backends.jax_program import Seen, inputs_of, size_of
 from tb_netdebug.capture.keras_backends.jax_steps import JaxSteps, Ran
 from tb_netdebug.capture.keras_backends.running_loss import RunningLoss, Told, is_ready
 from tb_netdebug.capture.keras_backends.standins import Array, Shown
@@ -24,8 +24,8 @@ from tb_netdebug.capture.keras_backends.tap import Applied, Tap
 from tb_netdebug.capture.settings import Settings
 
 SECOND_LOOK = (
-    "JAX compiles the training step as a whole; of sampled batches NetDebug computes layers and gradients a "
-    "second time to see them"
+    "JAX compiles the training step as a whole; layers and gradients of sampled batches come from a "
+    "program of their own, for which none of your Python runs"
 )
 
 
@@ -51,9 +51,9 @@ class KerasOnJax(BackendAdapter):
         wants_look = settings.activations or settings.gradients
         for model in self._models.values():
             if isinstance(model, keras.Model):
-                make_look = self._make_look if wants_look else None
+                make_tap = self._make_tap if wants_look else None
                 before = self._keep_weights
-                self.steps.append(JaxSteps(model, collector, guard, self._refusals.refuse, make_look, before))
+                self.steps.append(JaxSteps(model, collector, guard, self._refusals.refuse, make_tap, before))
         for each in self.steps:
             each.install()
         if any(each.makes_looks for each in self.steps):
@@ -65,9 +65,11 @@ class KerasOnJax(BackendAdapter):
         return np.asarray(tensor)
 
     def tensor_of(self, variable: Any) -> Any:
-        """While `fit` runs a variable is empty, and its tensor a part of the state."""
-        if variable._value is not None:
-            return variable._value
+        """Return its part of the state while a variable is empty, as in `fit`, or used up, as in a step of
+        `train_on_batch`."""
+        value = variable._value
+        if value is not None and not (isinstance(value, jax.Array) and value.is_deleted()):
+            return value
         if id(variable) not in self._tensors:
             self._tensors = {key: each for steps in self.steps for key, each in steps.tensors()}
         return self._tensors[id(variable)]
@@ -108,9 +110,12 @@ class KerasOnJax(BackendAdapter):
         return self._seen_by
 
     def close(self) -> None:
-        super().close()
         for each in self.steps:
             each.remove()
+        super().close()
+        self.steps.clear()
+        self._seen_by = None
+        self._tensors = {}
 
     # ---- for the callback --------------------------------------------------------------------------------
 
@@ -125,8 +130,8 @@ class KerasOnJax(BackendAdapter):
 
     # ---- a step ------------------------------------------------------------------------------------------
 
-    def _make_look(self, model: Any) -> Look:
-        return Look(model, lambda gets_out: Tap(self._network, self._guard, self.read, gets_out))
+    def _make_tap(self, gets_out: Callable[[Any], bool]) -> Tap:
+        return Tap(self._network, self._guard, np.asarray, gets_out)
 
     def _keep_weights(self) -> None:
         self._tensors = {}
@@ -148,17 +153,17 @@ class KerasOnJax(BackendAdapter):
             scalars["batch_size"] = size
         scalars["time/data"] = ran.wait_secs
         inputs, targets = ([Shown(each, self.read) for each in part] for part in inputs_of(ran.batch))
-        shown: dict[str, list[Any]] = {"inputs": inputs, "targets": targets}
+        shown: dict[str, list[Any]] = {"inputs": inputs, "targets": targets, "labels": targets}
         self._tell_later(ran, steps, size)
-        if ran.look is None or ran.seen is None:
+        if ran.tap is None or ran.seen is None:
             return Tap(self._network, self._guard, self.read, bool), shown
-        shown |= self._shown(ran.look, ran.seen, steps)
-        tap: Any = ran.look.tap
+        shown |= self._shown(ran.tap, ran.seen, steps)
+        tap: Any = ran.tap
         self._coverage.look(tap)
         return tap, shown
 
-    def _shown(self, look: Look, seen: Seen, steps: JaxSteps) -> dict[str, list[Any]]:
-        scalars, tap = self._collector.scalars, look.tap
+    def _shown(self, tap: Tap, seen: Seen, steps: JaxSteps) -> dict[str, list[Any]]:
+        scalars = self._collector.scalars
         scalars["loss"] = float(seen.loss)
         scale = float(seen.scale)
         if scale != 1.0 and np.isfinite(scale):
@@ -174,6 +179,7 @@ class KerasOnJax(BackendAdapter):
         }
         if self._settings.activations:
             found["activations"] = [Shown(each, self.read) for each in seen.activations]
+            found["entries"] = [None if each is None else bool(each) for each in seen.entries]
         found["gradients"] = [
             Shown(each if scale == 1.0 else each / scale, self.read) for _, each, _ in gradients
         ]

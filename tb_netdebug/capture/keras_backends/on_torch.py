@@ -24,6 +24,7 @@ from tb_netdebug.capture.keras_backends.tap import Applied, Tap
 from tb_netdebug.capture.pytorch.adapter import COMPUTING
 from tb_netdebug.capture.pytorch.adapter import adapter_of as adapter_of_torch
 from tb_netdebug.capture.pytorch.backward import watch_backward
+from tb_netdebug.capture.pytorch.host_arrays import values_over
 from tb_netdebug.capture.pytorch.memory import torch_allocator
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.stats import kernel
@@ -35,6 +36,8 @@ COMPILED = (
 MOST_INPUTS = 4
 
 is_grad_enabled = torch.is_grad_enabled
+is_compiling = torch.compiler.is_compiling  # by dynamo, or for an export: its tensors have no values
+is_traced = torch._C._is_tracing
 current_backward = torch._C._current_graph_task_id
 
 
@@ -69,7 +72,8 @@ class KerasOnTorch(BackendAdapter):
         self._thread = threading.get_ident()
         self._applying = 0
         self._inputs: list[Any] = []
-        self._flow: list[tuple[Any, Any]] = []
+        self._labels: list[Any] = []
+        self._flow: list[tuple[Any, Any, Any]] = []
         self._squares: list[tuple[float, int]] = []
         self._loss: float | None = None
         self._tap.begin(
@@ -87,10 +91,10 @@ class KerasOnTorch(BackendAdapter):
         if isinstance(tensor, np.ndarray):  # what `train_on_batch` was given
             return tensor
         found = tensor.detach()
-        found = (found.to_dense() if found.is_sparse else found).cpu().resolve_conj().resolve_neg()
+        found = (found.to_dense() if found.is_sparse else found).cpu().contiguous()
         if found.dtype == torch.bfloat16:
-            return np.asarray(found.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16))
-        return np.asarray(found.contiguous().numpy())
+            return values_over(found.resolve_neg().view(torch.int16)).view(ml_dtypes.bfloat16)
+        return values_over(found)
 
     def tensor_of(self, variable: Any) -> Any:
         return variable.value
@@ -116,10 +120,11 @@ class KerasOnTorch(BackendAdapter):
         return OnTorch(self)
 
     def close(self) -> None:
-        super().close()
         leave(self)
         if self._backward is not None:
             self._backward.close()
+        self._begin(self._collector.step, sampling=False)
+        super().close()
 
     # ---- what Keras's calls tell -------------------------------------------------------------------------
 
@@ -133,7 +138,7 @@ class KerasOnTorch(BackendAdapter):
         if not self._is_here():
             return
         self._tap.left(layer, args, kwargs, output)
-        self._flow.append((layer, output))
+        self._flow.append((layer, (args, kwargs), output))
         if id(layer) in self._roots:
             self._collector.clock.enter("time/backward")
             if not self._inputs:
@@ -143,12 +148,14 @@ class KerasOnTorch(BackendAdapter):
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         if self._is_here():
             self._tap.lost(loss, target, given, output)
+            if len(self._labels) < MOST_INPUTS and is_data(target):
+                self._labels.append(target)
 
     def descends(self, target: Any, sources: Any) -> None:
         """TensorFlow only."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
-        if threading.get_ident() != self._thread or self._guard.is_off:
+        if is_compiling() or threading.get_ident() != self._thread or self._guard.is_off:
             return
         self._applying += 1
         if self._applying > 1:  # an optimizer inside of one that scales the loss
@@ -162,15 +169,22 @@ class KerasOnTorch(BackendAdapter):
         self._collector.clock.enter("time/optimizer")
 
     def applied(self, optimizer: Any, variables: Any) -> None:
-        if threading.get_ident() == self._thread and self._applying:
+        if self._applying and threading.get_ident() == self._thread:
             self._applying -= 1
             if not self._applying:
                 self._collector.clock.enter(None)
+                if self._collector.first_step is not None:
+                    self._collector.first_step.updated(id(optimizer), is_fit=self._is_in_fit())
+
+    def _is_in_fit(self) -> bool:
+        return any(getattr(each, "train_function", None) is not None for each in self._models.values())
 
     def _is_here(self) -> bool:
-        """Not in an evaluation, on another thread, or where a layer is computed again for backward."""
+        """Return False on other threads, in an evaluation, an export and a recomputation for backward."""
         return (
             is_grad_enabled()
+            and not is_compiling()
+            and not is_traced()
             and threading.get_ident() == self._thread
             and current_backward() == -1
             and not self._guard.is_off
@@ -235,6 +249,7 @@ class KerasOnTorch(BackendAdapter):
         gradients = tap.gradients() if self._settings.gradients else []
         shown: dict[str, list[Any]] = {
             "inputs": inputs,
+            "labels": [Shown(each, self.read) for each in self._labels],
             **tap.losses_shown(),
             "activations": [each for _, _, each in tap.activations()],
             "gradients": [self._unscaled(each) for _, each, _ in gradients],

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
+from tb_netdebug.capture.containers import key_text, parts_of
 from tb_netdebug.capture.keras.layers import Layer, Network, Watched, own_weights
 
 Array = NDArray[Any]
@@ -114,6 +115,10 @@ class BackendNetwork(Network):
         self._read = read
         self._stand_ins: dict[int, Weight] = {}
 
+    def forget(self) -> None:
+        super().forget()
+        self._stand_ins.clear()
+
     def stand_in(self, variable: Any) -> Weight:
         """Always the same one for a variable, which it keeps."""
         found = self._stand_ins.get(id(variable))
@@ -142,10 +147,5 @@ def tensors_in(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str
     if keras.ops.is_tensor(value):
         yield name, value
     elif depth < MOST_DEPTH:
-        parts: list[tuple[Any, Any]] = []
-        if isinstance(value, Mapping):
-            parts = list(value.items())
-        elif isinstance(value, list | tuple):
-            parts = list(enumerate(value))
-        for key, part in parts[:MOST_TENSORS]:
-            yield from tensors_in(part, f"{name}[{key}]", depth + 1)
+        for place, (key, part) in enumerate(parts_of(value, MOST_TENSORS) or ()):
+            yield from tensors_in(part, f"{name}[{key_text(key, place)}]", depth + 1)

@@ -52,11 +52,13 @@ class Tap:
     the backend's from which nothing gets out.
     """
 
+    unfollowed = "operations are followed on TensorFlow alone"
+
     def __init__(
         self, network: BackendNetwork, guard: Guard, read: Read, is_ours: Callable[[Any], bool]
     ) -> None:
         self.network = network
-        self._guard = guard
+        self.guard = guard
         self._read = read
         self._is_ours = is_ours
         self.mode_counts = (0.0, 0.0)
@@ -75,6 +77,13 @@ class Tap:
         self._makers: Makers = {}
         self._entered = 0
         self._orders: list[int] = []
+
+    def move(self, network: BackendNetwork, guard: Guard) -> None:
+        """To another monitor: the layers have other names there."""
+        self.network, self.guard = network, guard
+        for call in self.calls:
+            call.layer = network.layers.get(id(call.layer.layer), call.layer)
+        self.looks = 0
 
     # ---- what it is told ---------------------------------------------------------------------------------
 
@@ -128,13 +137,17 @@ class Tap:
             "behind": [seen.behind for seen in self.losses],
         }
 
-    def take_calls(self, calls: Sequence[tuple[Any, Any]]) -> None:
-        """Layers and what they gave, in order, when it turns out later that they are of interest."""
-        for order, (layer, output) in enumerate(calls):
+    def take_calls(self, calls: Sequence[tuple[Any, Any, Any]]) -> None:
+        """Layers with what they were given and gave, in order, when it turns out later that they are of
+        interest."""
+        for order, (layer, given, output) in enumerate(calls):
             known = self.network.layers.get(id(layer))
             if known is not None:
-                outputs = [(place, self.shown(each)) for place, each in tensors_in(output)]
-                self.calls.append(Call(known, [], outputs, order, None))
+                inputs, outputs = (
+                    [(place, self.shown(each)) for place, each in tensors_in(some)]
+                    for some in (given, output)
+                )
+                self.calls.append(Call(known, inputs, outputs, order, None))
 
     # ---- parts -------------------------------------------------------------------------------------------
 
@@ -146,12 +159,12 @@ class Tap:
         return found
 
     def _guarded(self, look: Callable[..., None], *args: Any) -> None:
-        if self._guard.is_off:
+        if self.guard.is_off:
             return
         try:
             look(*args)
         except Exception as error:
-            self._guard.fault("looking at a training step", error)
+            self.guard.fault("looking at a training step", error)
 
     def _take_call(self, layer: Any, args: Any, kwargs: Any, output: Any, order: int) -> None:
         outputs = [

@@ -11,7 +11,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.pytorch.hooks import Hook, after_forward
+from tb_netdebug.capture.pytorch.hooks import after_forward
 from tb_netdebug.capture.pytorch.parameters import clean, wrappers_of
 from tb_netdebug.capture.pytorch.reader import TensorReader
 from tb_netdebug.capture.pytorch.values import tensors_in
@@ -118,7 +118,7 @@ class ActivationHooks:
         for layer in self._layers.values():
             layer.was_called = False
             if layer.handle is None:
-                layer.handle = after_forward(layer.module, Hook(self._hook_of(layer)))
+                layer.handle = after_forward(layer.module, self._hook_of(layer))
 
     def _take_off(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
@@ -155,6 +155,7 @@ class ActivationHooks:
             found: Iterable[tuple[str, torch.Tensor]] = (("", output),)
         else:
             found = tensors_in(output)
+            self._reader.refuse_closed(f"the output of {layer.name}", output)
         for place, tensor in found:
             if tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized:
                 self._reader.activation(layer.series_of(place), tensor, module)

@@ -14,11 +14,14 @@ from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim import Optimizer
 
 from tb_netdebug.capture.adapter import MakeAdapter, listed
+from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.activations import ActivationHooks
 from tb_netdebug.capture.pytorch.arrivals import Arrivals
 from tb_netdebug.capture.pytorch.graph import GraphTracer
+from tb_netdebug.capture.pytorch.host_arrays import values_over
+from tb_netdebug.capture.pytorch.interception import OVERRIDING, unintercepted
 from tb_netdebug.capture.pytorch.memory import torch_allocator
 from tb_netdebug.capture.pytorch.optimizers import OptimizerHooks, copies_limit
 from tb_netdebug.capture.pytorch.parameters import WRAPPERS, Parameters, Watched, clean
@@ -55,6 +58,7 @@ Late = list[tuple[int, dict[str, float], list[Sample]]]
 class TorchAdapter:
     """Fills the collector from the hooks of torch (see `adapter.Adapter`)."""
 
+    @unintercepted
     def __init__(
         self,
         models: Mapping[str, nn.Module],
@@ -92,11 +96,13 @@ class TorchAdapter:
         self._merging = Merging(collector, self._refusals, self._parameters.current().values())
         self._workbench: TorchWorkbench | None = None
         self._generation = -1
+        self._saw_gradients = False
         self._follow_growth()
         self._explain_compiled()
 
     # ---- the seam ----------------------------------------------------------------------------------------
 
+    @unintercepted
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         if not self._optimizers.stepped:
             self._look_without_optimizer()
@@ -105,20 +111,24 @@ class TorchAdapter:
         self._optimizers.end_step()
         if self._collector.sampling and self._weights is not None:
             self._weights.look_at_rest(list(self._parameters.current().values()))
-        self._phases.saw_forward = False
+        self._phases.saw_forward = self._saw_gradients = False
         if loss is not None:
             self._put_scalar("loss", loss)
+            self._probes.told_loss(loss)
         for name, value in scalars.items():
             self._put_scalar(f"scalar/{name}", value)
         self._optimizers.put_rates()
         self._probes.end_step()
         if self._parameters.is_stale or self._generation != self._parameters.changes:
             self._follow_growth()
+        OVERRIDING.look()
         return self._merging.end_step(is_late=self._arrivals.end_step(self._collector.step))
 
+    @unintercepted
     def late(self, *, wait: bool) -> Late:
         return self._merging.through(self._arrivals.take(wait=wait), wait=wait)
 
+    @unintercepted
     def prepare(self, *, sampling: bool) -> None:
         self._activations.arm(sampling)
         if not sampling:
@@ -126,6 +136,7 @@ class TorchAdapter:
         if self._weights is not None and not self._optimizers.known():
             self._weights.keep(list(self._parameters.current().values()))
 
+    @unintercepted
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
         tensor = (
             value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value), device="cpu")
@@ -139,15 +150,16 @@ class TorchAdapter:
         layout = Layout(Series(Kind.TENSOR, ""), readable, nn.Identity())
         return summary, layout.active_units(readable.data_ptr())
 
+    @unintercepted
     def pixels_of(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            value = value.detach().cpu()
-            return (value.float() if value.is_floating_point() else value).numpy()
+            return values_over(value.float() if value.is_floating_point() else value)
         return np.asarray(value)
 
     def memory(self) -> dict[str, float]:
         return torch_allocator(torch)
 
+    @unintercepted
     def describe(self) -> dict[str, Any]:
         known = self._optimizers.known()
         if known:  # those of a training that is over may be gone
@@ -165,12 +177,22 @@ class TorchAdapter:
             "not_watched": self._refusals.sentences(),
         }
 
+    @unintercepted
     def graph(self) -> bytes | None:
         return self._graph.take()
 
     def join(self, optimizer: Optimizer) -> bool:
         """Watches one more optimizer, if it moves what is watched; whether it does."""
         return self._optimizers.add(optimizer)
+
+    @unintercepted
+    def differentiated(self) -> None:
+        """Look at the gradients now: updates by hand may clear them before the step is known to be over."""
+        started = now()
+        if self._settings.gradients and not self._saw_gradients:
+            self._saw_gradients = True
+            self._optimizers.look_at_gradients(NO_OPTIMIZER, list(self._parameters.current().values()))
+        self._collector.charge(started)
 
     def workbench(self, stops: Stops) -> TorchWorkbench:
         """For the debugger: stops of this training are told to `stops`. Closed with the adapter."""
@@ -185,6 +207,7 @@ class TorchAdapter:
         )
         return self._workbench
 
+    @unintercepted
     def close(self) -> None:
         if self._workbench is not None:
             self._workbench.close()
@@ -218,11 +241,11 @@ class TorchAdapter:
         It has an update of its own kind, a skipped one (GradScaler found an overflow), or accumulates.
         """
         watched = list(self._parameters.current().values())
-        if not self._has_trained(watched):
+        if not (self._saw_gradients or self._has_trained(watched)):
             return
         if not self._optimizers.known():
             self._optimizers.stepped = True
-            if self._settings.gradients:
+            if self._settings.gradients and not self._saw_gradients:
                 self._optimizers.look_at_gradients(NO_OPTIMIZER, watched)
             if self._weights is not None:
                 self._weights.count_step()
@@ -260,10 +283,10 @@ class TorchAdapter:
         if type(given) is torch.Tensor and given.is_cpu and given.numel() == 1 and self._reader.reads_host:
             self._collector.scalars[name] = float(given.item())
             return
-        given = given.detach()
-        value = self._reader.readable(name, given if given.numel() == 1 else given.float().mean())
+        value = self._reader.readable(name, given)
         if value is None:
             return
+        value = value.detach() if value.numel() == 1 else value.detach().float().mean()
         if self._reader.is_on_host(value):
             self._collector.scalars[name] = float(value)
             return
@@ -297,6 +320,7 @@ class TorchAdapter:
 
 def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
     """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
+    OVERRIDING.look()
     optimizers = [unwrapped(each) for each in listed(optimizer)]
     for each in optimizers:
         if not isinstance(each, Optimizer):

@@ -10,6 +10,7 @@ import torch
 
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.capture.signal_handlers import is_from_a_handler
 
 
 class BackwardWatch:
@@ -58,6 +59,8 @@ class BackwardWatch:
         if self._guard is not None:
             self._guard.fault("looking at a backward pass", error)
             return
+        if is_from_a_handler(error):
+            raise error
         self.close()
         warnings.warn(f"NetDebug failed while looking at a backward pass: {error!r}", stacklevel=2)
 

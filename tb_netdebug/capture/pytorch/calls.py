@@ -16,14 +16,15 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.pytorch.hooks import Hook, after_forward, before_forward
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
 from tb_netdebug.capture.pytorch.numerics.loss_origin import mark_output
-from tb_netdebug.capture.pytorch.values import tensors_in
+from tb_netdebug.capture.pytorch.values import is_tensor, tensors_in
 
 is_compiling = torch.compiler.is_compiling
 is_traced = torch._C._is_tracing
 is_grad_enabled = torch.is_grad_enabled
 random_state = torch.get_rng_state
+next_operation = torch._C._autograd._get_sequence_nr
 is_autocast_enabled = torch.is_autocast_enabled
 
 # A policy may be called for many moments before its loss is there; older calls than these are forgotten, and
@@ -35,7 +36,11 @@ HOST = "cpu"
 
 @dataclass(slots=True)
 class Call:
-    """One call of a watched model, as it was when it began. `before` is the state of torch's generator."""
+    """One call of a watched model, as it was when it began.
+
+    `before` is the state of torch's generator, `first_operation` the number that autograd gives to the next
+    operation of this thread.
+    """
 
     name: str
     model: nn.Module
@@ -45,6 +50,7 @@ class Call:
     autocast: dict[str, torch.dtype]
     nbytes: int
     versions: list[int]
+    first_operation: int = 0
     outputs: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
     def conditions(self) -> ExitStack:
@@ -63,11 +69,22 @@ class Call:
 
 
 class CallKeeper:
-    """Keeps the arguments of training calls until the step ends; no graph and no copy."""
+    """Keeps the arguments of training calls until the step ends; no graph and no copy.
 
-    def __init__(self, models: Mapping[str, nn.Module], collector: Collector, guard: Guard) -> None:
+    `look` is called with each output.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        collector: Collector,
+        guard: Guard,
+        *,
+        look: Callable[[torch.Tensor], None] | None = None,
+    ) -> None:
         self._collector = collector
         self._guard = guard
+        self._look = look
         self._devices = autocast_devices()
         self.calls: deque[Call] = deque()
         self.thread = 0  # of the newest call
@@ -76,8 +93,8 @@ class CallKeeper:
             hook
             for name, model in models.items()
             for hook in (
-                before_forward(model, Hook(self._before_of(name)), with_kwargs=True),
-                after_forward(model, Hook(self._after)),
+                before_forward(model, self._before_of(name), with_kwargs=True),
+                after_forward(model, self._after),
             )
         ]
 
@@ -121,6 +138,7 @@ class CallKeeper:
                 },
                 bytes_of(values),
                 versions_of(values),
+                next_operation(),
             )
         )
         self._nbytes += self.calls[-1].nbytes
@@ -131,15 +149,25 @@ class CallKeeper:
         if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off or not self.calls:
             return
         call = self.calls[-1]
-        if call.model is module:
-            found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
-            for tensor in found:
-                mark_output(tensor)
-            call.outputs = [weakref.ref(tensor) for tensor in found]
+        if call.model is not module:
+            return
+        found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
+        for tensor in found:
+            mark_output(tensor)
+        call.outputs = [weakref.ref(tensor) for tensor in found]
+        if self._look is not None and module.training:
+            self._look_at(found, self._look)
+
+    def _look_at(self, outputs: list[torch.Tensor], look: Callable[[torch.Tensor], None]) -> None:
+        try:
+            for tensor in outputs:
+                look(tensor)
+        except Exception as error:
+            self._guard.fault("looking at the output of a model", error)
 
 
 def without_graph(value: Any) -> Any:
-    return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
+    return value.detach() if is_tensor(value) and value.requires_grad else value
 
 
 def bytes_of(values: tuple[Any, ...]) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tb_netdebug.capture.pytorch.interception import unintercepted
+
 Told = Callable[[Optimizer, Any, Any], None]
 
 
@@ -48,6 +50,7 @@ class Steps:
                 self._hook.remove()
                 self._hook = None
 
+    @unintercepted
     def _tell(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         for listener in self._listeners:
             listener.told(optimizer, args, kwargs)

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import psutil
 import torch
 from torch.optim import Optimizer
 
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.free_memory import free_bytes
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch import optimizer_steps
+from tb_netdebug.capture.pytorch.interception import unintercepted
 from tb_netdebug.capture.pytorch.parameters import Parameters, Watched
 from tb_netdebug.capture.pytorch.reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.capture.pytorch.weights import Weights
@@ -153,6 +154,7 @@ class OptimizerHooks:
         self._squares[key] = squares_of(summaries)
         return True
 
+    @unintercepted
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._guard.is_off:
             return
@@ -163,6 +165,7 @@ class OptimizerHooks:
             self._guard.fault("looking at gradients", error)
         self._collector.spent_secs += now() - started
 
+    @unintercepted
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._guard.is_off:
             return
@@ -205,6 +208,8 @@ class OptimizerHooks:
             self._weights.count_step()
             if self._is_sampling:
                 self._weights.look(watched)
+        if self._collector.first_step is not None:
+            self._collector.first_step.updated(id(optimizer))
 
     def _parameters_of(self, optimizer: Optimizer) -> list[Watched]:
         held = 0
@@ -261,4 +266,4 @@ def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
 
 def copies_limit() -> int:
     """How many bytes the copies of weights may take."""
-    return int(psutil.virtual_memory().available * COPIES_SHARE)
+    return int(free_bytes() * COPIES_SHARE)

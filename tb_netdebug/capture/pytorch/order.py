@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.hooks import Hook
+from tb_netdebug.capture.pytorch.hooks import before_forward
 from tb_netdebug.capture.pytorch.numerics.flags import Flags, flags_of
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
 
@@ -21,10 +21,8 @@ class CallOrder:
         self._hooks: dict[int, Any] = {}
         for model in models.values():
             for module in model.modules():
-                if isinstance(module, torch.jit.ScriptModule):
-                    continue  # takes no such hooks
                 if module._parameters and id(module) not in self._hooks:
-                    self._hooks[id(module)] = module.register_forward_pre_hook(Hook(self._note))
+                    self._hooks[id(module)] = before_forward(module, self._note)
 
     def of(self, module: nn.Module) -> int:
         """The place of its first call; -1 for one that was not called as a module."""

@@ -12,8 +12,8 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.batches.entries import can_be_called
-from tb_netdebug.capture.pytorch.hooks import Hook, after_forward, before_forward
-from tb_netdebug.capture.pytorch.values import tensors_in
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
+from tb_netdebug.capture.pytorch.values import is_tensor, tensors_in
 
 is_compiling = torch.compiler.is_compiling
 is_traced = torch._C._is_tracing
@@ -45,8 +45,8 @@ class PhaseHooks:
             hook
             for entry in {id(entry): entry for parts in entries for entry in parts}.values()
             for hook in (
-                before_forward(entry, Hook(self._before), with_kwargs=True),
-                after_forward(entry, Hook(self._after)),
+                before_forward(entry, self._before, with_kwargs=True),
+                after_forward(entry, self._after),
             )
         ]
 
@@ -89,7 +89,7 @@ class PhaseHooks:
         return self._told is module
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:
-        if args and isinstance(args[0], torch.Tensor) and args[0].dim():
+        if args and is_tensor(args[0]) and args[0].dim():
             self._collector.add("batch_size", float(args[0].size(0)))
             return
         for source in (args, kwargs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from tb_netdebug.capture.pytorch.batches.probe import BatchProbe
 from tb_netdebug.capture.pytorch.coverage.probe import CoverageProbe
@@ -42,6 +42,15 @@ class Probes:
                 self._probes.append(kind(context))
             except Exception as error:
                 self._guard.fault(f"setting up {kind.__name__}", error)
+
+    def told_loss(self, loss: Any) -> None:
+        """Called before `end_step` when the user has told a loss."""
+        for probe in self._probes:
+            if isinstance(probe, NumericsProbe):
+                try:
+                    probe.told_loss(loss)
+                except Exception as error:
+                    self._guard.fault("looking at the loss", error)
 
     def end_step(self) -> None:
         for probe in self._probes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tb_netdebug.capture.collector import Collector
+from tb_netdebug.capture.containers import is_closed
 from tb_netdebug.capture.pytorch import units
 from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries
 from tb_netdebug.capture.pytorch.device.units import UnitRange
@@ -151,6 +153,11 @@ class TensorReader:
         except UnreadableError as error:
             self._refuse(name, str(error))
             return None
+
+    def refuse_closed(self, name: str, value: Any) -> None:
+        """Report a collection that is not opened, for that would run its own code."""
+        if is_closed(value):
+            self._refuse(name, f"a {type(value).__name__} can only be opened by code of its own")
 
     @property
     def reads_host(self) -> bool:

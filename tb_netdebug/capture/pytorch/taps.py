@@ -16,7 +16,10 @@ from typing import Any
 
 import torch
 
-# The function's named arguments; and, after the call, what it has returned. Listeners do not raise.
+from tb_netdebug.capture.pytorch.interception import OVERRIDING, dispatch_modes, function_modes, unintercepted
+
+# The function's named arguments and then all others; and, after the call, what it has returned. Listeners do
+# not raise.
 Before = Callable[[tuple[Any, ...]], None]
 After = Callable[[tuple[Any, ...], Any], None]
 
@@ -27,10 +30,14 @@ _TEMPLATE = """
 def {name}({parameters}):
     if {tap}.is_compiling():
         return {tap}.twin({arguments})
-    for __netdebug_tell in {tap}.before:
+    if {tap}.function_modes() or {tap}.dispatch_modes() or {tap}.overriding.exist:
+        __netdebug_before, __netdebug_after = {tap}.unintercepted
+    else:
+        __netdebug_before, __netdebug_after = {tap}.before, {tap}.after
+    for __netdebug_tell in __netdebug_before:
         __netdebug_tell(({named}))
     __netdebug_output = {tap}.twin({arguments})
-    for __netdebug_tell in {tap}.after:
+    for __netdebug_tell in __netdebug_after:
         __netdebug_tell(({named}), __netdebug_output)
     return __netdebug_output
 """
@@ -75,6 +82,9 @@ class Tap:
     """
 
     is_compiling = staticmethod(torch.compiler.is_compiling)
+    function_modes = staticmethod(function_modes)
+    dispatch_modes = staticmethod(dispatch_modes)
+    overriding = OVERRIDING
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -83,6 +93,7 @@ class Tap:
         self._handles: list[Handle] = []
         self.before: tuple[Before, ...] = ()
         self.after: tuple[After, ...] = ()
+        self.unintercepted: tuple[tuple[Before, ...], tuple[After, ...]] = (), ()  # where users intercept
         self.twin = twin_of(function)
         self._code = telling(self._own_code, self._name)
 
@@ -111,6 +122,7 @@ class Tap:
     def _share(self) -> None:
         self.before = tuple(handle.before for handle in self._handles if handle.before is not None)
         self.after = tuple(handle.after for handle in self._handles if handle.after is not None)
+        self.unintercepted = tuple(map(unintercepted, self.before)), tuple(map(unintercepted, self.after))
 
 
 def twin_of(function: FunctionType) -> Callable[..., Any]:
@@ -139,16 +151,16 @@ def telling(code: CodeType, tap: str) -> CodeType:
 
 
 def parameters_of(code: CodeType) -> dict[str, str]:
-    """`parameters` as in a definition, `arguments` as in a call, and the `named` ones as in a tuple."""
+    """`parameters` as in a definition, `arguments` as in a call, and as in a tuple, `named` ones first."""
     plain, only = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     named = list(code.co_varnames[:only])
     rest = list(code.co_varnames[only:])
-    parameters, arguments = named[:plain], named[:plain]
+    parameters, arguments, others = named[:plain], named[:plain], list[str]()
     if code.co_posonlyargcount:
         parameters = [*parameters[: code.co_posonlyargcount], "/", *parameters[code.co_posonlyargcount :]]
     if code.co_flags & _VARARGS:
         star = f"*{rest.pop(0)}"
-        parameters, arguments = [*parameters, star], [*arguments, star]
+        parameters, arguments, others = [*parameters, star], [*arguments, star], [star]
     elif only > plain:
         parameters = [*parameters, "*"]
     parameters = [*parameters, *named[plain:]]
@@ -156,8 +168,9 @@ def parameters_of(code: CodeType) -> dict[str, str]:
     if code.co_flags & _VARKEYWORDS:
         options = f"**{rest.pop(0)}"
         parameters, arguments = [*parameters, options], [*arguments, options]
+        others = [*others, f"{options[1:]}.values()"]
     return {
         "parameters": ", ".join(parameters),
         "arguments": ", ".join(arguments),
-        "named": "".join(f"{name}, " for name in named),
+        "named": "".join(f"{name}, " for name in (*named, *others)),
     }

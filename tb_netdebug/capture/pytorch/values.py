@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeGuard
 
 import torch
 
+from tb_netdebug.capture.containers import Parts, key_text, parts_of
 from tb_netdebug.stats.dtypes import DType
 
 CODES: dict[torch.dtype, int] = {
@@ -68,15 +68,14 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def laid_out(tensor: torch.Tensor) -> torch.Tensor:
     """The same without a copy of values that have a place of their own: strided, of whatever type."""
+    if is_opaque(tensor):  # even `detach` would be told to its class
+        raise UnreadableError(f"a {type(tensor).__name__} does not let its values be read")
     tensor = tensor.detach()
     if tensor.is_nested:
         tensor = tensor.values()
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
-    if (
-        type(tensor) not in PLAIN_TYPES
-        and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-    ):
+    if is_opaque(tensor):
         raise UnreadableError(f"a {type(tensor).__name__} does not let its values be read")
     if tensor.is_meta:
         raise UnreadableError("it is on the meta device and has no values")
@@ -85,6 +84,13 @@ def laid_out(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.numel() and tensor.untyped_storage().size() == 0:
         raise UnreadableError("its memory has been given back (a sharded parameter between two uses)")
     return tensor
+
+
+def is_opaque(tensor: torch.Tensor) -> bool:
+    """Whether its class handles operations itself, and the values are not in a place that is known."""
+    if type(tensor) in PLAIN_TYPES or type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        return False
+    return not (tensor.is_nested or hasattr(tensor, "_local_tensor"))
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
@@ -110,20 +116,20 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def tensors_in(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
-    if isinstance(output, torch.Tensor):
+    if is_tensor(output):
         yield name, output
     elif depth < MOST_DEPTH:
-        for key, value in parts_of(output):
-            yield from tensors_in(value, f"{name}[{key}]", depth + 1)
+        for place, (key, value) in enumerate(opened(output)):
+            yield from tensors_in(value, f"{name}[{key_text(key, place)}]", depth + 1)
 
 
-def parts_of(output: Any) -> list[tuple[Any, Any]]:
-    if isinstance(output, torch.nn.utils.rnn.PackedSequence):
-        return [("data", output.data)]
-    if isinstance(output, list | tuple):
-        return list(enumerate(output[:MOST_TENSORS]))
-    if isinstance(output, Mapping):
-        return list(output.items())[:MOST_TENSORS]
-    if is_dataclass(output) and not isinstance(output, type):
-        return [(field.name, getattr(output, field.name, None)) for field in fields(output)][:MOST_TENSORS]
-    return []
+def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
+    """Return whether a value of the user's is a tensor; `isinstance` asks a value for its `__class__`."""
+    return issubclass(type(value), torch.Tensor)
+
+
+def opened(output: Any) -> Parts:
+    """Return the parts of an output; none of a value that is not opened."""
+    if issubclass(type(output), torch.nn.utils.rnn.PackedSequence):
+        return [("data", tuple.__getitem__(output, 0))]
+    return parts_of(output, MOST_TENSORS) or []

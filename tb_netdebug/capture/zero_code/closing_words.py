@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import resource
+import shlex
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tb_netdebug.capture.zero_code.training import Training
-from tb_netdebug.checks.finding import Finding, Severity, verdict
+from tb_netdebug.capture.remote import remote_of
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.zero_code.results import UNKNOWN, Result
+from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.words import paragraph, places, since
+from tb_netdebug.configuration import checks_of
 
 if TYPE_CHECKING:
     from tb_netdebug.capture.zero_code.driver import ZeroCode
+    from tb_netdebug.stream.addresses import Address
 
 MOST_RUNS_NAMED = 12
 NOT_YET = ("tensorflow", "jax")
@@ -22,46 +30,88 @@ NONE_SEEN = {
     "torch": "made no optimizer of torch.optim",
     "keras": "trained no model of Keras where it could be seen",
 }
+VERDICTS = ("sick", "suspect", "healthy", UNKNOWN)
+# Other programs that a script starts take less than a training does.
+NOTABLE_SECS = 2.0
+PROBE_SECS = 1.0
+OF_CHECKS = "--set, --off or --config"
+IN_CODE = "call nd.watch and monitor.step there"
 
 
 def tell(finding: Finding) -> None:
     """At once, in one line; what to do about it is said at the end. Symptoms of known causes are not told."""
+    tell_of("", finding)
+
+
+def tell_of(run: str, finding: Finding) -> None:
+    """The same, of one of several processes."""
     if finding.severity > Severity.INFO and finding.cause is None:
         head = f"{finding.severity.text.upper()} {finding.rule}, {since(finding)}{places(finding.where)}"
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
-            sys.stderr.write(f"NetDebug: {head}\n")
+            sys.stderr.write(f"NetDebug: {f'{run}: ' if run else ''}{head}\n")
             sys.stderr.flush()
 
 
 def closing_words(watched: ZeroCode) -> str:
     """After everything is closed: how many steps, the verdict, the findings, and where to see more."""
-    trainings = [training for training in watched.trainings if training.steps]
-    if not trainings:
-        return f"NetDebug: {nothing_trained(watched)}"
-    lines = [f"NetDebug: {summary(trainings)}"]
-    if len(trainings) > 1:
-        lines += run_lines(trainings)
-    for finding, runs in joined(trainings):
+    results = watched.results()
+    if not any(result.steps for result in results):
+        return f"NetDebug: {nothing_recorded(watched, results)}"
+    lines = [f"NetDebug: {summary(results)}"]
+    if len(results) > 1:
+        lines += run_lines(results)
+    for finding, runs in joined(results):
         lines += ["", paragraph(finding)]
-        if len(trainings) > 1:
+        if len(results) > 1:
             lines.append(f"  Seen in {listed([run.run_dir.name for run in runs])}.")
-    if watched.passed_over:
-        lines += ["", f"{watched.passed_over} more trainings were not recorded: they were many, and short."]
+    passed_over = watched.passed_over + sum(result.passed_over for result in results)
+    if passed_over:
+        lines += ["", f"{passed_over} more runs were not recorded: they were many, and short."]
     shown = short(watched.logdir)
-    where = short(trainings[0].run_dir) if len(trainings) == 1 else shown
-    if watched.remote is not None:
-        lines += ["", f"Sent to {watched.remote}: the TensorBoard there shows more."]
+    where = short(results[0].run_dir) if len(results) == 1 else shown
+    sent = delivery(watched.remote, results)
+    if sent:
+        lines += ["", sent]
     if not watched.is_spooled:
-        lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {quoted(shown)}"]
+        lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {shlex.quote(shown)}"]
     return "\n".join(lines)
 
 
-def nothing_trained(watched: ZeroCode) -> str:
+def unused_options(asked: Settings, environment: Mapping[str, str]) -> str:
+    """Return which options of `netdebug run` a program that watches itself does not use; empty when none."""
+    # What the environment and netdebug.toml say counts for nd.watch, too.
+    usual = Settings(remote=remote_of(None, environment), checks=checks_of(None, Path()))
+    given = [each.name for each in fields(Settings) if getattr(asked, each.name) != getattr(usual, each.name)]
+    if "checks" in given and not asked.checks:
+        given.remove("checks")
+    if not given:
+        return ""
+    options = ", ".join(OF_CHECKS if name == "checks" else f"--{name.replace('_', '-')}" for name in given)
+    here = ", ".join(f"{name}=" for name in given)
+    return (
+        f"NetDebug: the script watches itself, which replaces `netdebug run`; not used: {options}. "
+        f"In the script: nd.watch(..., {here}...)."
+    )
+
+
+# ---- nothing --------------------------------------------------------------------------------------------
+
+
+def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
+    """Why, and what to do about it. That nothing was trained is said only where that was seen."""
+    if results:
+        names = listed([result.run_dir.name for result in results])
+        return f"no step was recorded: the script ended before the first step of {names} did."
     if watched.optimizers:
         return (
             "an optimizer was made, but no step of it was seen. Nothing was recorded. (torch.compile hides "
             "steps that it compiles; nd.watch and monitor.step show them.)"
         )
+    for discovery in watched.unrecorded():
+        return discovery
+    elsewhere = in_other_processes(watched)
+    if elsewhere:
+        return elsewhere
     if watched.found:
         seen = " and ".join(NONE_SEEN[framework] for framework in watched.found)
         return f"nothing was trained: the script {seen}. Nothing was recorded."
@@ -71,15 +121,46 @@ def nothing_trained(watched: ZeroCode) -> str:
     return "the script has imported neither torch nor keras, so there was nothing to watch."
 
 
-def summary(trainings: Sequence[Training]) -> str:
-    findings = [finding for training in trainings for finding in training.findings]
-    steps = sum(training.steps for training in trainings)
-    if len(trainings) == 1:
-        return f"{counted(steps, 'step')} recorded, verdict {verdict(findings)}{of_what(findings)}."
-    sick = sum(verdict(training.findings) == "sick" for training in trainings)
-    return (
-        f"{len(trainings)} trainings with {counted(steps, 'step')} recorded, {sick or 'none'} of them sick."
-    )
+def in_other_processes(watched: ZeroCode) -> str:
+    """Processes that were started otherwise than by multiprocessing are not looked into."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    secs = used.ru_utime + used.ru_stime
+    if secs >= NOTABLE_SECS:
+        return (
+            f"nothing was recorded. This process trained nothing; others that it started worked for "
+            f"{secs:.0f} s of processor time and were not watched. If one of them trains, start it with "
+            f"`netdebug run`, or {IN_CODE}."
+        )
+    going_on = children_of_this() if watched.forks else []
+    if going_on:
+        names = listed([f"process {pid}" for pid in going_on])
+        return (
+            f"nothing was recorded in this process. It has started {names}, still at work: what that trains "
+            "is recorded as a run of its own."
+        )
+    return ""
+
+
+def children_of_this() -> list[int]:
+    """That have not ended."""
+    import psutil
+
+    with suppress(psutil.Error):
+        children = psutil.Process().children()
+        return [each.pid for each in children if each.status() != psutil.STATUS_ZOMBIE]
+    return []
+
+
+# ---- something ------------------------------------------------------------------------------------------
+
+
+def summary(results: Sequence[Result]) -> str:
+    if len(results) == 1:
+        (only,) = results
+        return f"{counted(only.steps, 'step')} recorded, verdict {only.verdict}{of_what(only.findings)}."
+    verdicts = [result.verdict for result in results]
+    counts = [f"{verdicts.count(each)} {each}" for each in VERDICTS if each in verdicts]
+    return f"{len(results)} runs recorded: {', '.join(counts)}."
 
 
 def of_what(findings: Sequence[Finding]) -> str:
@@ -92,23 +173,69 @@ def of_what(findings: Sequence[Finding]) -> str:
     return f": {', '.join(counts)}" if counts else ""
 
 
-def run_lines(trainings: Sequence[Training]) -> list[str]:
+def run_lines(results: Sequence[Result]) -> list[str]:
     lines = []
-    for training in trainings[:MOST_RUNS_NAMED]:
-        rules = ", ".join(each.rule for each in training.findings if each.severity > Severity.INFO)
-        verdict_of_it = verdict(training.findings) + (f" ({rules})" if rules else "")
-        lines.append(f"  {training.run_dir.name}: {counted(training.steps, 'step')}, {verdict_of_it}")
-    more = len(trainings) - MOST_RUNS_NAMED
+    for result in results[:MOST_RUNS_NAMED]:
+        rules = ", ".join(each.rule for each in result.findings if each.severity > Severity.INFO)
+        verdict_of_it = f"{result.verdict} ({rules})" if rules else result.verdict
+        if not result.is_over:
+            verdict_of_it += f"; process {result.pid} goes on, or was killed"
+        steps = counted(result.steps, "step") if result.steps else "nothing recorded"
+        lines.append(f"  {result.run_dir.name}: {steps}, {verdict_of_it}")
+    more = len(results) - MOST_RUNS_NAMED
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
-def joined(trainings: Sequence[Training]) -> list[tuple[Finding, list[Training]]]:
+def joined(results: Sequence[Result]) -> list[tuple[Finding, list[Result]]]:
     """Each rule once, as it was found first, and all runs in which it was."""
-    found: dict[str, tuple[Finding, list[Training]]] = {}
-    for training in trainings:
-        for finding in training.findings:
-            found.setdefault(finding.rule, (finding, []))[1].append(training)
+    found: dict[str, tuple[Finding, list[Result]]] = {}
+    for result in results:
+        for finding in result.findings:
+            found.setdefault(finding.rule, (finding, []))[1].append(result)
     return sorted(found.values(), key=lambda each: (each[0].cause is not None, -each[0].severity))
+
+
+def delivery(remote: str | None, results: Sequence[Result]) -> str:
+    """What the collector has of the records, and where the rest is; empty when nothing is sent."""
+    states = [result.delivery for result in results]
+    if remote is None or not any(states):
+        return ""
+    from tb_netdebug.stream.addresses import address_of
+    from tb_netdebug.stream.link import DELIVERED, UNSENT
+
+    address = address_of(remote)
+    if all(state == DELIVERED for state in states):
+        return f"Sent to {remote}{renamed(results)}: the TensorBoard there shows more."
+    left = [result.run_dir for result in results if result.delivery != DELIVERED]
+    kept = listed([short(each) for each in left])
+    later = (
+        "They are sent as soon as one answers: within ten minutes by themselves, later with the next run "
+        f"that is sent there. Or read them here: tensorboard --logdir {shlex.quote(short(left[0].parent))}"
+    )
+    if all(state == UNSENT for state in states):
+        return f"Nothing was sent. {why_unsent(address)} The records are in {kept}. {later}"
+    return f"The collector at {address} does not have everything yet. The rest is in {kept}. {later}"
+
+
+def renamed(results: Sequence[Result]) -> str:
+    """Return what the runs are called there, when that is not as here."""
+    names = [result.name_there or result.run_dir.name for result in results]
+    here = [result.run_dir.name for result in results]
+    return f" as {listed(names)}" if [Path(name).name for name in names] != here else ""
+
+
+def why_unsent(address: Address) -> str:
+    at = f":{address.port}" if address.is_loopback else str(address)
+    try:
+        socket.create_connection((address.host, address.port), timeout=PROBE_SECS).close()
+    except ConnectionRefusedError:
+        there = "" if address.is_loopback else " there"
+        return (
+            f"No collector is running at {address}. Start one{there} with `netdebug collect --listen {at}`."
+        )
+    except OSError as error:
+        return f"The collector at {address} could not be reached ({error})."
+    return f"The collector at {address} did not take the records; the reason stands above."
 
 
 def listed(names: Sequence[str]) -> str:
@@ -121,10 +248,3 @@ def short(path: Path) -> str:
     with suppress(ValueError, OSError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
-
-
-def quoted(path: str) -> str:
-    """For a shell."""
-    import shlex
-
-    return shlex.quote(path)

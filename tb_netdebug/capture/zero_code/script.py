@@ -16,6 +16,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from tb_netdebug.capture.frames import is_ours
+from tb_netdebug.records.visible import visible_lines
 
 STDIN = "-"
 
@@ -132,7 +133,9 @@ def status_of(ending: SystemExit) -> int:
         return 0
     if isinstance(ending.code, int):
         return ending.code
-    sys.stderr.write(f"{ending.code}\n")
+    told = str(ending.code)
+    # Python's own quotes what we were given; any other is the script's, and goes as it is.
+    sys.stderr.write(f"{visible_lines(told) if told.startswith(f'{sys.executable}: ') else told}\n")
     return 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,22 @@ if TYPE_CHECKING:  # what a program runs before it imports a framework imports n
 class Training:
     """Keeps a monitor until `close`, and with it the model; afterwards only the results."""
 
-    def __init__(self, make_adapter: Any, settings: Settings, run_dir: Path, rank: int) -> None:
-        from tb_netdebug.capture.zero_code.closing_words import tell
+    def __init__(
+        self,
+        make_adapter: Any,
+        settings: Settings,
+        run_dir: Path,
+        rank: int,
+        *,
+        first_step: int = 0,
+        is_one_of_many: bool = False,
+    ) -> None:
+        from tb_netdebug.capture.zero_code.closing_words import tell, tell_of
 
         if settings.on_finding == "print":
-            settings = replace(settings, on_finding=tell)
+            told = partial(tell_of, run_dir.name) if is_one_of_many else tell
+            settings = replace(settings, on_finding=told)
+        self._first_step = first_step
         self._collector: Collector | None = None
         self._settings = settings
         self._rank = rank
@@ -91,7 +103,7 @@ class Training:
     def _keeping_collector(self, make_adapter: Any) -> Any:
         def make(collector: Collector, *others: Any) -> Any:
             self._collector = collector
-            collector.step = self.steps
+            collector.step = self._first_step + self.steps
             return make_adapter(collector, *others)
 
         return make

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tb_netdebug.capture.pytorch.batches.contents import NUMPY_TYPES
+from tb_netdebug.capture.pytorch.host_arrays import NUMPY_TYPES, values_over
 
 MOST_FEATURES = 4096
 MOST_VALUES = 1 << 16
@@ -65,7 +65,7 @@ def features_of(tensor: torch.Tensor) -> Floats | None:
         tensor = tensor[:: step(tensor.numel(), MOST_VALUES)]
     if tensor.dtype not in NUMPY_TYPES:
         tensor = tensor.float()
-    values: Floats = np.moveaxis(tensor.numpy(), 1, 0).astype(np.float64, order="C")
+    values: Floats = np.moveaxis(values_over(tensor), 1, 0).astype(np.float64, order="C")
     return values.reshape(len(values), -1)
 
 

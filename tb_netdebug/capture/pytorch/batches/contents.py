@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import math
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from tb_netdebug.capture.pytorch.host_arrays import Array
 from tb_netdebug.capture.pytorch.values import PLAIN_TYPES, is_functorch_wrapped
-
-Array = NDArray[Any]
 
 # A selection of so many values tells one batch from another, unless nearly all of them are zeros.
 SELECTED = 1024
 SELECTED_OF_SPARSE = 1 << 17
 FEWEST_NONZERO = 64
-
-# What NumPy does not know it gets as integers of the same size.
-NUMPY_TYPES = frozenset({
-    torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
-    torch.uint8, torch.bool, torch.complex64, torch.complex128,
-})  # fmt: skip
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def is_on_host(tensor: torch.Tensor) -> bool:
@@ -37,17 +27,6 @@ def is_on_host(tensor: torch.Tensor) -> bool:
         and not is_functorch_wrapped(tensor)
         and bool(tensor.data_ptr() or not tensor.numel())
     )
-
-
-def bits_of(tensor: torch.Tensor) -> Array | None:
-    """The memory of a tensor that `is_on_host`; values of a type unknown to NumPy are read as integers."""
-    tensor = tensor.detach()
-    if tensor.dtype not in NUMPY_TYPES:
-        if tensor.element_size() not in INTEGERS:
-            return None
-        tensor = tensor.view(INTEGERS[tensor.element_size()])
-    values: Array = tensor.numpy()
-    return values
 
 
 def selection(array: Array, most: int = SELECTED) -> Array:

@@ -13,7 +13,6 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.pytorch.batches.columns import feature_scalars
 from tb_netdebug.capture.pytorch.batches.contents import (
     Fingerprint,
-    bits_of,
     is_mask,
     is_on_host,
     is_zero,
@@ -22,7 +21,8 @@ from tb_netdebug.capture.pytorch.batches.contents import (
 from tb_netdebug.capture.pytorch.batches.entries import entry_of
 from tb_netdebug.capture.pytorch.batches.loaders import Loader, Loaders
 from tb_netdebug.capture.pytorch.batches.randomness import RandomNumbers
-from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
+from tb_netdebug.capture.pytorch.hooks import before_forward
+from tb_netdebug.capture.pytorch.host_arrays import array_over
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 from tb_netdebug.capture.pytorch.values import is_functorch_wrapped, tensors_in
 from tb_netdebug.records.step import Kind, Series
@@ -60,7 +60,7 @@ class BatchProbe:
         first = next(iter(context.models.values()), None)
         self._hook: Any = None
         if context.settings.batches and first is not None:
-            self._hook = before_forward(entry_of(first), Hook(self._watch), with_kwargs=True)
+            self._hook = before_forward(entry_of(first), self._watch, with_kwargs=True)
             self._loaders.open()
 
     def end_step(self) -> None:
@@ -97,7 +97,9 @@ class BatchProbe:
 
     def _look(self, args: Any, kwargs: Any) -> None:
         self._calls += 1
-        given = [(name, tensor) for name, tensor in inputs_of(args, kwargs)]
+        given = list(inputs_of(args, kwargs))
+        for value in (*args, *kwargs.values()):
+            self._reader.refuse_closed("an input of the model", value)
         self._add_to_fingerprint([tensor for _, tensor in given])
         if self._calls > 1:
             return
@@ -113,7 +115,7 @@ class BatchProbe:
 
     def _add_to_fingerprint(self, given: list[torch.Tensor]) -> None:
         for tensor in given:
-            bits = bits_of(tensor) if is_on_host(tensor) else None
+            bits = array_over(tensor) if is_on_host(tensor) else None
             if bits is None:
                 self._fingerprint = None  # what can be read of it would say nothing about the rest
             elif self._fingerprint is not None:
@@ -199,5 +201,5 @@ def is_beside(place: int, tensor: torch.Tensor) -> bool:
     """A mask, or behind the first input a state of zeros; what lies on a device is not asked."""
     if not is_on_host(tensor) or tensor.dtype not in (torch.float32, torch.float64):
         return False
-    values = bits_of(tensor)
+    values = array_over(tensor)
     return values is not None and (is_mask(values) or (place > 0 and is_zero(values)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
 from tb_netdebug.capture.pytorch.coverage.members import Member
-from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
+from tb_netdebug.capture.pytorch.hooks import before_forward
 
 is_compiling = torch.compiler.is_compiling
 
@@ -36,7 +37,7 @@ class CallWatch:
         if self.is_on or not owners or any(is_compiled(each) for each in models.values()):
             return
         self._owners.update(dict.fromkeys(owners))
-        self._hooks = [before_forward(module, Hook(self._note, name)) for name, module in owners.items()]
+        self._hooks = [before_forward(module, partial(self._note, name)) for name, module in owners.items()]
 
     def answer(self) -> dict[str, list[str]]:
         """Takes the hooks off: names of modules that were called so far, only without gradients, or not."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tb_netdebug.capture.pytorch.batches.contents import bits_of, is_on_host, selection
+from tb_netdebug.capture.containers import key_text, parts_of
+from tb_netdebug.capture.pytorch.batches.contents import is_on_host, selection
+from tb_netdebug.capture.pytorch.host_arrays import array_over
 from tb_netdebug.capture.pytorch.parameters import clean, wrappers_of
+from tb_netdebug.capture.pytorch.values import is_tensor
 
 # Where layers are put by mistake; lists in lists are looked through so deep, and each so far.
 CONTAINERS = (list, tuple, dict)
@@ -82,7 +84,7 @@ def hidden_in(
     for name, module in model.named_modules():
         owner = clean(name, wrappers)
         for attribute, value in list(vars(module).items()):
-            if attribute not in OF_TORCH and isinstance(value, CONTAINERS):
+            if attribute not in OF_TORCH and issubclass(type(value), CONTAINERS):
                 for place, each in contents_of(attribute, value):
                     if not isinstance(each, nn.Module) or each not in registered:
                         yield joined(".", owner, place), (owner, module), each
@@ -91,12 +93,16 @@ def hidden_in(
 def contents_of(
     place: str, container: Any, depth: int = MOST_NESTED
 ) -> Iterator[tuple[str, nn.Module | nn.Parameter]]:
-    entries = container.items() if isinstance(container, dict) else enumerate(container)
-    for key, each in list(islice(entries, MOST_ENTRIES)):
-        if isinstance(each, nn.Module | nn.Parameter):
-            yield f"{place}[{key}]", each
-        elif depth and isinstance(each, CONTAINERS):
-            yield from contents_of(f"{place}[{key}]", each, depth - 1)
+    for number, (key, each) in enumerate(parts_of(container, MOST_ENTRIES) or ()):
+        inside = f"{place}[{key_text(key, number)}]"
+        if is_module(each) or (is_tensor(each) and isinstance(each, nn.Parameter)):
+            yield inside, each
+        elif depth and issubclass(type(each), CONTAINERS):
+            yield from contents_of(inside, each, depth - 1)
+
+
+def is_module(value: Any) -> TypeGuard[nn.Module]:
+    return issubclass(type(value), nn.Module)
 
 
 def joined(between: str, *parts: str) -> str:
@@ -108,7 +114,7 @@ def state_of(tensor: nn.Parameter) -> tuple[int, bytes] | None:
 
     The version alone is not enough: `parameter.data` can be changed without it.
     """
-    bits = bits_of(tensor) if is_on_host(tensor) else None
+    bits = array_over(tensor) if is_on_host(tensor) else None
     if bits is None:
         return None
     version = 0 if tensor.is_inference() else tensor._version

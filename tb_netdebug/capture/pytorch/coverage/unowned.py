@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.batches.contents import bits_of, is_on_host, selection
+from tb_netdebug.capture.pytorch.batches.contents import is_on_host, selection
 from tb_netdebug.capture.pytorch.coverage.members import Member, state_of
 from tb_netdebug.capture.pytorch.coverage.reached import Reached, reached_by
+from tb_netdebug.capture.pytorch.host_arrays import array_over
 
 # Graphs are walked in these training steps, each time for a few backward passes.
 STEPS_LOOKED_AT = frozenset({0, 1, 16})
@@ -162,7 +163,7 @@ def is_fresh(tensor: nn.Parameter) -> bool:
     trained has longer tails. False where this is not known."""
     if tensor.dim() < 2 or tensor.dtype not in (torch.float32, torch.float64) or not is_on_host(tensor):
         return False
-    bits = bits_of(tensor)
+    bits = array_over(tensor)
     values = selection(bits, VALUES_READ) if bits is not None else np.zeros(0)
     if values.size < FEWEST_VALUES or not np.isfinite(values).all():
         return False

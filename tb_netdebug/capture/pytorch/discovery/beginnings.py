@@ -8,16 +8,18 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.optim import Optimizer
 
+from tb_netdebug.capture.pytorch.discovery.closing import Closing
 from tb_netdebug.capture.pytorch.discovery.followed import Followed
+from tb_netdebug.capture.pytorch.discovery.inputs import Inputs
 from tb_netdebug.capture.pytorch.discovery.names import Place, user_place
 from tb_netdebug.capture.pytorch.discovery.owners import (
     Owners,
+    all_of,
     are_alike,
     find_owners,
     loose_model,
@@ -48,10 +50,13 @@ class Beginnings:
         self._wanted: set[int] = set()
         self._strangers: list[weakref.ref[nn.Module]] = []
         self._calls_left = 0
+        self._inputs = Inputs()
         self._overdue: set[int] = set()
         self._gone: deque[tuple[Followed, int]] = deque()
         self._of: weakref.WeakKeyDictionary[Optimizer, Followed | None] = weakref.WeakKeyDictionary()
         self.followed: list[Followed] = []
+        self._sweeping = threading.RLock()
+        self._closing = Closing(lambda: zero_code.attempt("closing a run", self.sweep))
 
     # ---- an optimizer waits ------------------------------------------------------------------------------
 
@@ -76,13 +81,15 @@ class Beginnings:
         """Whether calls of modules are worth looking at."""
         return bool(self._waiting) and self._calls_left > 0
 
-    def called(self, module: nn.Module) -> bool:
-        """Any module, the outermost first; whether a training has begun.
+    def called(self, module: nn.Module, given: Sequence[Any]) -> bool:
+        """Any module with its arguments, the outermost first; whether a training has begun.
 
         While another thread begins one this waits: it may be the training of this very module.
         """
         with self._lock:
             own = parameter_ids(module)
+            if own:  # a loss is no network
+                self._inputs.note(given, self._wanted)
             if self._overdue or not own.isdisjoint(self._wanted):
                 return self.begin(called=module)
             if own and len(self._strangers) < MOST_STRANGERS:
@@ -96,6 +103,34 @@ class Beginnings:
             return self.begin()
         return False
 
+    @property
+    def has_optimizers(self) -> bool:
+        """Whether the program has any of torch's that is alive."""
+        return len(self._of) > 0 or (bool(self._waiting) and bool(self._all_waiting()))
+
+    def unrecorded(self) -> str:
+        """Why nothing was recorded, as far as it is known here."""
+        return self._inputs.unrecorded()
+
+    def begin_by_hand(self, tensors: Sequence[Any]) -> tuple[Followed, list[nn.Module]] | None:
+        """A training whose updates are made without an optimizer.
+
+        None when these are no parameters of a model, as when the input of a network is moved uphill.
+        """
+        with self._lock:
+            owners = find_owners([Updated(tensors)], monitor_class=monitor_class())
+            if any(monitor._is_open() and not self._is_ours(monitor) for monitor in owners.monitors):
+                self._zero.stand_aside()
+                return None
+            models = owners.all_models()
+            if not models and owners.loose and not has_models():
+                models = [loose_model(owners.loose)]
+            made = Followed.open(self._zero, models, [], Owners(), {}) if models else None
+            if made is None:
+                return None
+            self.followed.append(made)
+            return made, models
+
     # ---- a training goes on ------------------------------------------------------------------------------
 
     def knows(self, optimizer: Optimizer) -> bool:
@@ -107,15 +142,27 @@ class Beginnings:
 
     def sweep(self) -> None:
         """Ends trainings whose optimizers are all gone: until now their models were kept alive for us."""
-        has_closed = False
-        while self._gone:
-            followed, number = self._gone.popleft()
-            if followed.lost(number) and followed in self.followed:
-                self.followed.remove(followed)
-                followed.close()
-                has_closed = True
-        if has_closed:
-            gc.collect()  # hooks and models know each other: the memory is wanted now, for the next model
+        if not self._gone and self._closing.is_idle:
+            return
+        with self._sweeping:
+            has_closed = False
+            while self._gone:
+                followed, number = self._gone.popleft()
+                if followed.lost(number) and followed in self.followed:
+                    self.followed = [each for each in self.followed if each is not followed]
+                    followed.close()
+                    has_closed = True
+            if has_closed:
+                gc.collect()  # hooks and models know each other: the memory is wanted now, for the next model
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        self._closing.close()
+        self.followed = []
+
+    def forked(self) -> None:
+        """In the child."""
+        self._lock = threading.RLock()
 
     # ---- a training begins -------------------------------------------------------------------------------
 
@@ -124,6 +171,7 @@ class Beginnings:
             self.sweep()
             places = {number: place for number, (_, place) in self._waiting.items()}
             optimizers = [each for each in self._all_waiting() if not self._joins(each)]
+            optimizers = [each for each in optimizers if not self._moves_inputs(each, places)]
             self._waiting.clear()
             has_begun = bool(optimizers) and self._begin_with(optimizers, places, called)
             self._wanted = {id(tensor) for each in self._all_waiting() for tensor in tensors_of(each)}
@@ -142,6 +190,18 @@ class Beginnings:
                 self._follow(optimizer, followed)
                 return True
         return False
+
+    def _moves_inputs(self, optimizer: Optimizer, places: dict[int, Place | None]) -> bool:
+        """Whether it moves the inputs of a network alone, and trains nothing."""
+        if not self._inputs.are_all_of(optimizer):
+            return False
+        may_be_owned = any(isinstance(tensor, nn.Parameter) for tensor in tensors_of(optimizer))
+        if may_be_owned and find_owners([optimizer]).all_models():
+            return False
+        self._inputs.let_go(optimizer, places.get(id(optimizer)))
+        self._zero.optimizers -= 1
+        self._follow(optimizer, None)
+        return True
 
     def _begin_with(
         self, optimizers: list[Optimizer], places: dict[int, Place | None], called: nn.Module | None
@@ -187,11 +247,29 @@ class Beginnings:
     def _follow(self, optimizer: Optimizer, followed: Followed | None) -> None:
         self._of[optimizer] = followed
         if followed is not None:
-            forget = partial(self._gone.append, (followed, id(optimizer)))
-            weakref.finalize(optimizer, forget).atexit = False
+            weakref.finalize(optimizer, self._is_gone, followed, id(optimizer)).atexit = False
+            if self._zero.may_close_aside:
+                self._closing.begin()
+
+    def _is_gone(self, followed: Followed, number: int) -> None:
+        self._gone.append((followed, number))
+        self._closing.rouse()
 
     def _is_ours(self, monitor: object) -> bool:
         return any(training.owns(monitor) for training in self._zero.trainings)
+
+
+class Updated:
+    """Stands for an optimizer where there is none: the tensors that were changed."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self.param_groups = [{"params": list(tensors)}]
+
+
+def has_models() -> bool:
+    """Whether the program has networks: then tensors that belong to none are their inputs."""
+    modules, _ = all_of(nn.Module, None)
+    return any(any(tensor is not None for tensor in module._parameters.values()) for module in modules)
 
 
 def has_gradients(model: nn.Module | None) -> bool:

@@ -77,6 +77,17 @@ class Followed:
         if self._cycle.stepped(id(optimizer)):
             self._end()
 
+    def differentiated(self) -> None:
+        """The gradients of a step by hand are there."""
+        if self._adapter is not None and self._training.is_open:
+            self._adapter.differentiated()
+
+    def updated_by_hand(self, loss: Any) -> None:
+        """A step that no optimizer has made."""
+        if loss is not None:
+            self._losses[""] = loss
+        self._end()
+
     def interrupted(self, loss: Any) -> None:
         """The program has failed; the step in which it did is the one worth seeing."""
         if self._training.has_begun_a_step():

@@ -29,7 +29,7 @@ class Owners:
 
 
 def find_owners(
-    optimizers: Sequence[Optimizer], *, called: nn.Module | None = None, monitor_class: type | None = None
+    optimizers: Sequence[Any], *, called: nn.Module | None = None, monitor_class: type | None = None
 ) -> Owners:
     """One look at all objects, some 50 ms; `monitors` are those of this class that it comes by.
 
@@ -94,7 +94,7 @@ def roots(module: nn.Module, parents: dict[int, list[nn.Module]]) -> Iterator[nn
                 waiting.append(parent)
 
 
-def tensors_of(optimizer: Optimizer) -> list[Any]:
+def tensors_of(optimizer: Any) -> list[Any]:
     """In the order in which it was given them."""
     return [tensor for group in getattr(optimizer, "param_groups", ()) for tensor in group["params"]]
 

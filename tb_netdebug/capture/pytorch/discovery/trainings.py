@@ -14,9 +14,10 @@ from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.discovery.beginnings import Beginnings
+from tb_netdebug.capture.pytorch.discovery.by_hand import ByHand
 from tb_netdebug.capture.pytorch.discovery.objectives import Objectives
-from tb_netdebug.capture.pytorch.discovery.scripting import MAKES_SCRIPT_MODULE, HiddenHooks
 from tb_netdebug.capture.pytorch.eager import never_compiled
+from tb_netdebug.capture.pytorch.interception import OVERRIDING
 from tb_netdebug.capture.pytorch.optimizers import has_closure
 from tb_netdebug.capture.pytorch.taps import Handle, listen
 
@@ -42,7 +43,7 @@ class TorchDiscovery:
         self._zero = zero_code
         self._beginnings = Beginnings(zero_code)
         self._by_thread = threading.local()
-        self._hidden = HiddenHooks()
+        self._by_hand = ByHand(self._beginnings, lambda: self._objectives.take())
         self._calls: Handle | None = None
         self._has_stepped = False
         self._handles = self._listen()
@@ -54,19 +55,19 @@ class TorchDiscovery:
         return [
             listen(Optimizer.__init__, after=safe("looking at a new optimizer", self._made)),
             listen(nn.Parameter.__new__, before=safe("looking at a new layer", self._grown)),
-            watch_backward(safe("looking at a backward pass", self._backward)),
+            watch_backward(
+                safe("looking at a backward pass", self._backward),
+                safe("looking at new gradients", self._differentiated),
+            ),
+            listen(torch.autograd.grad, before=safe("looking at gradients", self._gradients_taken)),
             listen(SCALER.scale, after=safe("looking at a scaled loss", self._scaled)),
             listen(
                 SCALER.step,
                 before=safe("looking at a scaler's step", self._before_scaler),
                 after=safe("looking at a skipped step", self._after_scaler),
             ),
-            listen(
-                MAKES_SCRIPT_MODULE,
-                before=safe("making way for torch.jit.script", self._hidden.hide),
-                after=safe("coming back after torch.jit.script", self._hidden.show),
-            ),
             optimizer_steps.BEGINNING.listen(safe("looking at an optimizer's step", self._before)),
+            optimizer_steps.BEGINNING.listen(lambda *_: self._zero.trains_unrecorded()),
         ]
 
     @property
@@ -80,44 +81,68 @@ class TorchDiscovery:
     # ---- what ZeroCode calls -----------------------------------------------------------------------------
 
     def interrupted(self) -> None:
+        self._by_hand.finish()
         value = self._objectives.take()
         for followed in self._beginnings.followed:
             followed.interrupted(value)
+
+    def unrecorded(self) -> str:
+        """What was seen that may have been a training."""
+        return self._beginnings.unrecorded() or self._by_hand.unrecorded()
+
+    def forked(self) -> None:
+        """In the child: a lock of the parent's may have been held by a thread that is not here."""
+        self._beginnings.forked()
 
     def forget_losses(self) -> None:
         """What was differentiated until now belongs to a training of another framework, on top of torch."""
         self._objectives.take()
 
     def close(self) -> None:
+        self._safe("ending the last step", self._by_hand.finish)()
         for handle in (*self._handles, self._last):
             handle.remove() if hasattr(handle, "remove") else handle.close()
         self._listen_to_calls(False)
-        self._hidden.show_all()
-        self._beginnings.followed.clear()
+        self._beginnings.close()
 
     # ---- an optimizer waits for its models ---------------------------------------------------------------
 
     def _made(self, args: tuple[Any, ...], _: Any) -> None:
+        OVERRIDING.look()
         self._beginnings.sweep()
         self._beginnings.wait_for(args[0])
         self._listen_to_calls(True)
 
     def _grown(self, _: tuple[Any, ...]) -> None:
         """A new model is being built: a good moment to let go of one that is gone."""
+        OVERRIDING.look()
         self._beginnings.sweep()
+        self._by_hand.grown()
 
     def _called(self, args: tuple[Any, ...]) -> None:
         if is_grad_enabled() and torch._C._get_tracing_state() is None:
-            self._began(self._beginnings.called(args[0]))
+            if self._beginnings.wants_calls:
+                self._began(self._beginnings.called(args[0], args[1:]))
+            if self._by_hand.wants_calls:
+                self._by_hand.called(args[0])
 
     def _backward(self, roots: Any) -> None:
+        self._by_hand.before(roots)
         self._objectives.add(roots)
         self._began(self._beginnings.differentiated())
+
+    def _differentiated(self, _: Any) -> None:
+        self._by_hand.after()
+        self._began(False)
+
+    def _gradients_taken(self, _: tuple[Any, ...]) -> None:
+        self._by_hand.gradients_taken += 1
 
     def _began(self, is_true: bool) -> None:
         if is_true:
             self._last.go_last()
-        self._listen_to_calls(self._beginnings.wants_calls and not self._zero.is_off)
+        wants_calls = self._beginnings.wants_calls or self._by_hand.wants_calls
+        self._listen_to_calls(wants_calls and not self._zero.is_off)
 
     def _listen_to_calls(self, wants_to: bool) -> None:
         if wants_to and self._calls is None:
@@ -133,7 +158,6 @@ class TorchDiscovery:
         self._objectives.scaled(args[1], output)
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._hidden.show_all()
         if not self._beginnings.knows(optimizer):
             self._beginnings.overdue(optimizer)
             self._listen_to_calls(True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import has_torch_function
 
 from tb_netdebug.capture.clock import now
+from tb_netdebug.capture.pytorch.interception import is_intercepted, overrides
 from tb_netdebug.capture.pytorch.losses.evaluations import Evaluations
 from tb_netdebug.capture.pytorch.losses.functions import LossCall, LossFunction, loss_functions
 from tb_netdebug.capture.pytorch.losses.numbers import numbers_of
@@ -103,10 +103,10 @@ def is_readable(args: tuple[Any, ...], output: Any) -> bool:
     tensors = [each for each in (*args[:3], output) if isinstance(each, Tensor)]
     if len(tensors) < 2 or output is not tensors[-1] or args[0] is not tensors[0]:
         return False
-    if is_traced() or current_backward() != -1 or torch._C._len_torch_dispatch_stack():
+    if is_traced() or current_backward() != -1 or is_intercepted():
         return False
     # What overrides a function is asked first, and calls it once more.
-    if has_torch_function(args[:3]) or any(map(is_functorch_wrapped, tensors)):
+    if any(overrides(type(each)) for each in tensors) or any(map(is_functorch_wrapped, tensors)):
         return False
     if any(each.is_sparse or each.is_nested or each.is_meta for each in tensors):
         return False

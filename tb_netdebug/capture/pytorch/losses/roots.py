@@ -11,7 +11,7 @@ from torch import Tensor
 from tb_netdebug.capture.pytorch.losses.outlet import Outlet, is_recorded, measuring
 from tb_netdebug.capture.pytorch.losses.scale import LossScale
 from tb_netdebug.capture.pytorch.probe import ProbeContext
-from tb_netdebug.capture.pytorch.values import is_functorch_wrapped
+from tb_netdebug.capture.pytorch.values import is_functorch_wrapped, is_opaque
 
 NAME = "loss"
 
@@ -55,7 +55,7 @@ class LossRoots:
             if self.in_optimizer > 2:
                 return
         for root in (roots,) if isinstance(roots, Tensor) else tuple(roots):
-            if isinstance(root, Tensor) and is_number(root) and not is_functorch_wrapped(root):
+            if isinstance(root, Tensor) and is_number(root) and can_be_read(root):
                 self._add(self._scale.unscaled(root))
 
     def _add(self, root: Tensor) -> None:
@@ -65,6 +65,10 @@ class LossRoots:
             with measuring(root.device):
                 value = root.detach().reshape(()).to(torch.float32, copy=True)
                 self._device = value if self._device is None else self._device + value.to(self._device.device)
+
+
+def can_be_read(root: Tensor) -> bool:
+    return not (is_functorch_wrapped(root) or is_opaque(root))
 
 
 def is_number(root: Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.pytorch.batches.contents import is_on_host
 from tb_netdebug.capture.pytorch.batches.entries import entry_of
-from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
+from tb_netdebug.capture.pytorch.hooks import before_forward
 from tb_netdebug.capture.pytorch.modes.functional_dropout import FunctionalDropout
 from tb_netdebug.capture.pytorch.modes.switches import Switch, switches_of
 from tb_netdebug.capture.pytorch.probe import ProbeContext
@@ -87,7 +88,7 @@ class ModeProbe:
         self._told: Mapping[str, Any] | None = None
         self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
         self._hooks = [
-            before_forward(entry_of(root.model), Hook(self._watch, root), with_kwargs=True)
+            before_forward(entry_of(root.model), partial(self._watch, root), with_kwargs=True)
             for root in self._roots
         ]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
+from tb_netdebug.records.step import Fact, Kind, Sample, Series, StepRecord
 from tb_netdebug.stats import kernel
 from tb_netdebug.stats.packed import HEADER
 
@@ -31,7 +31,13 @@ class Letter:
         }
         for rank, records in self.told.items():
             head["told"][rank] = [
-                [each.step, each.wall_time, each.scalars, [_place(s.series, s.summary) for s in each.samples]]
+                [
+                    each.step,
+                    each.wall_time,
+                    each.scalars,
+                    [_place(sample.series, sample.summary) for sample in each.samples],
+                    [[fact.kind, fact.data] for fact in each.facts],
+                ]
                 for each in records
             ]
             summaries += [sample.summary for each in records for sample in each.samples]
@@ -47,8 +53,14 @@ class Letter:
         letter = cls(dict(cut.all(head["parts"])))
         for rank, records in head["told"].items():
             letter.told[int(rank)] = [
-                StepRecord(step, time, scalars, [Sample(*each) for each in cut.all(places)])
-                for step, time, scalars, places in records
+                StepRecord(
+                    step,
+                    time,
+                    scalars,
+                    [Sample(*each) for each in cut.all(places)],
+                    [Fact(*each) for each in facts],
+                )
+                for step, time, scalars, places, facts in records
             ]
         return letter
 
@@ -73,6 +85,7 @@ def without_bins(records: Iterable[StepRecord]) -> list[StepRecord]:
             each.wall_time,
             each.scalars,
             [Sample(sample.series, sample.summary[: HEADER.size]) for sample in each.samples],
+            each.facts,
         )
         for each in records
     ]

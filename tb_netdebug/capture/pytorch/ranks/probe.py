@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tb_netdebug.capture.pytorch.batches.entries import entry_of
-from tb_netdebug.capture.pytorch.hooks import Hook, before_forward
+from tb_netdebug.capture.pytorch.hooks import before_forward
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 from tb_netdebug.capture.pytorch.ranks import processes
 
@@ -25,7 +25,7 @@ class RanksProbe:
         self._here = processes.this_one()
         self._hook: Any = None
         if self._here is not None and self._model is not None:
-            self._hook = before_forward(entry_of(self._model), Hook(self._look))
+            self._hook = before_forward(entry_of(self._model), self._look)
 
     def end_step(self) -> None:
         """All is told in the first call."""

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tb_netdebug.capture.pytorch.interception import is_intercepted
 from tb_netdebug.capture.pytorch.stepping.layers import Layer
-from tb_netdebug.capture.pytorch.stepping.quiet import reading, stack_length
+from tb_netdebug.capture.pytorch.stepping.quiet import reading
 from tb_netdebug.capture.pytorch.values import is_functorch_wrapped, tensors_in
-
-function_stack_length = torch._C._len_torch_function_stack
 
 # They would live on only for us. Memory that several share counts once.
 MOST_BYTES = 512 << 20
@@ -123,7 +122,7 @@ class KeptTensors:
 
 
 def without_graph(tensor: Tensor) -> Tensor:
-    if not stack_length() and not function_stack_length():  # the usual case, and there are many
+    if not is_intercepted():  # the usual case, and there are many
         return tensor.detach()
     with reading():
         return tensor.detach()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.hooks import Hook, after_forward, before_forward
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
 from tb_netdebug.capture.pytorch.stepping.kept import KeptTensors
 from tb_netdebug.capture.pytorch.stepping.layers import Layer, Layers
 from tb_netdebug.capture.pytorch.stepping.visits import Visits, current_backward, is_compiling
@@ -54,8 +55,8 @@ class LayerStops:
                 self._hooks[key] = (
                     layer,
                     [
-                        before_forward(layer.module, Hook(self._before, layer), with_kwargs=True),
-                        after_forward(layer.module, Hook(self._after, layer)),
+                        before_forward(layer.module, partial(self._before, layer), with_kwargs=True),
+                        after_forward(layer.module, partial(self._after, layer)),
                     ],
                 )
 

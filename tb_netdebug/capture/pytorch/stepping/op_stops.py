@@ -10,8 +10,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tb_netdebug.capture.pytorch.interception import popped, pushed
 from tb_netdebug.capture.pytorch.stepping.layers import Layers
-from tb_netdebug.capture.pytorch.stepping.quiet import popped, pushed
 from tb_netdebug.capture.pytorch.stepping.running import running
 from tb_netdebug.capture.pytorch.stepping.spans import Spans, current_node
 from tb_netdebug.capture.pytorch.stepping.visits import Visits, current_backward

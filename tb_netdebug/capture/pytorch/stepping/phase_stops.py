@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.hooks import Hook, after_forward, before_forward
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
 from tb_netdebug.capture.pytorch.phases import entries_of
 from tb_netdebug.capture.pytorch.stepping.layers import joined
 from tb_netdebug.capture.pytorch.stepping.visits import Visits, current_backward, is_compiling
@@ -57,8 +58,8 @@ class PhaseStops:
             for entry in entries_of(model):
                 if entry not in self._hooks and entry._compiled_call_impl is None:
                     self._hooks[entry] = (
-                        before_forward(entry, Hook(self._before, prefix), with_kwargs=True),
-                        after_forward(entry, Hook(self._after), always_call=True),
+                        before_forward(entry, partial(self._before, prefix), with_kwargs=True),
+                        after_forward(entry, self._after, always_call=True),
                     )
 
     def take_off(self) -> None:

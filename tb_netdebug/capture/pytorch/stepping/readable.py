@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tb_netdebug.capture.pytorch.host_arrays import values_over
 from tb_netdebug.capture.pytorch.reader import host_item
 from tb_netdebug.capture.pytorch.stepping.quiet import reading
 from tb_netdebug.capture.pytorch.values import (
@@ -182,7 +183,7 @@ def numpy_of(chosen: Tensor) -> NDArray[Any]:
     values = plain(chosen.cpu()).resolve_conj()
     if values.dtype is torch.bfloat16:
         values = values.to(torch.float32)
-    return np.array(values.numpy(), order="C")
+    return np.array(values_over(values), order="C")
 
 
 def unreadable(entry: TensorEntry, error: Exception) -> WorkbenchError:

@@ -10,7 +10,7 @@ import torch
 
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.judge import FindingError
-from tb_netdebug.capture.pytorch.stepping.quiet import popped, pushed
+from tb_netdebug.capture.pytorch.interception import popped, pushed
 from tb_netdebug.debugger.place import Place
 from tb_netdebug.debugger.workbench import Stops
 
