@@ -1,0 +1,38 @@
+"""What is mounted where, and what of it can be laid under an overlay."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+# They hold no files of a user's: what is written there is a message to the kernel.
+SPECIAL = {
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs",
+    "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "securityfs", "selinuxfs",
+    "sysfs", "tracefs",
+}  # fmt: skip
+ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    path: str
+    kind: str
+    is_read_only: bool
+
+    @property
+    def is_special(self) -> bool:
+        return self.kind in SPECIAL
+
+
+def mounts() -> dict[str, Mount]:
+    """By path; of several on the same path the one that is seen."""
+    found = {}
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        fields, _, rest = line.partition(" - ")
+        words, kinds = fields.split(), rest.split()
+        path = ESCAPED.sub(lambda match: chr(int(match[1], 8)), words[4])
+        is_read_only = "ro" in words[5].split(",") or "ro" in kinds[-1].split(",")
+        found[path] = Mount(path, kinds[0], is_read_only)
+    return found

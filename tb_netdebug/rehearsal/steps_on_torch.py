@@ -1,0 +1,162 @@
+"""The steps of a PyTorch script: of its optimizers, or of its own hands after a backward pass."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from tb_netdebug.capture.pytorch import optimizer_steps
+from tb_netdebug.capture.pytorch.backward import watch_backward
+from tb_netdebug.capture.pytorch.discovery.followed import guesses_of
+from tb_netdebug.capture.pytorch.discovery.names import Place, named, user_place
+from tb_netdebug.capture.pytorch.discovery.owners import find_owners, parameter_ids, tensors_of
+from tb_netdebug.capture.pytorch.eager import never_compiled
+from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.rehearsal.stop import Gate, Subject
+
+BY_HAND = "by hand"
+MOST_CALLED = 1000
+# Of models whose values are kept, to see whether they change. Of bigger ones the versions have to do.
+MOST_KEPT_BYTES = 1 << 30
+
+
+def listen_to(gate: Gate) -> TorchSteps:
+    return TorchSteps(gate)
+
+
+class Kept:
+    """A parameter as it was when a backward pass had ended."""
+
+    def __init__(self, tensor: torch.Tensor, *, with_values: bool) -> None:
+        self._tensor = tensor
+        self._version = tensor._version
+        self._values = tensor.detach().clone() if with_values else None
+
+    def has_changed(self) -> bool:
+        """Return whether it was written to. Writing to `.data` leaves the version as it is."""
+        if self._tensor._version != self._version:
+            return True
+        return self._values is not None and not torch.allclose(
+            self._tensor.detach(), self._values, rtol=0.0, atol=0.0, equal_nan=True
+        )
+
+
+class TorchSteps:
+    """Stops before an optimizer steps; without one, when the n-th backward pass has ended.
+
+    A step with a closure begins with the closure: it is called, so that there are a loss and gradients, and
+    then the step is stopped. Weights that were changed by hand beside an optimizer are noticed when the next
+    backward pass begins.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._optimizers: dict[int, tuple[Optimizer, Place | None]] = {}
+        self._called: dict[int, weakref.ref[nn.Module]] = {}
+        self._kept: list[Kept] = []
+        self._in_scaler = threading.local()
+        for name in ("_made", "_before", "_module", "_scaling", "_ahead", "_behind"):
+            never_compiled(getattr(TorchSteps, name))
+        listen(Optimizer.__init__, after=self._made)
+        listen(torch.amp.GradScaler.step, before=self._scaling, after=self._scaled)
+        listen(torch.autograd.grad, before=self._ahead, after=self._differentiated)
+        self._calls: Handle | None = listen(nn.Module._wrapped_call_impl, before=self._module)
+        watch_backward(self._ahead, self._behind)
+        optimizer_steps.BEGINNING.listen(self._before)
+
+    # ---- what was seen -----------------------------------------------------------------------------------
+
+    def subjects(self) -> list[Subject]:
+        optimizers = [each for each, _ in self._optimizers.values()]
+        called = self._roots()
+        owners = find_owners(optimizers, called=self._whole(optimizers, called))
+        models = owners.all_models() or called
+        places = {number: place for number, (_, place) in self._optimizers.items()}
+        found = [Subject(named(models, guesses_of(optimizers, owners, places)), optimizers)] if models else []
+        return found + [Subject({"": each}) for each in called if len(models) > 1 or each not in models]
+
+    def _roots(self) -> list[nn.Module]:
+        """Those that were called, and are no part of another one that was."""
+        called = [each for reference in self._called.values() if (each := reference()) is not None]
+        parts = {id(part) for each in called for part in each.modules() if part is not each}
+        return [each for each in called if id(each) not in parts]
+
+    def _whole(self, optimizers: Sequence[Optimizer], called: Sequence[nn.Module]) -> nn.Module | None:
+        """The one that was called and has all that the optimizers move."""
+        wanted = {id(tensor) for each in optimizers for tensor in tensors_of(each)}
+        return next((each for each in called if wanted and wanted <= parameter_ids(each)), None)
+
+    def _module(self, args: tuple[Any, ...]) -> None:
+        if len(self._called) >= MOST_CALLED and self._calls is not None:
+            self._calls.close()
+            self._calls = None
+        elif id(args[0]) not in self._called:
+            self._called[id(args[0])] = weakref.ref(args[0])
+
+    # ---- steps -------------------------------------------------------------------------------------------
+
+    def _made(self, args: tuple[Any, ...], _: Any) -> None:
+        self._optimizers[id(args[0])] = args[0], user_place()
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._optimizers.setdefault(id(optimizer), (optimizer, None))  # a copy, or there before us
+        self._kept.clear()
+        if self._is_counted(optimizer):
+            return
+        if not self._gate.where and self._gate.is_next(id(optimizer)):
+            call_closure(args, kwargs)
+        self._gate.reached(id(optimizer))
+
+    def _scaling(self, args: tuple[Any, ...]) -> None:
+        """A scaler may skip the step of its optimizer: that is a step, too."""
+        if isinstance(args[1], Optimizer):
+            self._gate.reached(id(args[1]))
+            self._in_scaler.optimizer = id(args[1])
+
+    def _scaled(self, *_: Any) -> None:
+        self._in_scaler.optimizer = None
+
+    def _is_counted(self, optimizer: Optimizer) -> bool:
+        """Whether this step is the one that its scaler has begun; it takes no other one."""
+        is_counted = getattr(self._in_scaler, "optimizer", None) == id(optimizer)
+        self._in_scaler.optimizer = None
+        return is_counted
+
+    def _ahead(self, _: Any) -> None:
+        if self._gate.where:
+            self._gate.reached(BY_HAND)
+        if self._optimizers and any(each.has_changed() for each in self._kept):
+            self._kept.clear()
+            self._gate.reached(BY_HAND)
+
+    def _behind(self, _: Any) -> None:
+        if not self._optimizers and not self._gate.is_inside_step:
+            self._gate.reached(BY_HAND)
+        self._keep()
+
+    def _differentiated(self, args: tuple[Any, ...], _: Any) -> None:
+        if torch._C._functorch.peek_interpreter_stack():
+            return
+        if not self._optimizers:
+            self._gate.reached(BY_HAND)
+        self._keep()
+
+    def _keep(self) -> None:
+        models = [tensor for each in self._roots() for tensor in each.parameters()]
+        with_values = sum(each.nbytes for each in models) <= MOST_KEPT_BYTES
+        self._kept = [Kept(each, with_values=with_values) for each in models]
+
+
+def call_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Of `step(closure)`; hooks are given the optimizer as the first argument, or not, by version."""
+    for each in (*args, *kwargs.values()):
+        if callable(each) and not isinstance(each, Optimizer | torch.amp.GradScaler):
+            with torch.enable_grad():
+                each()
+            return
