@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tb_netdebug.plugin.roots import is_url
+from tb_netdebug.records.visible import visible
 
 if TYPE_CHECKING:
     from tb_netdebug.debugger.hub import Sessions
@@ -100,7 +101,7 @@ class Collecting:
             self._run(collector, collector.start())
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             self._trouble = f"Trainings on other machines cannot be watched: {_reason(error)}"
-            (logger.warning if self.is_asked_for else logger.info)("NetDebug: %s", self._trouble)
+            (logger.warning if self.is_asked_for else logger.info)("NetDebug: %s", visible(self._trouble))
         except Exception as error:
             self._trouble = f"Trainings on other machines cannot be watched: {type(error).__name__}: {error}"
             logger.exception("NetDebug could not start its collector")
@@ -118,7 +119,7 @@ class Collecting:
 
     def _notify(self, sentence: str) -> None:
         """A full disk, for example: it may be over by now, so the time goes with it."""
-        logger.warning("NetDebug: %s", sentence)
+        logger.warning("NetDebug: %s", visible(sentence))
         self._notice = f"{datetime.now():%H:%M}: {sentence}"
         self._changed()
 

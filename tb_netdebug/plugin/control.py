@@ -16,7 +16,6 @@ runs and before a byte of its body is read:
 
 from __future__ import annotations
 
-import hmac
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,8 +106,13 @@ class Control:
     def _wrong_typed_token(self, environ: WSGIEnvironment) -> Refusal | None:
         if _wrong_token(environ, self.typed_token) is None:
             return None
-        if environ.get("HTTP_X_NETDEBUG_TOKEN"):
-            return Refusal(403, "That is not the token of --netdebug_token_file.")
+        given = environ.get("HTTP_X_NETDEBUG_TOKEN")
+        if given:
+            from tb_netdebug.stream.credentials import token_fault
+
+            wrong = token_fault(given)
+            more = f" It is no token at all: {wrong}." if wrong else ""
+            return Refusal(403, f"That is not the token of --netdebug_token_file.{more}", is_guess=True)
         return Refusal(403, "This takes the token of --netdebug_token_file: paste it on the Debugger page.")
 
 
@@ -130,10 +134,13 @@ def _other_type(environ: WSGIEnvironment) -> Refusal | None:
 
 
 def _wrong_token(environ: WSGIEnvironment, right: str | None) -> Refusal | None:
+    from tb_netdebug.stream.credentials import same_token
+
     given = environ.get("HTTP_X_NETDEBUG_TOKEN", "").encode("latin-1", "replace")
-    if right is not None and hmac.compare_digest(given, right.encode()):
+    if right is not None and same_token(right, given):
         return None
-    return Refusal(403, f"The token in {TOKEN_HEADER} is missing or an old one: reload the page.")
+    sentence = f"The token in {TOKEN_HEADER} is missing or an old one: reload the page."
+    return Refusal(403, sentence, is_guess=bool(given))
 
 
 def _wrong_length(environ: WSGIEnvironment, most_bytes: int) -> Refusal | None:

@@ -12,6 +12,7 @@ from tb_netdebug.debugger.calls import BUSY, HELD, LATE, UNKNOWN, CallError
 from tb_netdebug.debugger.download import Download
 from tb_netdebug.debugger.ranks import called
 from tb_netdebug.plugin.live import Seat
+from tb_netdebug.plugin.pacing import body_of
 from tb_netdebug.plugin.queries import QueryError, json_object
 from tb_netdebug.plugin.replies import BINARY, error_reply, json_reply, reply
 from tb_netdebug.plugin.service import Service
@@ -100,7 +101,7 @@ def _listed(service: Service, rows: list[dict[str, Any]]) -> dict[str, object]:
 
 def _asked(request: Request, *names: str) -> dict[str, Any]:
     """Raises QueryError. What is null is not there."""
-    found = json_object(request.get_data())
+    found = json_object(body_of(request))
     unknown = sorted(found.keys() - {"client", *names})
     if unknown:
         raise QueryError(f"There is no `{unknown[0][:40]}` in this request.")

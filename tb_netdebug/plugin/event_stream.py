@@ -10,6 +10,7 @@ from werkzeug.wrappers import Request, Response
 
 from tb_netdebug.plugin import wire
 from tb_netdebug.plugin.live import Hub, News, Seat, Seats, SessionKey, resume_point
+from tb_netdebug.plugin.pacing import Pulse, connection_of, has_hung_up
 from tb_netdebug.plugin.replies import error_reply, reply
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def stream_reply(request: Request, hub: Hub, seats: Seats) -> Response:
         )
     # A reconnecting browser sends the header; a page that closed its stream and opens a new one cannot.
     identity = request.headers.get("Last-Event-ID") or request.args.get("last_event_id", "")
-    listener = Listener(hub, seat, resume_point(identity, hub), _connection(request.environ))
+    listener = Listener(hub, seat, resume_point(identity, hub), _watched(request.environ))
     return reply(listener, "text/event-stream", headers=HEADERS)
 
 
@@ -58,6 +59,7 @@ class Listener:
         self._seat = seat
         self._events = self._run(hub.version if seen is None else seen)
         self._connection = connection
+        self._pulse = None if connection is None else Pulse(connection)
 
     def __iter__(self) -> Iterator[bytes]:
         return self._events
@@ -69,7 +71,7 @@ class Listener:
     def _run(self, seen: int) -> Generator[bytes, None, None]:
         yield b"retry: 1000\n" + self._event("hello", {"epoch": self._hub.epoch, "version": seen}, seen)
         quiet_secs = 0.0
-        while not self._hub.closed and not _hung_up(self._connection):
+        while not self._hub.closed and not self._is_left():
             news = self._hub.wait(seen, timeout=LOOK_SECS)
             quiet_secs = 0.0 if news else quiet_secs + LOOK_SECS
             if news:
@@ -78,6 +80,11 @@ class Listener:
             elif quiet_secs >= HEARTBEAT_SECS:
                 quiet_secs = 0.0
                 yield b": still here\n\n"
+
+    def _is_left(self) -> bool:
+        if self._connection is None or self._pulse is None:
+            return False
+        return has_hung_up(self._connection) or self._pulse.is_lost()
 
     def _told(self, news: News) -> bytes:
         if news.name is None:
@@ -90,23 +97,12 @@ class Listener:
         return wire.event(name, value, identity=f"{self._hub.epoch}-{version}")
 
 
-def _connection(environ: WSGIEnvironment) -> socket.socket | None:
-    """The socket, which werkzeug's own server gives to those who know. A listener whose machine has vanished
-    without a word would keep its seat for a quarter of an hour; with this it is half a minute."""
-    connection = environ.get("werkzeug.socket")
-    if not isinstance(connection, socket.socket):
+def _watched(environ: WSGIEnvironment) -> socket.socket | None:
+    """The connection. A listener whose machine has vanished without a word would keep its seat for a quarter
+    of an hour; with this it is half a minute."""
+    connection = connection_of(environ)
+    if connection is None:
         return None
     if hasattr(socket, "TCP_USER_TIMEOUT") and connection.family in (socket.AF_INET, socket.AF_INET6):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_MILLISECONDS)
     return connection
-
-
-def _hung_up(connection: socket.socket | None) -> bool:
-    if connection is None or not hasattr(socket, "MSG_DONTWAIT"):
-        return False
-    try:
-        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True

@@ -5,6 +5,11 @@ rebinding read the replies. These are the rules for reading; `control` has those
   and everything else end here, before any code of a route.
 - Pages of other sites: refused. The browser says `Sec-Fetch-Site: cross-site`; an older one says it by an
   Origin that is not the Host. A link that somebody follows to the page itself is fine.
+- Everything but the page and its files costs something: a computation, a connection, one of the few places
+  at the live stream. Browsers do not mark requests over plain http to another machine, so images and frames
+  of any site could ask for it. It takes the header `X-NetDebug`, which a page of another site cannot send
+  without a preflight; where a browser marks the request as same-origin, or as typed by a person, that will
+  do as well, but not for the stream.
 - Names: while TensorBoard listens on loopback only, the Host is localhost, an IP address (rebinding needs a
   name), or what TensorBoard was told by `--host` or `--netdebug_allowed_hosts`. Another name is accepted when
   the browser marks the request as same-origin: it does so only over https or on localhost, and no script can
@@ -28,17 +33,23 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 READING = ("GET", "HEAD")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+)(?::[0-9]{1,5})?")
+OWN_HEADER = "X-NetDebug"
+MOST_PORT = 65535
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+)(?::([0-9]{1,5}))?")
 _SAME_ORIGIN = ("same-origin", "none")
+# Another port of the same machine is the same site: it cannot read our answers, nor send our header.
+_NOT_FOREIGN = (*_SAME_ORIGIN, "same-site")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`methods` are those that would do, when it is about the method."""
+    """`methods` are those that would do, when it is about the method; `is_guess` when a token was a wrong
+    one, which whoever tries many should not hear at once."""
 
     status: int
     sentence: str
     methods: tuple[str, ...] = ()
+    is_guess: bool = False
 
 
 def wrong_method(environ: WSGIEnvironment, methods: Sequence[str]) -> Refusal | None:
@@ -56,9 +67,9 @@ class Gate:
     names: frozenset[str] = frozenset()
     listed: bool = False
 
-    def refusal(self, environ: WSGIEnvironment) -> Refusal | None:
-        """Why this request gets nothing to read, or None when it does."""
-        return _foreign_page(environ) or self._foreign_name(environ)
+    def refusal(self, environ: WSGIEnvironment, *, linked: bool = False) -> Refusal | None:
+        """Why this gets nothing to read, or None when it does. `linked`: other sites may lead here."""
+        return _foreign_page(environ, linked=linked) or self._foreign_name(environ)
 
     def _foreign_name(self, environ: WSGIEnvironment) -> Refusal | None:
         host = environ.get("HTTP_HOST")
@@ -77,10 +88,24 @@ class Gate:
         )
 
 
-def _foreign_page(environ: WSGIEnvironment) -> Refusal | None:
+def unproven(environ: WSGIEnvironment, *, header_only: bool = False) -> Refusal | None:
+    """Return why this may come from any page of the web, or None when it is our page's or a program's."""
+    if environ.get("HTTP_X_NETDEBUG"):
+        return None
+    if not header_only and environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
+        return None
+    return Refusal(
+        403,
+        f"This takes the header {OWN_HEADER}: 1, which pages of other web sites cannot send. NetDebug's own "
+        f"page and commands send it (reload a page that is older); with curl, add -H '{OWN_HEADER}: 1'.",
+    )
+
+
+def _foreign_page(environ: WSGIEnvironment, *, linked: bool) -> Refusal | None:
     site, origin = environ.get("HTTP_SEC_FETCH_SITE"), environ.get("HTTP_ORIGIN")
     if site is not None:
-        foreign = site == "cross-site" and environ.get("HTTP_SEC_FETCH_MODE") != "navigate"
+        is_link = linked and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+        foreign = site not in _NOT_FOREIGN and not is_link
     else:
         foreign = origin is not None and netloc(origin) != environ.get("HTTP_HOST", "").lower()
     if not foreign:
@@ -97,7 +122,9 @@ def is_ours(host: str, names: frozenset[str]) -> bool:
 def host_name(host: str) -> str | None:
     """The name in a Host header, without port and brackets; None when it is not one name."""
     found = _HOST.fullmatch(host)
-    return found[1].strip("[]").removesuffix(".").lower() if found else None
+    if found is None or not 0 < int(found[2] or 1) <= MOST_PORT:
+        return None
+    return found[1].strip("[]").removesuffix(".").lower()
 
 
 def netloc(origin: str) -> str:

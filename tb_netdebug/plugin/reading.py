@@ -11,13 +11,15 @@ import logging
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.plugin.live import Hub, Row
 from tb_netdebug.plugin.rows import failed_row, may_change, read_row, unread_row
 from tb_netdebug.plugin.turns import short_turns
 from tb_netdebug.reader.follower import Follower
 from tb_netdebug.reader.pulse import LIVE_SECS
+from tb_netdebug.records.visible import visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,12 +39,20 @@ AGAIN_SECS = 5.0
 REST_AFTER_SECS = 30.0
 
 
+def details_of(run: FollowedRun) -> dict[str, Any]:
+    return run.details()
+
+
 class Reading:
     """Starts with the first call of `attend`."""
 
-    def __init__(self, logdir: LogDir, hub: Hub) -> None:
+    def __init__(
+        self, logdir: LogDir, hub: Hub, *, described: Callable[[FollowedRun], dict[str, Any]] = details_of
+    ) -> None:
+        """`described` makes the details of a run that its row is made of."""
         self._logdir = logdir
         self._hub = hub
+        self._described = described
         self._news = threading.Condition()  # guards everything below
         self._runs: dict[str, FollowedRun] = {}
         self._places: Mapping[str, RunPlace] | None = None  # of which the runs are
@@ -81,6 +91,15 @@ class Reading:
         if not is_read:
             self._look(name, run)
         return run
+
+    def retell(self, folder: str) -> None:
+        """Something else than its files has changed what there is to say of the run in this folder."""
+        with self._news:
+            runs = [(name, run) for name, run in self._runs.items() if run.path == folder]
+        for name, run in runs:
+            row = self._hub.row(name)
+            if row is not None and row.get("version") is not None:
+                self._looked(name, run, read_row(self._described(run)), took=0.0)
 
     def close(self) -> None:
         """Ends the threads; a read that is going on is finished first."""
@@ -207,11 +226,11 @@ class Reading:
         row: Row | None = None
         try:
             if run.refresh() or may_change(before):
-                row = read_row(run.details())
+                row = read_row(self._described(run))
         except Exception as error:
             row = failed_row(before, str(error) or type(error).__name__)
             if before.get("complaint") != row["complaint"]:
-                logger.warning("NetDebug cannot read the run %r: %s", name, error, exc_info=True)
+                logger.warning("NetDebug cannot read the run %r: %s", name, told(error))
         self._looked(name, run, row, took=time.monotonic() - started)
 
     def _looked(self, name: str, run: FollowedRun, row: Row | None, *, took: float) -> None:
@@ -226,6 +245,11 @@ class Reading:
                 if may_change(row):
                     self._due.setdefault(name, now + LIVE_SECS + PAUSE_SECS)
             self._news.notify_all()
+
+
+def told(error: Exception) -> str:
+    """The error with its traceback, for a terminal: it may quote what is in the run."""
+    return visible_lines("".join(traceback.format_exception(error)).rstrip())
 
 
 def _version(row: Row | None) -> int:

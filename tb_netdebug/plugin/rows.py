@@ -15,7 +15,7 @@ _OF_FILES = ("name", "kind", "started", "changed", "size_bytes")
 # What only reading the run can tell; null until then.
 _OF_CONTENT = (
     "version", "first_step", "last_step", "steps", "loss", "ranks", "gaps", "complaint", "verdict",
-    "ending", "late",
+    "reason", "ending", "late",
 )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to lo
 # How many requests compute at once: each of them slows the streams a little.
 MOST_AT_WORK = 2
 MOST_DOWNLOADS = 4
+# Of answers that wait in memory for whoever reads them slowly.
+MOST_BIG_ANSWERS = 16
 LIST_TIMEOUT_SECS = 3.0
 GOODBYE_SECS = 1.0
 
@@ -40,12 +42,13 @@ class Service:
         self.workers = Workers(MOST_AT_WORK)
         self.sessions = Sessions(self.hub.set_session, named=lambda run_dir: names_of(roots, run_dir))
         self.downloads = Seats(MOST_DOWNLOADS)
+        self.big_answers = Seats(MOST_BIG_ANSWERS)
         self.collecting = Collecting(roots, flags, self.hub.tell_list, self.sessions)
         self.control = Control.of(flags)
-        self._verdicts = Verdicts(self.workers)
+        self._verdicts = Verdicts(self.workers, self._retell)
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
-        self._reading = Reading(self._logdir, self.hub)
+        self._reading = Reading(self._logdir, self.hub, described=self._described)
         # Streams end properly when TensorBoard does; its own threads are simply stopped.
         atexit.register(self.close)
 
@@ -82,12 +85,19 @@ class Service:
             return None
         return self._verdicts.added(run, run.details())
 
+    def _described(self, run: FollowedRun) -> dict[str, object]:
+        return self._verdicts.known(run, run.details())
+
+    def _retell(self, folder: str) -> None:
+        self._reading.retell(folder)
+
     def close(self) -> None:
         atexit.unregister(self.close)
         self.sessions.close()  # first of all: trainings wait for us
         self.hub.close()
         # Python is about to stop the threads that write to the listeners: let them say goodbye first.
         self.seats.clear(timeout=GOODBYE_SECS)
+        self._verdicts.close()
         self.workers.close()
         self._reading.close()
         self._logdir.close()
