@@ -9,6 +9,7 @@ from tb_netdebug.stream.disk import Disk
 from tb_netdebug.stream.landing import LandedFile
 from tb_netdebug.stream.limits import Limits
 from tb_netdebug.stream.places import Refused
+from tb_netdebug.stream.waiting import wait_at_most
 
 OnSynced = Callable[[int, int], Awaitable[None]]
 OnRefused = Callable[[int, LandedFile, Refused], Awaitable[None]]
@@ -49,7 +50,7 @@ class Acknowledger:
             await self._some.wait()
             rest = self._last + self._secs - asyncio.get_running_loop().time()
             if rest > 0:
-                await _either(self._many, rest)
+                await wait_at_most(self._many, rest)
             await self.settle()
 
     async def settle(self) -> None:
@@ -68,11 +69,3 @@ class Acknowledger:
             await self._refused(number, file, why)
         else:
             await self._synced(number, size)
-
-
-async def _either(event: asyncio.Event, secs: float) -> None:
-    """Until the event, at most so long."""
-    try:
-        await asyncio.wait_for(event.wait(), secs)
-    except asyncio.TimeoutError:
-        return

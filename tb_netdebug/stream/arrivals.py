@@ -44,13 +44,16 @@ class TrainerView:
 
 @dataclass(slots=True)
 class Arrival:
-    """`run` is None while, or because, its name was not accepted."""
+    """`asked` is the name it came with, empty when refused; `run` is its name here, once it has one."""
 
     number: int
     key: str
     rank: int
     pid: int
     takes_control: bool
+    identity: str = ""
+    resumes: bool = False
+    asked: tuple[str, ...] = ()
     run: tuple[str, ...] | None = None
     files: set[int] = field(default_factory=set)
     received_bytes: int = 0

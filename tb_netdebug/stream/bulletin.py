@@ -51,10 +51,10 @@ class Bulletin:
         self._set(HELD_UP, reason)
 
     def tell(self, trainees: Iterable[Trainee], now: float) -> None:
-        lowest: dict[tuple[str, ...], Trainee] = {}
+        lowest: dict[tuple[tuple[str, ...], str], Trainee] = {}
         for each in trainees:
             if each.connection is not None:
-                run = tuple(each.join.run)
+                run = (tuple(each.join.run), each.join.identity)
                 lowest[run] = min(each, lowest.get(run, each), key=lambda one: one.join.rank)
         for each in lowest.values():
             self.tell_one(each, now)

@@ -15,7 +15,12 @@ import grpc.aio
 
 from tb_netdebug.stream import discovery
 from tb_netdebug.stream.addresses import Address
-from tb_netdebug.stream.credentials import CredentialsError, TrainerCredentials, fingerprint_of
+from tb_netdebug.stream.credentials import (
+    CredentialsError,
+    TrainerCredentials,
+    checked_token,
+    fingerprint_of,
+)
 from tb_netdebug.stream.limits import KEEP_ALIVE_SECS, KEEP_ALIVE_WAIT_SECS, MESSAGE_BYTES
 
 FETCH_SECS = 10.0
@@ -174,7 +179,8 @@ def _secured(address: Address, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def _with_token(secured: grpc.ChannelCredentials, token: str) -> grpc.ChannelCredentials:
-    return grpc.composite_channel_credentials(secured, grpc.access_token_call_credentials(token))
+    fit = checked_token(token, "What was found for the collector's token")  # of another, gRPC says nothing
+    return grpc.composite_channel_credentials(secured, grpc.access_token_call_credentials(fit))
 
 
 def _channel(address: Address, protected: Protection) -> grpc.aio.Channel:

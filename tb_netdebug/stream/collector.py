@@ -17,7 +17,7 @@ from typing import Any
 from tb_netdebug.stream import discovery
 from tb_netdebug.stream.addresses import LOOPBACK, Address, at
 from tb_netdebug.stream.arrivals import Totals, TrainerView, Violation
-from tb_netdebug.stream.credentials import Certificate
+from tb_netdebug.stream.credentials import Certificate, CredentialsError, checked_token
 from tb_netdebug.stream.disk import Disk
 from tb_netdebug.stream.landing import Landing
 from tb_netdebug.stream.limits import USUAL, Limits
@@ -150,6 +150,10 @@ class Collector:
     def _check(self) -> None:
         if not self._token:
             raise CollectorError("A collector needs a token, so that not everybody can write to its logdir.")
+        try:
+            self._token = checked_token(self._token, "What the collector was given for its token")
+        except CredentialsError as error:
+            raise CollectorError(str(error)) from None
         if not (self.listen.is_loopback or self.certificate or self._is_open):
             raise CollectorError(
                 f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token --tls` "

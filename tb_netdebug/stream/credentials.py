@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import hmac
 import re
@@ -15,7 +16,9 @@ from pathlib import Path
 # Shorter ones could be guessed; longer ones do not fit into a header.
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 512
 MOST_FILE_BYTES = 1 << 20
-_TOKEN = re.compile(r"[!-~]+", re.ASCII)
+_SIGN = re.compile(r"[!-~]", re.ASCII)
+_MARKS = ("\ufeff", "\xef\xbb\xbf")  # as text, and as the bytes of one taken for letters
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _FINGERPRINT = re.compile(r"(?:sha-?256[:= ]*)?(?:fingerprint[:= ]*)?((?:[0-9a-f]{2}:?){31}[0-9a-f]{2})")
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
@@ -33,20 +36,42 @@ def checked_token(text: str, source: str) -> str:
     token = text.strip()
     if not token:
         raise CredentialsError(f"{source} is empty, and a token is needed: `netdebug token` makes one.")
-    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN or not _TOKEN.fullmatch(token):
+    wrong = token_fault(token)
+    if wrong is not None:
         raise CredentialsError(
-            f"{source} holds no token: one line of {SHORTEST_TOKEN} to {LONGEST_TOKEN} letters, digits and "
-            "signs, without spaces. `netdebug token` makes one."
+            f"{source} holds no token: {wrong}. A token is one line of {SHORTEST_TOKEN} to {LONGEST_TOKEN} "
+            "letters, digits and signs, without spaces. `netdebug token` makes one."
         )
     return token
 
 
+def token_fault(token: str) -> str | None:
+    """Return what makes a text no token, without the text, or None. gRPC would only say INTERNAL of it."""
+    if token.startswith(_MARKS):
+        return "it begins with a byte order mark, so save it as plain text without one"
+    for number, character in enumerate(token, start=1):
+        if character.isspace():
+            return f"it has white space in it (character {number})"
+        if not _SIGN.fullmatch(character):
+            kind = (
+                "a control character"
+                if character < " " or character == "\x7f"
+                else "a character other than ASCII"
+            )
+            return f"it has {kind} in it (character {number})"
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
+        return f"it has {len(token)} characters"
+    return None
+
+
 def read_token(path: Path) -> str:
     """CredentialsError with a sentence, also when everybody on this machine could read the file."""
-    text = _read(path, "token file")
+    data = _read(path, "token file")
     if path.stat().st_mode & stat.S_IRWXO:
         raise CredentialsError(f"The token file {path} is open to all users: chmod 600 {path}")
-    return checked_token(text.decode("ascii", "replace"), f"The token file {path}")
+    # UTF-16, as some shells write it, has a mark of its own.
+    text = _MARKS[0] + "?" if data.startswith(_UTF16) else data.decode("utf-8", "replace")
+    return checked_token(text, f"The token file {path}")
 
 
 def same_token(ours: str, theirs: str | bytes) -> bool:
@@ -113,6 +138,10 @@ class TrainerCredentials:
     ca_file: Path | None = None
     fingerprint: str | None = None
     insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.token is not None:
+            checked_token(self.token, "The token for the collector")
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> TrainerCredentials:

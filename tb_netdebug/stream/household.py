@@ -159,6 +159,7 @@ class Household:
             trainee = self._joined(message.join)
             trainee.connection = writer
             trainee.tell_connected()
+            trainee.tell_place()
         elif trainee is None:
             raise WireError("the first message is a Join")
         elif what == "goodbye":

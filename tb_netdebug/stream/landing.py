@@ -16,7 +16,10 @@ from pathlib import Path
 
 import google_crc32c
 
-from tb_netdebug.stream.places import Place, Refused
+from tb_netdebug.stream.identity import identity_in, keep
+from tb_netdebug.stream.limits import Limits
+from tb_netdebug.stream.places import Place, Refused, namesake, namesake_number
+from tb_netdebug.writer.event_file import SIDE_FOLDER, SUFFIX
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not waiting: somebody may have put a pipe there.
@@ -33,6 +36,30 @@ class Landing:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._claiming = threading.Lock()
+
+    def claim(self, run: tuple[str, ...], identity: str, *, resumes: bool, limits: Limits) -> tuple[str, ...]:
+        """Return the name of the run of this identity: `run`, or with a suffix when that is another one.
+
+        With `resumes` the run of this very name goes on, unless there is one of the identity. Raise Refused.
+        """
+        with self._claiming, _refusing(Place(run[:-1], run[-1])):
+            parent = self._folder(run[:-1])
+            try:
+                known = _namesakes(parent, run[-1])
+                for number in sorted(known):
+                    if _identity(parent, known[number]) == identity:
+                        return namesake(run, number, limits)
+                if resumes:
+                    _keep_identity(parent, run[-1], identity)
+                    return run
+                for number in range(1, limits.namesakes + 1):
+                    name = namesake(run, number, limits)
+                    if _is_free(parent, name[-1]) and _keep_identity(parent, name[-1], identity) == identity:
+                        return name
+            finally:
+                os.close(parent)
+        raise Refused(f"There are {limits.namesakes} runs called {run[-1]!r}.")
 
     def open(self, place: Place, *, restart: bool = False) -> LandedFile:
         """The file, made when it is missing, and then in no folder that a link leads to. With `restart`, what
@@ -145,6 +172,55 @@ def _refusing(place: Place) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise Refused(f"{place} cannot be written: {reason}.", for_now=True) from error
+
+
+def _namesakes(parent: int, name: str) -> dict[int, str]:
+    """Return what is called so, with a suffix or without, by its number."""
+    numbered = {namesake_number(name, each): each for each in os.listdir(parent)}
+    numbered.pop(0, None)
+    return numbered
+
+
+def _identity(parent: int, name: str) -> str | None:
+    """Return the identity of a run; None when it has none, "" when it is none that can be compared."""
+    try:
+        folder = os.open(name, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    try:
+        return identity_in(folder)
+    finally:
+        os.close(folder)
+
+
+def _keep_identity(parent: int, name: str, identity: str) -> str:
+    folder = _subfolder(parent, name)
+    try:
+        return keep(folder, identity, durable=True)
+    finally:
+        os.close(folder)
+
+
+def _is_free(parent: int, name: str) -> bool:
+    """Whether a run may begin there: there is nothing, or a folder without identity and records of ours."""
+    return _identity(parent, name) is None and not _has_records(parent, name)
+
+
+def _has_records(parent: int, name: str) -> bool:
+    for path in (name, f"{name}/{SIDE_FOLDER}"):
+        try:
+            folder = os.open(path, _FOLDER, dir_fd=parent)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                if any(entry.name.endswith(SUFFIX) for entry in entries):
+                    return True
+        finally:
+            os.close(folder)
+    return False
 
 
 def _subfolder(folder: int, name: str) -> int:

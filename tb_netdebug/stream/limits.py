@@ -20,6 +20,7 @@ class Limits:
     files: int = 64  # of a trainer, at the same time
     run_parts: int = 16
     name_bytes: int = 200
+    namesakes: int = 1000  # runs of one name, apart by their suffixes
     control_bytes: int = 4 << 20  # of a stream, each way
     chunk_bytes: int = 256 << 10
     # So much may be lost with the collector's machine; the agent has it still, and looks whether it is there.
@@ -30,6 +31,8 @@ class Limits:
     keep_alive_wait_secs: float = KEEP_ALIVE_WAIT_SECS
     handshake_secs: float = 10.0
     idle_secs: float = 60.0  # of a connection without a stream
+    refused_secs: float = 1.0  # how long a wrong token waits for its answer
+    refused_streams: int = 64  # of those that wait; all more are answered at once
     disk_threads: int = 4
 
 

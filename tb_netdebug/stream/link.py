@@ -17,6 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
+from tb_netdebug.records.visible import visible
 from tb_netdebug.stream import stream_pb2 as pb
 from tb_netdebug.stream.door import Door
 from tb_netdebug.stream.local_wire import Unpacker, WireError, packed
@@ -38,7 +41,14 @@ CLOSE_SECS = 2.0
 DELIVERY_SECS = 5.0
 _READ_BYTES = 1 << 16
 
+# What became of the records of a run: nobody listens, some are there, all are.
+UNSENT, PARTLY, DELIVERED = "unsent", "partly", "delivered"
+
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
+# By the folder of the run; links go when their recordings are over.
+_deliveries: dict[str, str] = {}
+# Likewise, what the collector calls it.
+_names_there: dict[str, str] = {}
 _waits_at_exit = False
 
 
@@ -69,13 +79,13 @@ class Link:
     @classmethod
     def start(
         cls, *, remote: str, run_dir: Path, run: Sequence[str], rank: int, is_spool: bool,
-        takes_control: bool, notice: Callable[[str], None],
+        takes_control: bool, notice: Callable[[str], None], identity: str = "", resumes: bool = False,
     ) -> Link:  # fmt: skip
         """Returns at once; all else happens in the thread. `notice` gets sentences for the terminal, on the
         thread. Raises OSError or RuntimeError when there is no room for a thread."""
         link = cls.prepare(
             remote=remote, run_dir=run_dir, run=run, rank=rank, is_spool=is_spool,
-            takes_control=takes_control, notice=notice,
+            takes_control=takes_control, notice=notice, identity=identity, resumes=resumes,
         )  # fmt: skip
         link.begin()
         return link
@@ -84,9 +94,10 @@ class Link:
     def prepare(
         cls, *, remote: str, run_dir: Path, run: Sequence[str], rank: int, is_spool: bool,
         takes_control: bool, notice: Callable[[str], None], records_stay: bool = False,
+        identity: str = "", resumes: bool = False,
     ) -> Link:  # fmt: skip
         """As `start`, but nothing happens before `begin`. When `records_stay`, nothing travels but what the
-        debugger's ends say."""
+        debugger's ends say. Without an `identity` the collector takes all runs of a name for one."""
         stat = stat_of(os.getpid())
         join = pb.Join(
             version=VERSION,
@@ -98,12 +109,15 @@ class Link:
             is_spool=is_spool,
             records_stay=records_stay,
             started=stat.started if stat is not None else 0,
+            identity=identity,
+            resumes=resumes,
         )
         return cls(remote, join, notice)
 
     def begin(self) -> None:
         """Raises RuntimeError."""
         wait_at_exit()
+        self._note_delivery(UNSENT)
         self._thread.start()
         _links.add(self)
 
@@ -253,24 +267,48 @@ class Link:
         """Whether there may be more."""
         data = connection.recv(_READ_BYTES)
         for message in unpacker.feed(data):
-            told = pb.ToTrainer.FromString(message)
+            try:
+                told = pb.ToTrainer.FromString(message)
+            except DecodeError:
+                raise WireError("a message makes no sense") from None
             what = told.WhichOneof("what")
             if what == "notice":
                 self._notice(told.notice)
             elif what == "delivered":
+                if told.delivered:
+                    self._note_delivery(DELIVERED)
                 self._is_closed = True
             elif what == "connected":
                 self._hear_connected(told.connected)
+            elif what == "placed":
+                self._hear_name(visible("/".join(told.placed.run)))
             elif what == "control" and self.on_control is not None:
                 self.on_control(told.control)
         return bool(data)
 
     def _hear_connected(self, is_connected: bool) -> None:
+        if is_connected:
+            self._note_delivery(PARTLY)
         with self._connecting:
             self._is_connected = is_connected
             on_connected = self._on_connected if is_connected else None
         if on_connected is not None:
             on_connected()
+
+    def _hear_name(self, name: str) -> None:
+        """Note what the run is called there; say so once, by one process, when it is not as asked for."""
+        asked = visible("/".join(self._join.run))
+        before = _names_there.get(self._join.run_dir, asked)
+        _names_there[self._join.run_dir] = name
+        if name not in (before, asked) and self._join.rank == 0:
+            self._notice(
+                f"the collector at {self._remote} has another run called {asked!r}, so this one is called "
+                f"{name!r} there."
+            )
+
+    def _note_delivery(self, state: str) -> None:
+        if not self._join.records_stay:
+            _deliveries[self._join.run_dir] = state
 
     def _note_goodbye(self) -> None:
         if self._goodbye is not None and self._note is not None:
@@ -311,6 +349,16 @@ def wait_for_deliveries(timeout_secs: float = DELIVERY_SECS) -> None:
     for link in list(_links):
         if link.is_leaving:
             link.wait(max(until - time.monotonic(), 0.0))
+
+
+def delivery_of(run_dir: Path) -> str:
+    """UNSENT, PARTLY or DELIVERED; empty for a run that this process sends nowhere."""
+    return _deliveries.get(str(run_dir.absolute()), "")
+
+
+def name_there(run_dir: Path) -> str:
+    """Return what the collector calls the run; empty until it has said so."""
+    return _names_there.get(str(run_dir.absolute()), "")
 
 
 def wait_at_exit() -> None:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tb_netdebug.stream.identity import is_identity
 from tb_netdebug.stream.limits import Limits
 from tb_netdebug.writer.event_file import SIDE_FOLDER, SUFFIX
 
@@ -14,6 +15,7 @@ from tb_netdebug.writer.event_file import SIDE_FOLDER, SUFFIX
 # of agents.
 _MADE = r"\.[0-9]{10,11}\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,10}\.[0-9]{4,9}" + re.escape(SUFFIX)
 _MAIN = re.compile(r"events\.out\.tfevents" + _MADE, re.ASCII)
+_NAMESAKE = re.compile(r"[2-9]|[1-9][0-9]{1,5}", re.ASCII)
 _SIDE = re.compile(r"(?:rank|agent)[0-9]{1,7}" + _MADE, re.ASCII)
 # Control characters and separators of lines; surrogates have no place in any encoding.
 _UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -46,6 +48,26 @@ def run_of(parts: Sequence[str], limits: Limits) -> tuple[str, ...]:
         if part in ("", ".", "..") or not _is_fit(part) or len(part.encode()) > limits.name_bytes:
             raise Refused(f"{part[:100]!r} cannot be a part of a run's name.")
     return tuple(parts)
+
+
+def namesake(run: tuple[str, ...], number: int, limits: Limits) -> tuple[str, ...]:
+    """Return the name of the so-manyth run that is called so. Raise Refused when that is too long."""
+    return run if number == 1 else run_of((*run[:-1], f"{run[-1]}-{number}"), limits)
+
+
+def namesake_number(name: str, other: str) -> int:
+    """Return which namesake of `name` is called `other`; 0 when it is none."""
+    if other == name:
+        return 1
+    suffix = other.removeprefix(f"{name}-")
+    return int(suffix) if suffix != other and _NAMESAKE.fullmatch(suffix) else 0
+
+
+def checked_identity(text: str) -> str:
+    """Return it, or "" for none. Raise Refused."""
+    if text and not is_identity(text):
+        raise Refused("That is not the identity of a run.")
+    return text
 
 
 def place_of(run: tuple[str, ...], name: str, *, in_side_folder: bool) -> Place:

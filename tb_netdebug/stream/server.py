@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
 
 from tb_netdebug.stream.addresses import Address
 from tb_netdebug.stream.arrivals import Violation
-from tb_netdebug.stream.credentials import Certificate, same_token
+from tb_netdebug.stream.credentials import Certificate, same_token, token_fault
 from tb_netdebug.stream.limits import MESSAGE_BYTES, Limits
 from tb_netdebug.stream.session import Session
 
@@ -29,6 +30,8 @@ class Server:
         dismiss: Callable[[Session], None],
     ) -> None:  # fmt: skip
         self._token = token
+        self._limits = limits
+        self._open = self._refusing = 0
         self._make_session = make_session
         self._admit = admit
         self._dismiss = dismiss
@@ -36,7 +39,8 @@ class Server:
         self._server = grpc.aio.server(
             handlers=[grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})],
             options=_options(limits),
-            maximum_concurrent_rpcs=limits.streams,
+            # Some more for those that are told at once that there are too many.
+            maximum_concurrent_rpcs=limits.streams + 2 * limits.refused_streams,
         )
 
     async def start(self, listen: Address, certificate: Certificate | None) -> int:
@@ -57,11 +61,30 @@ class Server:
 
     async def _connect(self, messages: AsyncIterator[bytes], context: Any) -> None:
         """One stream; `messages` are taken one after the other, so that no more than one is in memory."""
-        if self._token is not None and not _brings(self._token, context.invocation_metadata()):
-            await context.abort(
-                grpc.StatusCode.UNAUTHENTICATED,
-                "The token is missing or not this collector's. Set NETDEBUG_TOKEN or NETDEBUG_TOKEN_FILE.",
-            )
+        given = _given(context.invocation_metadata())
+        if self._token is not None and not _brings(self._token, given):
+            await self._hold_back()
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, _unwelcome(given))
+        if self._open >= self._limits.streams:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "This collector has too many streams.")
+        self._open += 1
+        try:
+            await self._serve(messages, context)
+        finally:
+            self._open -= 1
+
+    async def _hold_back(self) -> None:
+        """Whoever guesses tokens pays with time. The places for that are few, and apart from those of real
+        streams, so that no number of guesses keeps anybody out who has the token."""
+        if self._refusing >= self._limits.refused_streams:
+            return
+        self._refusing += 1
+        try:
+            await asyncio.sleep(self._limits.refused_secs)
+        finally:
+            self._refusing -= 1
+
+    async def _serve(self, messages: AsyncIterator[bytes], context: Any) -> None:
         session = self._make_session(_sender(context))
         try:
             await session.greet(messages)
@@ -88,12 +111,21 @@ def _sender(context: Any) -> Send:
     return send
 
 
-def _brings(token: str, metadata: Any) -> bool:
-    given = [value for name, value in metadata or () if name == "authorization"]
-    if len(given) != 1:
-        return False
-    text = given[0].encode("utf-8", "replace") if isinstance(given[0], str) else given[0]
-    return text[: len(_SCHEME)].lower() == _SCHEME and same_token(token, text[len(_SCHEME) :])
+def _given(metadata: Any) -> list[bytes]:
+    """The tokens that a stream brings; an empty one for what is no token at all."""
+    found = [value for name, value in metadata or () if name == "authorization"]
+    given = [each.encode("utf-8", "replace") if isinstance(each, str) else each for each in found]
+    return [each[len(_SCHEME) :] if each[: len(_SCHEME)].lower() == _SCHEME else b"" for each in given]
+
+
+def _brings(token: str, given: Sequence[bytes]) -> bool:
+    return len(given) == 1 and same_token(token, given[0])
+
+
+def _unwelcome(given: Sequence[bytes]) -> str:
+    wrong = token_fault(given[0].decode("latin-1")) if len(given) == 1 and given[0] else None
+    more = f" What was sent is no token: {wrong}." if wrong else ""
+    return "The token is missing or not this collector's. Set NETDEBUG_TOKEN or NETDEBUG_TOKEN_FILE." + more
 
 
 def _options(limits: Limits) -> list[tuple[str, int]]:
@@ -102,7 +134,10 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
         ("grpc.max_concurrent_streams", 4),  # of a connection
-        ("grpc.max_allowed_incoming_connections", 2 * limits.streams),  # from gRPC 1.70 or so on
+        (
+            "grpc.max_allowed_incoming_connections",
+            2 * (limits.streams + limits.refused_streams),
+        ),  # from gRPC 1.70 or so on
         ("grpc.max_metadata_size", 8 << 10),
         # So much of each stream is taken before it is asked for. gRPC would guess more, for everybody.
         ("grpc.http2.lookahead_bytes", 64 << 10),

@@ -20,8 +20,8 @@ from tb_netdebug.stream.arrivals import Arrival, Arrivals, Totals, TrainerView, 
 from tb_netdebug.stream.disk import Disk
 from tb_netdebug.stream.landing import LandedFile, Landing
 from tb_netdebug.stream.limits import Limits
-from tb_netdebug.stream.places import Refused, place_of, run_of
-from tb_netdebug.stream.stream_pb2 import Ack, Control, Down, Have, Refusal, Up, Welcome
+from tb_netdebug.stream.places import Refused, checked_identity, place_of, run_of
+from tb_netdebug.stream.stream_pb2 import Ack, Control, Down, Have, Placed, Refusal, Up, Welcome
 
 VERSION = 1
 _AGENT = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -149,19 +149,40 @@ class Session:
             rank=begin.rank,
             pid=begin.pid,
             takes_control=begin.takes_control,
+            resumes=begin.resumes,
         )
         self._arrivals.add(arrival)
         try:
-            arrival.run = run_of(begin.run, self._limits)
+            arrival.identity = checked_identity(begin.identity)
+            arrival.asked = run_of(begin.run, self._limits)
+            await self._place(arrival)
         except Refused as why:
-            await self._refuse(why, trainer=arrival.number)
-        else:
-            self.totals += Totals(trainers=1)
+            if not why.for_now:  # else each of its files is, and is tried again
+                arrival.asked = ()
+                await self._refuse(why, trainer=arrival.number)
+                return
+        self.totals += Totals(trainers=1)
+
+    async def _place(self, arrival: Arrival) -> tuple[str, ...]:
+        """Return the run's name here, looked up anew: its folder may have been deleted. Raise Refused."""
+        run = arrival.asked
+        if arrival.identity:
+            run = await self._disk.slow(self._claim, arrival)
+        if run != arrival.run:
+            arrival.run = run
+            if arrival.identity:
+                await self._send(Down(placed=Placed(trainer=arrival.number, run=run)))
+        return run
+
+    def _claim(self, arrival: Arrival) -> tuple[str, ...]:
+        return self._landing.claim(
+            arrival.asked, arrival.identity, resumes=arrival.resumes, limits=self._limits
+        )
 
     async def _offer(self, up: Up) -> None:
         offer = up.offer
         arrival = self._arrivals.of_trainer(offer.trainer)
-        if arrival.run is None:
+        if not arrival.asked:
             return
         before = self._arrivals.offer(arrival, offer.file)
         if before is not None:
@@ -169,7 +190,8 @@ class Session:
             await self._disk.slow(before.close)
         file = None
         try:
-            place = place_of(arrival.run, offer.name, in_side_folder=offer.in_side_folder)
+            run = await self._place(arrival)
+            place = place_of(run, offer.name, in_side_folder=offer.in_side_folder)
             file = await self._opened(lambda: self._landing.open(place, restart=offer.restart))
             self._arrivals.open(offer.file, file)
             size = await self._disk.slow(file.sync)

@@ -7,6 +7,7 @@ import itertools
 import re
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class Trainee:
         self.control_bytes = 0
         self.told: dict[str, float] = {}
         self.knows_undebugged = False
+        self._placed: pb.Placed | None = None
         self.vigil = Vigil(join.pid, join.started)
         self._oom_kills = OomKills(join.pid)
         self._observer = Observer(self.run_dir, pid=join.pid, rank=join.rank)
@@ -115,6 +117,15 @@ class Trainee:
     def tell_connected(self) -> None:
         """Whether what it says for the debugger arrives."""
         self.tell(pb.ToTrainer(connected=self.is_begun))
+
+    def take_place(self, run: Sequence[str]) -> None:
+        """Note what the collector calls the run, and tell the trainer."""
+        self._placed = pb.Placed(run=run)
+        self.tell_place()
+
+    def tell_place(self) -> None:
+        if self._placed is not None:
+            self.tell(pb.ToTrainer(placed=self._placed))
 
     def tell(self, message: pb.ToTrainer) -> None:
         """Nothing when it is not connected."""

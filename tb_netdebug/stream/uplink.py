@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from tb_netdebug.records.visible import visible
 from tb_netdebug.stream import discovery
 from tb_netdebug.stream import stream_pb2 as pb
 from tb_netdebug.stream.addresses import Address
@@ -68,11 +69,8 @@ class Uplink:
         """One attempt; raises what ended it."""
         channel = await connected(self._address, TrainerCredentials.of(os.environ))
         try:
-            open_stream: Any = channel.stream_stream(
-                METHOD,
-                request_serializer=pb.Up.SerializeToString,
-                response_deserializer=pb.Down.FromString,
-            )
+            # Messages that come are parsed by us: gRPC would log a traceback for each that makes no sense.
+            open_stream: Any = channel.stream_stream(METHOD, request_serializer=pb.Up.SerializeToString)
             call = open_stream()
             try:
                 upstream = Upstream(call, self._roster, self._bulletin)
@@ -112,5 +110,5 @@ class Uplink:
         self._bulletin.lost(reason.rpartition("last error: ")[2])
         if error.code() != grpc.StatusCode.UNAVAILABLE and reason != self._last_reason:
             self._last_reason = reason
-            sys.stderr.write(f"{time.strftime('%F %T')} {error.code().name}: {reason}\n")
+            sys.stderr.write(f"{time.strftime('%F %T')} {error.code().name}: {visible(reason)}\n")
         return 0.0

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from tb_netdebug.stream import stream_pb2 as pb
 from tb_netdebug.stream.bulletin import Bulletin
 from tb_netdebug.stream.replica import Replica
 from tb_netdebug.stream.roster import Roster
 from tb_netdebug.stream.trainee import Trainee
+from tb_netdebug.stream.waiting import wait_at_most
 
 WELCOME_SECS = 20.0
 # Somebody who owes an answer and says nothing for so long is as good as gone.
@@ -28,6 +29,10 @@ PIECE_BYTES = 1 << 17
 MOST_CONTROL_BYTES = 8 << 20
 # A collector takes no more than 64 files of a trainer.
 MOST_FILES = 60
+# The name of a run, with all its folders.
+MOST_NAME_BYTES = 1 << 13
+# Without news from trainers or collector: so long to the next look at what rests.
+LOOK_SECS = 1.0
 NEVER = float("inf")
 
 
@@ -87,8 +92,7 @@ class Upstream:
         while True:
             self._roster.news.clear()
             if not await self._round():
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._roster.news.wait(), 1.0)
+                await wait_at_most(self._roster.news, LOOK_SECS)
 
     async def _round(self) -> bool:
         """A piece of every file that has one; whether there was any."""
@@ -116,6 +120,8 @@ class Upstream:
             rank=trainee.join.rank,
             pid=trainee.join.pid,
             takes_control=trainee.join.takes_control,
+            identity="" if self._roster.is_at_home(trainee) else trainee.join.identity,
+            resumes=trainee.join.resumes,
         )
         await self._write(pb.Up(begin=begin))
         trainee.tell_connected()
@@ -202,6 +208,13 @@ class Upstream:
                 self._refused(down.refusal)
             case "control":
                 self._control(down.control)
+            case "placed":
+                self._placed(down.placed)
+
+    def _placed(self, placed: pb.Placed) -> None:
+        trainee = self._roster.trainee(placed.trainer)
+        if trainee is not None and placed.run and placed.ByteSize() <= MOST_NAME_BYTES:
+            trainee.take_place(placed.run)
 
     def _have(self, have: pb.Have) -> None:
         self._unanswered.discard(have.file)
@@ -230,6 +243,10 @@ class Upstream:
         self._bulletin.held_up(refusal.sentence)
 
     def _control(self, control: pb.Control) -> None:
+        trainee = self._roster.trainee(control.trainer)
+        if trainee is None:  # it has left meanwhile, or there never was one
+            self._controls.pop(control.trainer, None)
+            return
         whole = self._controls.setdefault(control.trainer, bytearray())
         whole += control.data
         if len(whole) > MOST_CONTROL_BYTES:
@@ -237,16 +254,16 @@ class Upstream:
         if control.more:
             return
         del self._controls[control.trainer]
-        trainee = self._roster.trainee(control.trainer)
-        if trainee is not None:
-            trainee.tell(pb.ToTrainer(control=bytes(whole)))
+        trainee.tell(pb.ToTrainer(control=bytes(whole)))
 
     async def _read(self) -> pb.Down:
-        down = await self._call.read()
-        if down is grpc.aio.EOF:
+        data = await self._call.read()
+        if data is grpc.aio.EOF:
             raise StreamBroken("the collector has ended the stream")
-        assert isinstance(down, pb.Down)
-        return down
+        try:
+            return pb.Down.FromString(data)
+        except DecodeError:
+            raise StreamBroken("what the collector says makes no sense") from None
 
     async def _watch(self) -> None:
         """Raises StreamBroken when answers are due and nothing comes."""
