@@ -9,6 +9,7 @@ from typing import Any
 
 from tb_netdebug.debugger.calls import REFUSED, Call, CallError
 from tb_netdebug.debugger.hub import Sessions
+from tb_netdebug.records.visible import visible
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Download:
         try:
             yield from self._pieces()
         except CallError as error:
-            logger.warning("NetDebug could not send all of %s: %s", self.file_name, error)
+            logger.warning("NetDebug could not send all of %s: %s", self.file_name, visible(str(error)))
 
     def _pieces(self) -> Generator[bytes, None, None]:
         piece, offset = self._first, 0

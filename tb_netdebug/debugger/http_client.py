@@ -138,7 +138,7 @@ class HttpClient:
         self, method: str, route: str, wanted: Mapping[str, Any] | None
     ) -> Iterator[http.client.HTTPResponse]:
         connection = self._connection()
-        headers = {"Host": self.address.host}
+        headers = {"Host": self.address.host, "X-NetDebug": "1"}
         body = None
         if wanted is not None:
             body = json_bytes({"client": self.id, **wanted})

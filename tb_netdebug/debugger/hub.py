@@ -46,8 +46,13 @@ Row = dict[str, Any]
 
 
 class Named(Protocol):
+    """`run` is what the collector calls it, which may be with a suffix that the training does not know of."""
+
     @property
     def key(self) -> str: ...
+
+    @property
+    def run(self) -> Sequence[str]: ...
 
 
 class Channel(Protocol):
@@ -218,12 +223,13 @@ class Sessions:
 
     def _greeted(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
         key = key_of(session)
-        session["run"] = self._named(session["run_dir"]) or session["run"]
         before = self._trainers.get(trainer)
         if before is not None and before.key != key:
             raise StatementError("it was somebody else before")
-        if trainer not in self._here():
+        here = self._here()
+        if trainer not in here:
             raise StatementError("the collector has not accepted it")
+        session["run"] = self._named(session["run_dir"]) or list(here[trainer].run)
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= MOST_SESSIONS:
@@ -266,8 +272,8 @@ class Sessions:
     def _connected(self, training: str) -> list[Entry]:
         return [each for each in self._trainers.values() if each.training == training]
 
-    def _here(self) -> set[str]:
-        return set() if self._channel is None else {trainer.key for trainer in self._channel.trainers()}
+    def _here(self) -> dict[str, Named]:
+        return {} if self._channel is None else {each.key: each for each in self._channel.trainers()}
 
     def _after_visit(self, entries: Iterable[Entry]) -> None:
         """These trainings hear of it, and the other clients. What is as it was is no news."""

@@ -36,6 +36,8 @@ MOST_CALLS = 1000
 # While it runs, its state is told so often; a step that was asked for is told at once.
 TELL_SECS = 0.2
 LOOK_SECS = 1.0
+# For calls at one place; then the lease is looked at, and a training that runs goes on to the next place.
+MOST_WORK_SECS = 0.5
 # Of a batch that takes longer, the phases are places to pause at while it runs, too.
 LONG_SECS = 0.04
 LONGEST_LEASE_SECS = 120.0
@@ -311,9 +313,13 @@ class Session:
     # ---- calls -------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while self._inbox:
+        """Serves what has come so far: a hub that never ends to ask does not keep the training here."""
+        until = self._clock() + MOST_WORK_SECS
+        for _ in range(len(self._inbox)):
             self._is_unsettled = True
             self._serve(self._inbox.popleft())
+            if self._clock() > until:
+                return
 
     def _serve(self, head: Mapping[str, Any]) -> None:
         number, verb = head["id"], head.get("verb")

@@ -8,6 +8,9 @@ from typing import Any
 
 from tb_netdebug.debugger.messages import FrameError, encoded
 
+# A hub asks for a few at a time; they are looked through at each place that the training passes.
+MOST_OWED = 256
+
 
 @dataclass(slots=True)
 class Owed:
@@ -49,14 +52,18 @@ class Telling:
 
     def owe(self, id: int, secs: float) -> None:
         """Its answer is the state, when the training stops or after this time."""
-        self._owed.append(Owed(id, self._clock() + secs))
+        if len(self._owed) >= MOST_OWED:
+            self.fail(id, "busy", "The training owes more answers than it can give.")
+        else:
+            self._owed.append(Owed(id, self._clock() + secs))
 
     def settle(self, state: Callable[[], Mapping[str, Any]], *, at_once: bool = False) -> None:
         """What is due; `at_once` all of it."""
         if not self._owed:
             return
-        due = [each for each in self._owed if at_once or self._clock() >= each.until]
-        self._owed = [each for each in self._owed if each not in due]
+        now, owed = self._clock(), self._owed
+        due = [each for each in owed if at_once or now >= each.until]
+        self._owed = [] if at_once else [each for each in owed if now < each.until]
         for each in due:
             self.answer(each.id, state())
 

@@ -20,9 +20,13 @@ def is_ours(code: CodeType) -> bool:
 
 
 def is_foreign(code: CodeType, folders: tuple[str, ...] = ()) -> bool:
-    """Whether no line of it is worth telling: it is ours, lies in one of the folders, or was made up."""
-    path = code.co_filename
-    return path.startswith(folders) or is_ours(code) or (path.startswith("<") and not path.startswith(TYPED))
+    """Return whether no line of it is worth reporting: ours, of one of the folders, or made up."""
+    return is_ours(code) or is_foreign_file(code.co_filename, folders)
+
+
+def is_foreign_file(path: str, folders: tuple[str, ...] = ()) -> bool:
+    """Return the same for code of which only the file is known."""
+    return path.startswith((OURS, *folders)) or (path.startswith("<") and not path.startswith(TYPED))
 
 
 @cache

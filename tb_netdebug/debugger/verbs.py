@@ -41,7 +41,10 @@ def number(name: str, value: Any) -> float:
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ArgumentError(f"{name} has to be a number.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} is too big a number.") from None
 
 
 def wait(name: str, value: Any) -> float:
