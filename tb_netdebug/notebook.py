@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from tb_netdebug.capture.zero_code.driver import ZeroCode
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.run import add_options, settings_of, spelled_out
+from tb_netdebug.records.visible import visible, visible_lines
 
 NAME = "netdebug"
 
@@ -54,12 +55,12 @@ class Notebook:
         word, *rest = shlex.split(line) or [""]
         command = self._commands.get(word)
         if command is None:
-            sys.stdout.write(f"%netdebug {word}: there are show, on and off\n")
+            sys.stdout.write(f"%netdebug {visible(word)}: there are show, on and off\n")
             return
         try:
             command(rest)
         except UserMistake as mistake:
-            sys.stdout.write(f"%netdebug: {mistake}\n")
+            sys.stdout.write(visible_lines(f"%netdebug: {mistake}\n"))
 
     def on(self, words: list[str]) -> None:
         """What is watched already is closed: its options cannot change in the middle."""
@@ -81,7 +82,7 @@ class Notebook:
             return
         for training in self._watched.trainings:
             training.catch_up()
-        sys.stdout.write(f"{closing_words(self._watched)}\n")
+        sys.stdout.write(visible_lines(f"{closing_words(self._watched)}\n"))
 
 
 class Parser(argparse.ArgumentParser):

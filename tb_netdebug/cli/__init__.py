@@ -7,8 +7,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.records.visible import visible, visible_lines
 from tb_netdebug.version import __version__
 
 # One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
@@ -27,17 +29,25 @@ INTERRUPTED = 130
 NOBODY_READS = 141
 
 
+class Parser(argparse.ArgumentParser):
+    """Quotes a wrong argument as text that can do nothing to a terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(visible(message))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 done, 2 not possible as asked; `run` has its script's."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         code = _run(words)
-        sys.stdout.flush()
+        if words[:1] != ["run"]:  # a script may have closed it
+            sys.stdout.flush()
         return code
     except SystemExit as ending:  # argparse ends this way after --help and after a mistake
         return ending.code if isinstance(ending.code, int) else 2
     except UserMistake as mistake:
-        print(f"netdebug: {mistake}", file=sys.stderr)
+        print(visible_lines(f"netdebug: {mistake}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if words[:1] == ["run"]:
@@ -58,7 +68,7 @@ def _run(words: list[str]) -> int:
         _parser().print_help()
         return 2
     module = importlib.import_module(f"{__name__}.{arguments.command}")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"netdebug {arguments.command}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -71,7 +81,7 @@ def _run(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     listing = "\n".join(f"  {name:<10} {purpose}" for name, purpose in sorted(COMMANDS.items()))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="netdebug",
         usage="netdebug [-h] [--version] COMMAND ...",
         description="Looks at recorded trainings of neural networks.",

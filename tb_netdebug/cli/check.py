@@ -3,14 +3,16 @@
 Every run below LOGDIR is judged anew from what was recorded, also when it still trains; runs of other
 writers by their curves and histograms. Thresholds come from the command line, else from netdebug.toml.
 
-Exit code: 0 when nothing is found at or above --fail-on, 1 when something is, 2 when a run, or LOGDIR,
-cannot be read.
+A run without a recorded step is unknown, never healthy; the reason is printed.
+
+Exit code: 1 when a run has a finding at or above --fail-on; else 2 when no run could be judged, or one of
+them or LOGDIR cannot be read; else 0. An unknown run beside judged ones does not change it. With --fail-on
+never findings do not make it 1, but it is 2 all the same when nothing could be judged.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -22,17 +24,16 @@ from rich.text import Text
 
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules import ALL
-from tb_netdebug.checks.words import paragraph, printable
+from tb_netdebug.checks.words import WIDTH, indented, paragraph, printable
 from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.judging.logdir import CheckError, judged
-from tb_netdebug.judging.report import Report, RunReport
+from tb_netdebug.judging.report import FAIL_ON, Report, RunReport
+from tb_netdebug.records.visible import json_text
 
-FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING}
-STYLES = {"sick": "bold red", "suspect": "yellow", "healthy": "green", "unreadable": "magenta"}
+STYLES = {"sick": "bold red", "suspect": "yellow", "healthy": "green", "unknown": "magenta"}
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 STEPS_DOWN = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-UNREADABLE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=(*FAIL_ON, "never"),
         default="error",
-        help="the least severity that makes the exit code 1 (default: %(default)s)",
+        help="the least severity that makes the exit code 1 (default: %(default)s); with never it is 0, or 2 "
+        "when nothing could be judged",
     )
     add_check_options(parser)
     parser.add_argument(
@@ -66,16 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         tell("")
     if arguments.json:
-        print(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
+        print(json_text(report.as_dict(), indent=2))
     else:
         show(report, Console(highlight=False, soft_wrap=False), everything=arguments.all)
-    return exit_code(report, arguments.fail_on)
-
-
-def exit_code(report: Report, fail_on: str) -> int:
-    if fail_on in FAIL_ON and report.worst >= FAIL_ON[fail_on]:
-        return 1
-    return UNREADABLE if any(not one.is_readable for one in report.runs) else 0
+    return report.exit_code(arguments.fail_on)
 
 
 def tell(run: str) -> None:
@@ -94,14 +90,19 @@ def show(report: Report, console: Console, *, everything: bool = False) -> None:
     console.print(overview(report.runs))
     for one in report.runs:
         listed = [each for each in one.findings if everything or is_cause(each, one.findings)]
-        if listed or one.complaints or (everything and one.not_judged):
+        if listed or one.reason or one.complaints or (everything and one.not_judged):
             console.print(Text(f"\n{printable(one.run)}", style="bold"))
+        if one.reason:
+            console.print(
+                Text("\n".join(indented(one.reason, min(console.width - 1, WIDTH)))), soft_wrap=True
+            )
         for complaint in one.complaints[:5]:
-            console.print(Text(f"  {printable(complaint)}", style="dim"))
+            if complaint.rstrip(".") not in (one.reason or ""):
+                console.print(Text(f"  {printable(complaint)}", style="dim"))
         for finding in listed:
-            text = Text(paragraph(finding, width=min(console.width - 1, 100)))
+            text = Text(paragraph(finding, width=min(console.width - 1, WIDTH)))
             text.stylize(SEVERITY_STYLES[finding.severity], 0, len(finding.severity.text))
-            console.print(text)
+            console.print(text, soft_wrap=True)  # it is wrapped, but for a command, which is copied whole
         if everything:
             for slug, needs in one.not_judged.items():
                 console.print(Text(f"  {slug} could not be judged: it needs {needs}", style="dim"))

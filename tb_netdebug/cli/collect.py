@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.records.visible import visible_lines
 from tb_netdebug.stream.addresses import Address, address_of
 from tb_netdebug.stream.credentials import Certificate, CredentialsError, new_token, read_token, token_in
 
@@ -214,7 +215,7 @@ def show_until_interrupted(collector: Collector) -> None:
 
 
 def say(lines: list[str], stream: TextIO | None = None) -> None:
-    print("\n".join(lines), file=stream or sys.stdout, flush=True)
+    print(visible_lines("\n".join(lines)), file=stream or sys.stdout, flush=True)
 
 
 def count(number: int, what: str) -> str:

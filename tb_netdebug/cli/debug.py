@@ -30,6 +30,7 @@ from tb_netdebug.cli.watch_screen import sigterm_as_exit
 from tb_netdebug.debugger.attendance import Attendance
 from tb_netdebug.debugger.client import Client
 from tb_netdebug.debugger.http_client import HttpClient
+from tb_netdebug.records.visible import visible_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     address, how = address_of_hub(arguments.address)
     if how:
-        print(how, file=sys.stderr)
+        print(visible_lines(how), file=sys.stderr)
     client = HttpClient(address, label=label(), environ=os.environ)
     with sigterm_as_exit():
         return debug(client, commands=arguments.commands, run=arguments.run, rank=arguments.rank)

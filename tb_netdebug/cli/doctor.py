@@ -6,7 +6,6 @@ The exit code is 0 when all is well, 1 when something makes NetDebug slow or bli
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tb_netdebug.cli.diagnosis import Fact, State, examine
+from tb_netdebug.records.visible import json_text, visible
 
 MARKS = {State.GOOD: ("✓", "green"), State.NOTE: ("·", "yellow"), State.PROBLEM: ("✗", "bold red")}
 PLAIN_MARKS = {State.GOOD: "ok", State.NOTE: "note", State.PROBLEM: "PROBLEM"}
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     problems = [fact for fact in facts if fact.state is State.PROBLEM]
     if arguments.json:
         listed = [asdict(fact) | {"state": fact.state.value} for fact in facts]
-        print(json.dumps({"schema": 1, "well": not problems, "facts": listed}, indent=2))
+        print(json_text({"schema": 1, "well": not problems, "facts": listed}, indent=2))
     elif sys.stdout.isatty() and sys.stdout.encoding.lower().startswith("utf"):
         print_table(facts, Console())
     else:
@@ -53,10 +53,10 @@ def print_table(facts: Iterable[Fact], console: Console) -> None:
         if topic and topic != fact.topic:
             table.add_row()
         mark, style = MARKS[fact.state]
-        value = Text(fact.value, style="" if fact.state is State.GOOD else style)
+        value = Text(visible(fact.value), style="" if fact.state is State.GOOD else style)
         table.add_row("" if topic == fact.topic else fact.topic, Text(mark, style=style), fact.name, value)
         if fact.advice:
-            table.add_row("", "", "", Text(f"→ {fact.advice}", style="italic"))
+            table.add_row("", "", "", Text(f"→ {visible(fact.advice)}", style="italic"))
         topic = fact.topic
     console.print(table, "")
 
@@ -64,9 +64,9 @@ def print_table(facts: Iterable[Fact], console: Console) -> None:
 def print_plain(facts: Iterable[Fact]) -> None:
     """One line a fact, for files and pipes."""
     for fact in facts:
-        print(f"{PLAIN_MARKS[fact.state]:<8}{fact.topic:<12}{fact.name:<16}{fact.value}")
+        print(f"{PLAIN_MARKS[fact.state]:<8}{fact.topic:<12}{fact.name:<16}{visible(fact.value)}")
         if fact.advice:
-            print(f"{'':<36}next: {fact.advice}")
+            print(f"{'':<36}next: {visible(fact.advice)}")
 
 
 def closing(problems: list[Fact]) -> str:

@@ -2,7 +2,8 @@
 
 For each run a folder with scalars.csv (one row a step) and tensors.csv (one row a sampled tensor). A scalar
 that was not measured in a step is an empty cell. Text that a spreadsheet would take for a formula begins with
-an apostrophe.
+an apostrophe. Files hold names as they were recorded; on standard output, characters that a terminal would
+obey are escapes such as \\x1b.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.progress import counted
 from tb_netdebug.reader.run import Run, list_runs, read_run
 from tb_netdebug.records.errors import UnsupportedVersion
+from tb_netdebug.records.visible import visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,10 +86,16 @@ def print_table(runs: dict[str, Path], table: str) -> None:
     recorded = {name: read(name, path) for name, path in runs.items()}
     header = header_of(table, recorded.values())
     writer = csv.writer(sys.stdout)
-    writer.writerow(["run", *map(safe, header)])
+    writer.writerow(["run", *map(shown, header)])
     for name, one in recorded.items():
-        writer.writerows([safe(name), *row] for row in rows_of(table, one, header))
+        rows = rows_of(table, one, header)
+        writer.writerows([shown(name), *map(shown, row)] for row in rows)
     sys.stdout.flush()
+
+
+def shown(cell: object) -> object:
+    """A cell on standard output, behind which there may be a terminal."""
+    return visible(safe(cell)) if isinstance(cell, str) else cell
 
 
 def read(name: str, path: Path) -> Run:
@@ -95,8 +103,8 @@ def read(name: str, path: Path) -> Run:
     if recorded.losses:
         size = sum(loss.gap.size for loss in recorded.losses)
         print(
-            f"netdebug: {len(recorded.losses)} places ({size} bytes) of run {name} are damaged or not "
-            "written to the end; everything else is exported.",
+            f"netdebug: {len(recorded.losses)} places ({size} bytes) of run {visible(name)} are damaged or "
+            "not written to the end; everything else is exported.",
             file=sys.stderr,
         )
     return recorded

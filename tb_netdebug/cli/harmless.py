@@ -1,7 +1,8 @@
 """Names and messages from a log file as text that can do nothing but be read.
 
 A log file is written by others: a name in it may hold escape sequences that move the cursor or rename the
-window, marks that turn the direction of the line, or ten thousand letters.
+window, marks that turn the direction of the line, or ten thousand letters. `records/visible.py` knows what is
+no letter, sign or space.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from tb_netdebug.records.visible import LEFT_TO_RIGHT, UNPRINTABLE, escape
+
 # Longer texts are cut before anything else is done with them.
 MOST_CHARACTERS = 1000
 MOST_MARKS_PER_LETTER = 3
 ELLIPSIS = "…"
-LEFT_TO_RIGHT = "\u200e"
-# Control, format, surrogate, private, unassigned; separators of lines and paragraphs.
-UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 MARKS = frozenset({"Mn", "Me"})
 FROM_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
@@ -50,6 +50,6 @@ def _visible(text: str) -> Iterator[str]:
         category = unicodedata.category(character)
         marks = marks + 1 if category in MARKS else 0
         if category in UNPRINTABLE:
-            yield character.encode("unicode_escape").decode("ascii")
+            yield escape(character)
         elif marks <= MOST_MARKS_PER_LETTER:
             yield " " if category == "Zs" else character

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from tb_netdebug.records.visible import visible
+
 _ROWS_PER_MESSAGE = 5000
 
 Row = TypeVar("Row")
@@ -19,7 +21,7 @@ def counted(rows: Iterable[Row], label: str) -> Iterator[Row]:
     shown = ""
     for number, row in enumerate(rows, start=1):
         if number % _ROWS_PER_MESSAGE == 0:
-            shown = f"{label}: {number} rows"
+            shown = f"{visible(label)}: {number} rows"
             print(f"\r{shown}", end="", file=sys.stderr, flush=True)
         yield row
     print("\r" + " " * len(shown) + "\r", end="", file=sys.stderr, flush=True)

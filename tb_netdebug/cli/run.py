@@ -2,7 +2,7 @@
 
     netdebug run train.py --lr 0.1
     netdebug run --logdir logs --every 1 -m mypackage.train --epochs 3
-    torchrun --nproc-per-node 2 -m tb_netdebug run train.py
+    torchrun --nproc-per-node 2 -m tb_netdebug run --name first train.py
 
 The script runs as `python SCRIPT` would run it, with its own exit status. What stands behind SCRIPT or MODULE
 belongs to it; options of netdebug stand before. Models, optimizers and losses are found by themselves.
@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tb_netdebug.capture.remote import remote_of
-from tb_netdebug.capture.settings import Settings
-from tb_netdebug.capture.zero_code.driver import ZeroCode, say
+from tb_netdebug.capture.settings import CHECK_NUMERICS, Settings
+from tb_netdebug.capture.zero_code.driver import ZeroCode
 from tb_netdebug.capture.zero_code.script import Script, run_as_main
 from tb_netdebug.cli import check_wishes
 from tb_netdebug.cli.mistakes import UserMistake
@@ -28,7 +28,7 @@ from tb_netdebug.cli.mistakes import UserMistake
 # What `--debugger` means without an address.
 HERE = "here"
 ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}")
-ALONE = ("--console", "--pause-at-start", "--help")
+ALONE = ("--console", "--pause-at-start", "--resume", "--help")
 ON_FINDING = ("print", "raise", "pause", "ignore")
 
 
@@ -47,7 +47,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="send what is recorded to the collector there; without --logdir nothing stays here",
     )
-    parser.add_argument("--run", metavar="NAME", help="call the run this (default: date and time)")
+    parser.add_argument(
+        "--run",
+        "--name",
+        metavar="NAME",
+        help="call the run this (default: date and time); one that exists already gets a suffix. "
+        "torchrun takes --run for one of its own: say --name there",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run of that name, behind its last step (with --run or --name)",
+    )
     parser.add_argument(
         "--every",
         metavar="N|auto",
@@ -80,6 +91,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="wait before the first batch until somebody comes to the debugger (with --debugger)",
     )
+    parser.add_argument(
+        "--check-numerics",
+        choices=CHECK_NUMERICS,
+        default="sampled",
+        help="where NaN and infinity are looked for: in sampled steps; in the output of every layer in every "
+        "step; in that of every operation, which takes more than twice the time (default: sampled)",
+    )
     check_wishes.add_check_options(parser)
     parser.add_argument("--include", metavar="RE", help="only layers and parameters whose names match")
     parser.add_argument("--exclude", metavar="RE", help="no layers and parameters whose names match")
@@ -102,7 +120,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     script = script_of(arguments)
     watched = ZeroCode(settings_of(arguments), rank=rank())
-    atexit.register(finish, watched)  # the first to be registered is the last to run
+    atexit.register(watched.finish)  # the first to be registered is the last to run
     watched.install()
     try:
         ending = run_as_main(script)
@@ -112,26 +130,10 @@ def run(arguments: argparse.Namespace) -> int:
     if ending.error is not None:
         watched.interrupted()
     if isinstance(ending.error, KeyboardInterrupt):
-        finish(watched)  # now: a module imported at exit would make Python forget that it was interrupted
+        watched.finish()  # now: a module imported at exit would make Python forget that it was interrupted
         sys.excepthook = lambda *_: None  # it has been shown
         raise ending.error
     return ending.status
-
-
-def finish(watched: ZeroCode) -> None:
-    """At the very end, after the script's own threads and atexit. Harmless when called again."""
-    if not watched.is_ours() or watched.is_finished:
-        return
-    watched.close()
-    watched.is_finished = True
-    link = sys.modules.get("tb_netdebug.stream.link")
-    if link is not None:
-        link.wait_for_deliveries()
-    if watched.rank or watched.stands_aside:
-        return
-    from tb_netdebug.capture.zero_code.closing_words import closing_words
-
-    watched.attempt("telling what was found", lambda: say(closing_words(watched)))
 
 
 def script_of(arguments: argparse.Namespace) -> Script:
@@ -144,13 +146,17 @@ def script_of(arguments: argparse.Namespace) -> Script:
 def settings_of(arguments: argparse.Namespace) -> Settings:
     names = (
         "logdir", "run", "every", "overhead", "on_finding", "include", "exclude", "console", "debugger",
-        "pause_at_start",
+        "pause_at_start", "resume", "check_numerics",
     )  # fmt: skip
     wishes: dict[str, Any] = {name: getattr(arguments, name) for name in names}
     wishes["debugger"] = True if arguments.debugger == HERE else arguments.debugger
     wishes["remote"] = remote_of(arguments.remote, os.environ)
     wishes["checks"] = check_wishes.wishes(arguments)
     check_wishes.refuse_unknown(wishes["checks"])
+    if arguments.resume and arguments.run is None:
+        raise UserMistake("--resume needs the name of the run that is to go on: add --run NAME")
+    if arguments.resume and arguments.logdir is None and wishes["remote"] is not None:
+        raise UserMistake("--resume needs --logdir: of what was only sent nothing is here to go on from")
     try:
         return Settings(**wishes)
     except (TypeError, ValueError) as error:

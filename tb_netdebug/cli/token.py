@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.records.visible import visible_lines
 from tb_netdebug.stream.credentials import Certificate, CredentialsError, new_token, read_token
 
 TOKEN, CERTIFICATE, KEY = "token", "cert.pem", "key.pem"
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserMistake(f"{error.filename or folder}: {error.strerror or error}") from None
     lines = instructions_with_tls(folder, certificate) if certificate else instructions(folder)
-    print("\n".join(lines))
+    print(visible_lines("\n".join(lines)))
     return 0
 
 

@@ -56,6 +56,8 @@ class VitalSigns:
     gaps: int = 0
     ranks: int = 1
     verdict: str | None = None
+    reason: str = ""
+    """Of a run whose verdict is "unknown", or that nobody has judged: why, and what to do."""
     found: Sequence[tuple[str, str]] = ()
     """Of each finding that is more than a note, its severity, and rule, step and message in a sentence."""
 
@@ -82,6 +84,7 @@ def vital_signs(run: WatchedRun) -> VitalSigns:
         gaps=details["gaps"] or 0,
         ranks=len(details["ranks"] or [0]),
         verdict=details["verdict"],
+        reason=details.get("reason") or "",  # a server of an older version gives none
         found=[
             (found["severity"], f"{found['rule']} since step {found['first_step']}: {found['message']}")
             for found in details["findings"]

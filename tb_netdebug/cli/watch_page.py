@@ -142,7 +142,7 @@ class Page:
 
     def _signs(self, signs: VitalSigns, now: float) -> Iterator[Text]:
         yield from self._heading(signs, now)
-        if signs.complaint:
+        if signs.complaint and signs.complaint.rstrip(".") not in signs.reason:
             yield from self._wrapped(signs.complaint, "red")
         yield from self._findings(signs)
         for name, course in signs.courses.items():
@@ -166,6 +166,10 @@ class Page:
         """What the trainer's checks have found; on a screen a few lines of it."""
         if signs.verdict == "healthy":
             yield Text("no sign of trouble", "green")
+        if signs.verdict is None and signs.reason and self._height is not None:
+            yield Text("not judged yet: see netdebug check", "dim")  # the layers need the room
+        elif signs.verdict in (None, "unknown") and signs.reason:
+            yield from self._wrapped(signs.reason, "bold" if signs.verdict else "dim")
         most = len(signs.found) if self._height is None else MOST_FINDINGS
         for severity, sentence in signs.found[:most]:
             style = ALARM if severity == "error" else "yellow"

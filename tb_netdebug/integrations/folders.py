@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tb_netdebug.capture.run_folder import run_folder, unused
+from tb_netdebug.capture.remote import say
+from tb_netdebug.capture.run_folder import rank, run_folder, told_of_suffix
+from tb_netdebug.capture.run_sessions import RunPlace
 from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.writer.spool import local_folder
 
 NAME = "netdebug"
 
@@ -30,6 +33,10 @@ def folder_for(
     logdir, run = recording.settings.folder, recording.settings.run
     if logdir is None and beside is not None:
         logdir, run = beside, run or NAME
+    if first_step and run is not None:  # a training that was resumed goes on with its run
+        return local_folder(otherwise if logdir is None else logdir) / run
     folder = run_folder(otherwise if logdir is None else logdir, run, environment)
-    is_taken = folder == before or (recording.settings.run is None and folder.name == NAME)
-    return unused(folder.parent, folder.name) if is_taken and not first_step else folder
+    told = told_of_suffix(RunPlace(folder), recording.settings.run, "Resuming the training")
+    if told and rank(environment) == 0:
+        say(told)
+    return folder

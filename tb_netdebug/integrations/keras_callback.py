@@ -96,4 +96,4 @@ class KerasCallback(Recorder, Callback):
 
     def _adapter(self) -> Any:
         monitor = self._recording.monitor
-        return None if monitor is None else monitor._adapter
+        return None if monitor is None or not monitor._is_open() else monitor._adapter

@@ -17,6 +17,7 @@ from rich.text import Text
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.watch_screen import is_ascii
+from tb_netdebug.records.visible import visible_lines
 
 # In a pipe or a file there is no width.
 PLAIN_WIDTH = 100
@@ -40,12 +41,14 @@ class Paper:
         return is_ascii(self._console)
 
     def say(self, text: str = "", *, style: str | None = None) -> None:
-        """A line of our own words; what came from elsewhere has to be harmless before."""
-        self._console.print(text, style=style, soft_wrap=True)
+        """A line of our own words; what came from elsewhere is made harmless before, which also cuts it."""
+        self._console.print(visible_lines(text), style=style, soft_wrap=True)
 
     def line(self, *pieces: str | tuple[str, str]) -> None:
         """Of pieces, some with a style."""
-        self._console.print(Text.assemble(*pieces), soft_wrap=True)
+        styled = [(each, "") if isinstance(each, str) else each for each in pieces]
+        shown = Text.assemble(*((visible_lines(text), style) for text, style in styled))
+        self._console.print(shown, soft_wrap=True)
 
     def rows(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()

@@ -17,6 +17,7 @@ from tb_netdebug.cli.debugging.moving import DIRECTLY
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.debugger.client import ClientError
+from tb_netdebug.records.visible import visible_lines
 
 PROMPT = "(netdebug) "
 HISTORY = Path("netdebug") / "debug_history"
@@ -83,7 +84,7 @@ def run_commands(desk: Desk, lines: Iterable[str]) -> int:
         try:
             run_line(desk, line)
         except (CommandError, ClientError) as error:
-            print(f"netdebug: {text_of(error)}", file=sys.stderr)
+            print(visible_lines(f"netdebug: {text_of(error)}"), file=sys.stderr)
             return 1
         if desk.is_done:
             break
