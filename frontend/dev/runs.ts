@@ -122,6 +122,7 @@ export function rowOf(run: MadeRun, live: boolean): Record<string, unknown> {
     gaps: 0,
     complaint: null,
     verdict: verdictOf(run),
+    reason: null,
     ending: endingOf(run),
     late: null,
   };

@@ -69,7 +69,7 @@ export function RunListRow({ run }: { readonly run: RunRow }): JSX.Element {
       >
         <span class="run-title">
           <RunName name={run.name} />
-          <Verdict verdict={run.verdict} />
+          <Verdict run={run} />
         </span>
         <span class="run-facts">
           <span class={`state-dot ${dotClass(run)}`} />
@@ -85,15 +85,18 @@ const VERDICTS = {
   sick: ["error", "bad", "This network is sick"],
   suspect: ["warning", "warning", "Something may be wrong"],
   healthy: ["check", "good", "No sign of trouble"],
+  unknown: ["unknown", "muted", "Nothing is known of this run"],
+  "not judged": ["info", "muted", "This run is not judged yet"],
 } as const;
 
-function Verdict({ verdict }: { readonly verdict: RunRow["verdict"] }): JSX.Element | null {
-  if (verdict === null) return null;
-  const [icon, tone, sentence] = VERDICTS[verdict];
+function Verdict({ run: { verdict, reason, version } }: { readonly run: RunRow }): JSX.Element | null {
+  if (version === null) return null;
+  const word = verdict ?? "not judged";
+  const [icon, tone, sentence] = VERDICTS[word];
   return (
-    <span class={`run-verdict ${tone}`} title={sentence}>
+    <span class={`run-verdict ${tone}`} title={reason?.replaceAll("`", "") ?? sentence}>
       <Icon name={icon} />
-      <span class="unseen">{verdict}</span>
+      <span class="unseen">{word}</span>
     </span>
   );
 }

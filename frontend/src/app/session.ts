@@ -68,7 +68,7 @@ async function fetchList(): Promise<void> {
 }
 
 function takeList(list: RunList): void {
-  const before = new Map((state.runs.peek() ?? []).map((run) => [run.name, run.version]));
+  const before = new Map((state.runs.peek() ?? []).map((run) => [run.name, run]));
   // Another epoch is another server: its version numbers start anew and tell nothing.
   const restarted = known !== null && known.epoch !== list.epoch;
   const shown = state.paused.peek() ? state.runs.peek() : null;
@@ -84,7 +84,10 @@ function takeList(list: RunList): void {
   });
   if (shown !== null) return;
   for (const run of list.runs) {
-    if (restarted || (before.has(run.name) && before.get(run.name) !== run.version)) tellRunChange(run.name);
+    const earlier = before.get(run.name);
+    if (restarted || (earlier && (earlier.version !== run.version || earlier.verdict !== run.verdict))) {
+      tellRunChange(run.name);
+    }
   }
 }
 
@@ -108,7 +111,13 @@ function hearNews(data: unknown): void {
   const before = news.get(row.name) ?? state.runs.peek()?.find((run) => run.name === row.name);
   if (news.size === 0) setTimeout(takeNews, Math.max(0, takenAt + NEWS_MILLISECONDS - performance.now()));
   news.set(row.name, row);
-  if (!state.paused.peek() && before && (before.version ?? 0) < (row.version ?? 0)) tellRunChange(row.name);
+  if (!state.paused.peek() && before && hasNews(before, row)) tellRunChange(row.name);
+}
+
+/** A run may have been judged since, and its files be as before. */
+function hasNews(before: RunRow, row: RunRow): boolean {
+  const [old, version] = [before.version ?? 0, row.version ?? 0];
+  return old < version || (old === version && before.verdict !== row.verdict);
 }
 
 function takeNews(): void {

@@ -22,6 +22,8 @@ export type { LineSeries, Marker } from "./line-series";
 export interface LineChartProps {
   /** The first one is in focus: it is drawn on top, and its value stands in the title. */
   readonly series: readonly LineSeries[];
+  /** The label of the series that may have its value in the title, where the one in focus may be missing. */
+  readonly headline?: string | null;
   readonly title: string;
   readonly yLabel?: string;
   readonly xLabel?: string;
@@ -194,10 +196,10 @@ function movable(chart: LinePlot, latest: PlotHook["latest"], pointed: Signal<Po
 
 type Pointing = LineChartProps & { readonly pointed: Signal<Pointed | null> };
 
-/** The value of the series in focus: under the crosshair, else the newest. */
-function Headline({ series, pointed, ...props }: Pointing): JSX.Element | null {
+/** The value of the series in focus: under the crosshair, else the newest. Never that of another one. */
+function Headline({ series, headline, pointed, ...props }: Pointing): JSX.Element | null {
   const first = series[0];
-  if (!first || first.x.length === 0) return null;
+  if (!first || first.x.length === 0 || (headline !== undefined && headline !== first.label)) return null;
   const at = pointed.value === null ? first.x.length - 1 : nearestIndex(first.x, pointed.value.x);
   const value = first.y[at] ?? NaN;
   const text = (first.bad?.[at] ?? 0) > 0 && !Number.isFinite(value) ? "not finite" : formatY(props)(value);

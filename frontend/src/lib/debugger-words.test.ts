@@ -87,3 +87,11 @@ it("a pattern that cannot be read finds nothing", () => {
   expect(isFound("(?P<x>", "x")).toBe(false);
   expect(isFound(null, "x")).toBe(false);
 });
+
+it("a pattern that a training sent cannot keep the page busy", () => {
+  const name = "a".repeat(300);
+  for (const pattern of ["(a+)+!", "(a|a)*b", ".*.*.*.*\\b!", "a?".repeat(40) + "a{40}", "(.*)\\1!"]) {
+    expect(isFound(pattern, name)).toBe(false);
+  }
+  expect(isFound("^encoder\\..*weight$", "encoder.0.weight")).toBe(true);
+});

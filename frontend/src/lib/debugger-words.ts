@@ -3,6 +3,7 @@
 import type { Condition, DebuggerEntry, DebuggerState, Place, StepBy } from "../wire/debugger-types";
 import { formatAge } from "./elapsed";
 import { formatCount, formatNumber } from "./format";
+import { isQuick, LONGEST_NAME } from "./search";
 
 /** "before encoder.layers.2", to go behind "in batch 812, ". */
 export function placeWords(place: Place): string {
@@ -113,11 +114,14 @@ export function exactPattern(name: string): string {
   return `^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
 }
 
-/** Whether a pattern finds a name. Python's patterns are not quite ours; what we cannot read finds nothing. */
+/**
+ * Whether a pattern finds a name. Python's patterns are not quite ours; what we cannot read, or what might keep the
+ * browser busy, finds nothing here. Where the run stops is decided in the run, and there every pattern is quick.
+ */
 export function isFound(pattern: string | null, name: string): boolean {
-  if (pattern === null) return false;
+  if (pattern === null || !isQuick(pattern)) return false;
   try {
-    return new RegExp(pattern).test(name);
+    return new RegExp(pattern).test(name.slice(0, LONGEST_NAME));
   } catch {
     return false;
   }

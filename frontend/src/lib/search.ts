@@ -6,7 +6,7 @@ export interface Search {
   readonly complaint: string | null;
 }
 
-const LONGEST_NAME = 300;
+export const LONGEST_NAME = 300;
 const EVERYTHING = (): boolean => true;
 
 export function searchFor(text: string): Search {
@@ -39,9 +39,19 @@ function problemOf(expression: string): string | null {
   } catch {
     return "This is not a complete regular expression yet.";
   }
+  return costOf(expression, 3);
+}
+
+/** Whether an expression that somebody else has sent can be tried on a long name: it must not keep the page busy. */
+export function isQuick(expression: string): boolean {
+  return costOf(expression, 2) === null;
+}
+
+function costOf(expression: string, mostRepetitions: number): string | null {
   const plain = expression.replace(/\\[^1-9k]/g, "x").replace(/\[[^\]]*\]/g, "x");
   if (/\\[1-9k]/.test(plain)) return "Back references are not supported here.";
   if (/\)[*+{]/.test(plain)) return "A repeated group is not supported here.";
-  if ((plain.match(/[*+]|\{\d+,\d*\}/g) ?? []).length > 3) return "At most three repetitions, please.";
+  const repetitions = plain.match(/[*+]|\{\d+,\d*\}/g) ?? [];
+  if (repetitions.length > mostRepetitions || (plain.match(/\?/g) ?? []).length > 8) return "At most three repetitions, please.";
   return null;
 }

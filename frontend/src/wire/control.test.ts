@@ -20,6 +20,7 @@ it("sends what the server insists on", async () => {
   expect([request?.method, request?.url]).toEqual(["POST", "http://localhost/data/plugin/netdebug/pause"]);
   expect(request?.headers.get("Content-Type")).toBe("application/json");
   expect(request?.headers.get("X-NetDebug-Token")).toBe("the token");
+  expect(request?.headers.get("X-NetDebug")).toBe("1");
   expect(await request?.json()).toEqual({ run: "é" });
 });
 

@@ -9,14 +9,21 @@ export class RequestError extends Error {
   }
 }
 
+/** Without it the server answers little: pages of other sites cannot send it. */
+export const OWN_HEADER = { "X-NetDebug": "1" };
+
 export function get(path: string, signal?: AbortSignal): Promise<Response> {
   return send(path, signal ? { signal } : {});
 }
 
-export async function send(path: string, request: RequestInit): Promise<Response> {
+export interface Sent extends RequestInit {
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export async function send(path: string, request: Sent): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, request);
+    response = await fetch(path, { ...request, headers: { ...OWN_HEADER, ...request.headers } });
   } catch (error) {
     if (request.signal?.aborted) throw error;
     throw new RequestError("TensorBoard does not answer. Is it still running?", 0);

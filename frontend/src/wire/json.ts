@@ -23,8 +23,9 @@ function optional(value: unknown): number | null {
 export function parseRunRow(json: Json): RunRow {
   // Everything but the loss is finite by the server's word.
   const row = json as unknown as RunRow;
-  // An older server, which a page may meet after an update, knows nothing of the last two.
-  return { ...row, loss: optional(json["loss"]), ending: row.ending ?? null, late: row.late ?? null };
+  // An older server, which a page may meet after an update, knows nothing of the last three.
+  const { ending = null, late = null, reason = null } = row;
+  return { ...row, loss: optional(json["loss"]), ending, late, reason };
 }
 
 export function parseRunList(json: Json): RunList {

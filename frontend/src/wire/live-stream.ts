@@ -4,6 +4,7 @@
  */
 
 import { EventStreamParser } from "./event-stream";
+import { OWN_HEADER } from "./http";
 
 export type Connection = "closed" | "connecting" | "open" | "lost";
 
@@ -82,7 +83,7 @@ export class LiveStream {
 
   private async connect(signal: AbortSignal): Promise<ReadableStreamDefaultReader<Uint8Array>> {
     // Some proxies stream only what asks for exactly this.
-    const headers: Record<string, string> = { Accept: "text/event-stream" };
+    const headers: Record<string, string> = { ...OWN_HEADER, Accept: "text/event-stream" };
     if (this.lastId !== "") headers["Last-Event-ID"] = this.lastId;
     const response = await this.request(this.url, { headers, cache: "no-store", signal });
     if (!response.ok || !response.body) throw new Error(`status ${response.status}`);

@@ -8,12 +8,14 @@ const pass = (milliseconds: number): Promise<unknown> => vi.advanceTimersByTimeA
 /** A server whose streams a test writes to, breaks and counts. */
 class Server {
   readonly lastIds: (string | null)[] = [];
+  readonly proofs: (string | undefined)[] = [];
   open = 0;
   status = 200;
   private writer: ReadableStreamDefaultController<Uint8Array> | null = null;
 
   readonly fetch = ((_: string, { headers, signal }: { headers: Record<string, string>; signal: AbortSignal }) => {
     this.lastIds.push(headers["Last-Event-ID"] ?? null);
+    this.proofs.push(headers["X-NetDebug"]);
     if (this.status !== 200) return Promise.resolve(new Response("", { status: this.status }));
     this.open += 1;
     const stream = new ReadableStream<Uint8Array>({ start: (controller) => void (this.writer = controller) });
@@ -70,6 +72,7 @@ describe("a live stream", () => {
     server.say(": here\n\n");
     await pass(0);
     expect(server.lastIds).toEqual([null, "e-41"]);
+    expect(server.proofs).toEqual(["1", "1"]);
     expect(states()).toEqual(["connecting", "open", "lost", "open"]);
     live.close();
   });

@@ -3,6 +3,7 @@
 export type RunState = "live" | "idle" | "ended" | "unknown";
 export type Kind = "weight" | "gradient" | "update" | "activation" | "tensor";
 export type Severity = "error" | "warning" | "info";
+export type Verdict = "sick" | "suspect" | "healthy" | "unknown";
 
 /** How the training of a rank ended, as the agent beside it saw it. */
 export interface Ending {
@@ -40,7 +41,10 @@ export interface RunRow {
   readonly ranks: number | null;
   readonly gaps: number | null;
   readonly complaint: string | null;
-  readonly verdict: "sick" | "suspect" | "healthy" | null;
+  /** null: nobody has judged it. */
+  readonly verdict: Verdict | null;
+  /** Of a run that is unknown or not judged: why, and what to do. */
+  readonly reason: string | null;
   /** null: it goes on, or nobody has seen the end. Of several ranks what went wrong first. */
   readonly ending: Ending | null;
   readonly late: Late | null;
@@ -76,7 +80,7 @@ export interface Gap {
 }
 
 /** What was seen, and the threshold that it is held against, where there is one. */
-export type Evidence = string | number | { readonly value: string | number; readonly limit: string | number };
+export type Evidence = string | number | boolean | { readonly value: string | number; readonly limit: string | number };
 
 export interface Finding {
   readonly rule: string;

@@ -53,6 +53,7 @@ export function DerivedChart({ title, runs, names, make, format, exportName, emp
         {...axisProps(wholes[0])}
         title={title}
         series={series}
+        headline={runs[0]?.name ?? null}
         formatY={format}
         syncKey="steps"
         exportName={exportName}

@@ -49,7 +49,20 @@ function Verdict({ details }: { readonly details: RunDetails }): JSX.Element {
   if (details.verdict === null) {
     return (
       <p class="verdict muted">
-        <Icon name="info" /> Recorded, not judged yet. Below are the vital signs.
+        <Icon name="info" />
+        <span>
+          <Words text={details.reason ?? "This run is not judged yet."} />
+        </span>
+      </p>
+    );
+  }
+  if (details.verdict === "unknown") {
+    return (
+      <p class="verdict unknown">
+        <Icon name="unknown" />
+        <span>
+          <Words text={details.reason ?? "Nothing is known of this run."} />
+        </span>
       </p>
     );
   }
@@ -165,6 +178,7 @@ function evidenceText(evidence: Evidence | null): string {
 }
 
 function plain(value: unknown): string {
+  if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "number" ? formatNumber(value) : String(value);
 }
 

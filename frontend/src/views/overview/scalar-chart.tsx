@@ -54,6 +54,7 @@ function Drawn({ name, runs, whole, height, markers, legend, state, error }: Dra
     <LineChart
       title={titleOf(name)}
       series={seriesOf(name, state, whole)}
+      headline={focus.value}
       xLabel={AXIS_WORDS[kind]}
       xKind={kind === "time" ? "elapsed" : "number"}
       formatX={kind === "time" ? formatElapsed : formatShort}
@@ -66,10 +67,15 @@ function Drawn({ name, runs, whole, height, markers, legend, state, error }: Dra
       syncKey="steps"
       exportName={titleOf(name)}
       height={height}
-      legend={legend === true && runs.length > 1}
-      empty={error ?? (state.loading ? "Loading …" : emptyWords(name, state))}
+      legend={legend === true && runs.some((run) => run.name !== focus.value)}
+      empty={error ?? (isLoaded(state) ? emptyWords(name, state) : "")}
     />
   );
+}
+
+/** A chart that was never in sight has asked for nothing, and knows nothing of the runs. */
+function isLoaded({ answers, loading }: ColumnsState): boolean {
+  return !loading && answers !== null && answers.length > 0;
 }
 
 function emptyWords(name: string, state: ColumnsState): string {

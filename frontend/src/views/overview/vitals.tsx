@@ -86,6 +86,9 @@ function VitalCard(card: Card & { readonly colour: string }): JSX.Element {
   );
 }
 
+/** Without any of them nobody knows whether all was finite. */
+const MAY_BE_BAD: readonly string[] = ["loss", "gradient_norm", "nonfinite_gradients"];
+
 type Scalars = ReadonlyMap<string, ScalarColumns>;
 
 function lossCard(scalars: Scalars): Card {
@@ -98,7 +101,7 @@ function lossCard(scalars: Scalars): Card {
     ...(value !== null && !Number.isFinite(value) ? { tone: "bad" as const } : {}),
     facts: least ? `lowest ${formatNumber(least.value)} near step ${formatShort(least.step)}` : "not recorded",
     columns,
-    chart: "loss",
+    ...(columns ? { chart: "loss" } : {}),
   };
 }
 
@@ -121,6 +124,7 @@ function gradientCard(scalars: Scalars): Card {
 
 function nonFiniteCard(scalars: Scalars, run: RunRow): Card {
   const { steps, first } = vitals.nonFinite(scalars);
+  if (!MAY_BE_BAD.some((name) => scalars.has(name))) return { title: "Steps with NaN or Inf", value: "–", facts: "not recorded" };
   const columns = scalars.get("nonfinite_gradients");
   const facts =
     first === null ? `of ${formatCount(run.steps)}` : `of ${formatCount(run.steps)}, from step ${formatCount(first)}`;
@@ -204,7 +208,9 @@ function overheadCard(scalars: Scalars, details: RunDetails | null): Card {
       ? every > 1
         ? `all statistics every ${formatCount(every)} steps`
         : "all statistics at every step"
-      : "of the step time",
+      : share === null
+        ? "not recorded"
+        : "of the step time",
     columns,
     ...(columns ? { chart: "monitor/overhead" } : {}),
   };
