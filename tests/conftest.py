@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # "--type=" are the processes of a browser, which come and go as it likes; the browser itself is watched.
 NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "--type=")
 GRACE_SECS = 5.0
+PATIENCE_SECS = 60.0
 # Tests that import one of these wait for other processes, on a machine of others, too.
 TALKING = re.compile(
     r"^from tests\.support\."
@@ -65,6 +66,27 @@ def nothing_to_look_through_again() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test the patience of a new process with the copy that looks for a NaN, and more of it.
+
+    What a run waits counts for its whole process, so tests would take it from each other on a busy machine.
+    """
+    if "torch" in sys.modules:
+        inquiry = importlib.import_module("tb_netdebug.capture.pytorch.numerics.inquiry")
+        monkeypatch.setattr(inquiry.Inquiry, "waited_secs", 0.0)
+        monkeypatch.setattr(inquiry, "MOST_WAITED_SECS", PATIENCE_SECS)
+        monkeypatch.setattr(inquiry.Inquiry, "patience_secs", PATIENCE_SECS)
+
+
+@pytest.fixture
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the copy as a run does, where it is never to answer."""
+    from tb_netdebug.capture.pytorch.numerics.inquiry import Inquiry
+
+    monkeypatch.setattr(Inquiry, "patience_secs", 2.0)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from torch import nn
 
 import tb_netdebug as nd
 from tb_netdebug.capture.pytorch.calls import CallKeeper
+from tb_netdebug.capture.pytorch.late_copy import MOST_COPIED_BYTES, late_copy
 from tb_netdebug.capture.pytorch.numerics.capsule import CapsuleWriter
 from tb_netdebug.capture.pytorch.numerics.portable import Portable, bytes_of
 from tests.support.loops import ROOT, our_warnings
@@ -326,6 +327,71 @@ def test_tensors_of_all_kinds(tensor: torch.Tensor, tmp_path: Path) -> None:
     back = torch.load(tmp_path / "x.pt", weights_only=True)["x"]
     assert (tensor.dtype, tensor.shape, tensor.layout) == (back.dtype, back.shape, back.layout)
     assert torch.equal(tensor.detach().to_dense(), back.to_dense())
+
+
+TENSORS = {
+    "contiguous": torch.arange(24.0).reshape(4, 6),
+    "turned": torch.arange(24.0).reshape(4, 6).t(),
+    "a part": torch.arange(24, dtype=torch.int16).reshape(4, 6)[1:, ::2],
+    "expanded": torch.ones(1).expand(3, 5),
+    "a number": torch.tensor(2.5),
+    "empty": torch.empty(0, 3),
+    "bfloat16": torch.ones(3, dtype=torch.bfloat16),
+    "conjugated": torch.tensor([1 + 2j]).conj(),
+    "sparse": torch.eye(3).to_sparse(),
+    "big": torch.zeros(MOST_COPIED_BYTES + 1, dtype=torch.uint8),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_late_copies_are_equal(name: str) -> None:
+    """Of whatever layout; what is small enough has a memory of its own."""
+    tensor = TENSORS[name]
+    copy = late_copy(tensor)
+    assert (tensor.dtype, tensor.shape) == (copy.dtype, copy.shape)
+    assert torch.equal(tensor.to_dense(), copy.to_dense())
+    if name not in ("empty", "conjugated", "sparse", "big"):
+        assert tensor.data_ptr() != copy.data_ptr()
+        assert tensor.stride() == copy.stride()
+
+
+GONE = """
+import os, sys
+import numpy as np
+import torch
+import tb_netdebug as nd
+
+model = torch.nn.Linear(1024, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+monitor = nd.watch(model, optimizer, logdir=sys.argv[1], run="run", on_finding="ignore")
+for step in range(8):
+    batch = np.ones((int(sys.argv[2]), 1024), np.float32)
+    batch[0, 0] = np.nan if step == 5 else 0.0
+    batch.tofile("batch.bin")
+    x = torch.from_numpy(np.memmap("batch.bin", np.float32, "r+", shape=batch.shape))
+    loss = model(x).square().mean()
+    if torch.isfinite(loss):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    os.truncate("batch.bin", 0)
+    monitor.step(loss=loss)
+monitor.close()
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("rows", [64, MOST_COPIED_BYTES // 4096 + 1], ids=["small", "big"])
+def test_a_batch_whose_file_was_truncated_is_left_out(rows: int, tmp_path: Path) -> None:
+    """The run ends as it would without us, and the capsule says why the batch is missing."""
+    words = [sys.executable, "-c", GONE, str(tmp_path / "logs"), str(rows)]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (0, "ended") == (ran.returncode, ran.stdout[-6:].strip()), ran.stderr
+    content = torch.load(tmp_path / "logs/run/capsules/step-5.pt", weights_only=True)
+    assert ["argument of call 0[0]: its memory cannot be read any more"] == content["left_out"]
+    (call,) = content["calls"]
+    assert ([None], False) == (call["args"], call["complete"])
+    assert {"weight", "bias"} == set(content["models"][""])
 
 
 def test_only_so_many_calls_are_kept() -> None:

@@ -24,11 +24,11 @@ from tests.support.loops import Recorded, fit, mlp, our_warnings, recorded
 class Prickly(torch.Tensor):
     """Computes like any other, but fails where only a recorder looks."""
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.detach:
-            raise RuntimeError("do not look at me")
-        return super().__torch_function__(func, types, args, kwargs or {})
+    def is_contiguous(self, *_: Any, **__: Any) -> bool:
+        raise RuntimeError("do not look at me")
+
+    def detach(self) -> torch.Tensor:
+        raise RuntimeError("do not look at me")
 
 
 class Thorny(nn.Module):

@@ -134,14 +134,17 @@ def test_what_is_fine() -> None:
     assert Settings().period is None
 
 
-def test_names_of_runs(tmp_path: Path) -> None:
+def test_names_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default a folder for the second in which the run began, never the same twice."""
     first, second = (run_folder(tmp_path, None, {}) for _ in range(2))
     assert first != second
     assert [tmp_path] * 2 == [first.parent, second.parent]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?", second.name)
     assert tmp_path / "mine" == run_folder(tmp_path, "mine", {})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert Path("runs/mine") == run_folder(None, "mine", {})
+    assert Path("runs/mine-2") == run_folder(None, "mine", {})
     assert Path.home() / "logs/mine" == run_folder("~/logs", "mine", {})
 
 

@@ -71,6 +71,23 @@ def test_the_text_for_people(sick: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert any(line.strip().startswith("Try: ") for line in lines)
 
 
+def test_a_command_stays_on_one_line(
+    logdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However narrow the terminal is, it can be copied whole."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.argv", ["-c"])
+    model = torch.nn.Linear(2, 1)
+    with nd.watch(model, logdir=logdir, run="run", on_finding="ignore") as monitor:
+        loss = torch.log(-model(torch.ones(2, 2)).abs()).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        monitor.step(loss=loss)
+    capsule = logdir / "run" / "capsules" / "step-0.pt"
+    assert capsule.is_file()
+    _, out, _ = checked(capsys, str(logdir))
+    assert f"    netdebug replay {capsule} YOUR_SCRIPT" in out.splitlines()
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -172,7 +189,9 @@ def test_a_run_that_cannot_be_read_is_not_healthy(logdir: Path, capsys: pytest.C
     (path,) = (logdir / "run").glob("*.netdebug")
     path.write_bytes(b"\xff" * 4096)
     code, out, _ = checked(capsys, str(logdir), "--json")
-    assert (2, "unreadable") == (code, json.loads(out)["runs"][0]["verdict"])
+    (told,) = json.loads(out)["runs"]
+    assert (2, "unknown") == (code, told["verdict"])
+    assert told["reason"].startswith("Nothing could be read: ")
     assert not nd.check(logdir).healthy
 
 

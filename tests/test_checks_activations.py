@@ -80,6 +80,17 @@ def test_more_than_half_of_the_units_are_dead(dead: int, is_said: bool) -> None:
         assert (["1"], 0) == (said["dead-units"].where, said["dead-units"].first_step)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_layer_that_is_no_longer_called() -> None:
+    """As an expert that the others of a mixture have displaced; nothing is said, and nothing printed."""
+    steps = looked_at(40, lambda random: [relu(random, dead=0)])
+    for number, each in enumerate(steps):
+        if number and each.samples:
+            values = np.random.default_rng(number).random((4, 4)) + 0.1
+            each.samples[:] = [sample(Kind.ACTIVATION, "2", values, active=[True] * 4)]
+    assert {} == found(steps, network(("1", "ReLU"), ("2", "ReLU")))
+
+
 def test_dead_units_that_nobody_misses() -> None:
     """Where the loss is nearly gone, a network that is smaller than it looks is worth knowing."""
     said = found(looked_at(24, lambda random: [relu(random, dead=10)], loss=lambda step: 0.9**step))
@@ -223,6 +234,14 @@ def test_tanh_at_its_ends(width: float, severity: int | None) -> None:
     assert severity == (said["saturated-units"].severity if said else None)
     if said:
         assert 0.15 == said["saturated-units"].evidence["mean slope"].limit
+
+
+def test_outputs_that_are_not_finite_are_at_no_end() -> None:
+    """They say nothing of the units."""
+    lost = np.full((32, 16), np.nan)
+    active = [False] * 16
+    records = looked_at(20, lambda _: [sample(Kind.ACTIVATION, "1", lost, active=active)])
+    assert {} == found(records, TANH)
 
 
 def test_the_last_layer_may_be_sure() -> None:

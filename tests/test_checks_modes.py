@@ -10,7 +10,7 @@ import pytest
 
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules.modes import RULES
-from tb_netdebug.records.step import Kind, StepRecord
+from tb_netdebug.records.step import Fact, Kind, StepRecord
 from tests.support.loss_calls import call
 from tests.support.stories import judged, record, sample
 
@@ -218,6 +218,19 @@ def test_large_updates_and_a_rising_loss() -> None:
         (lambda step: 2.3 if step < 20 else float("nan"), Severity.ERROR),
     ):
         assert severity is steps_of(loss, 0.4)["learning-rate-high"].severity
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_a_loss_that_the_batch_has_ruined_says_nothing_of_the_rate(is_traced: bool) -> None:
+    """Whether the origin of the NaN was traced, or a sample of the batch shows it."""
+    records = stepping(lambda step: 2.3 if step < 20 else float("nan"), 0.4)
+    assert "learning-rate-high" in found(records)
+    if is_traced:
+        fact = {"what": "input", "where": "Net", "kind": "NaN", "tensor": "input[0]"}
+        records[20].facts.append(Fact("first-nonfinite", fact))
+    else:
+        records[20].samples.append(sample(Kind.TENSOR, "input/0", [1.0, float("nan")]))
+    assert {} == found(records)
 
 
 def test_large_updates_and_a_loss_that_stays() -> None:

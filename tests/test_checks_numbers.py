@@ -64,6 +64,17 @@ def test_the_loss_names_where_it_came_from() -> None:
     assert "the output of norm" in found(at(5, facts=[fact], loss=NAN))["nonfinite-loss"].message
 
 
+def test_older_records_of_a_loss_have_the_line_of_backward() -> None:
+    """It is not taken for that of the operation."""
+    fact = {"what": "loss", "operations": ["Log"], "operation": "log", "site": "train.py:9", "kind": "NaN"}
+    finding = found(at(5, facts=[("first-nonfinite", fact)], loss=NAN))["nonfinite-loss"]
+    assert (
+        'its line is not known (check_numerics="ops" finds it): backward is called at train.py:9.'
+        in finding.message
+    )
+    assert "line" not in finding.evidence
+
+
 def test_what_a_gradient_scaler_leaves_out_is_no_fault() -> None:
     """In mixed precision that happens now and then."""
     skipped = {"nonfinite_gradients": 7.0, "probe/loss_scale_skipped": 1.0, "probe/loss_scale": 1024.0}
@@ -97,7 +108,7 @@ def test_the_first_layer_of_a_nan_is_named() -> None:
     finding = found(at(12, facts=[("first-nonfinite", fact)], loss=NAN), linears(3))["nonfinite-activation"]
     assert (12, ["1"]) == (finding.first_step, finding.where)
     assert "1 (Sqrt)" in finding.message
-    assert "arise in this layer" in finding.message
+    assert "from finite inputs and weights" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,23 @@ def test_what_cannot_be_meant(
     assert not (tmp_path / "logs").exists()
 
 
+def test_a_token_with_white_space(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Says so at once, from a file as from the environment, without showing it."""
+    file = tmp_path / "token"
+    file.write_text("two words and more words\n")
+    file.chmod(0o600)
+    by_file = refused(capsys, "--logdir", str(tmp_path), "--token-file", str(file))
+    monkeypatch.setenv("NETDEBUG_TOKEN", "two words and more words")
+    for told, source in (
+        (by_file, str(file)),
+        (refused(capsys, "--logdir", str(tmp_path)), "NETDEBUG_TOKEN"),
+    ):
+        assert f"{source} holds no token: it has white space in it (character 4)." in told
+        assert "words" not in told.replace(str(tmp_path), "")
+
+
 # ---- netdebug token
 
 

@@ -24,6 +24,7 @@ ANNA, BERT = "anna" * 4, "bert" * 4
 @dataclass
 class Trainer:
     key: str
+    run: Sequence[str]
 
 
 class Wires:
@@ -34,6 +35,7 @@ class Wires:
         self.told: list[tuple[str, Any]] = []
         self.here: dict[str, ScriptedSession] = {}
         self.unheard: set[str] = set()
+        self.called: dict[str, Sequence[str]] = {}
         self.sessions = Sessions(lambda key, row: self.told.append((key, row)), clock=lambda: self.now)
         self.sessions.open(self)
 
@@ -44,7 +46,7 @@ class Wires:
         return True
 
     def trainers(self) -> Sequence[Trainer]:
-        return [Trainer(key) for key in self.here]
+        return [Trainer(key, self.called.get(key, each.about["run"])) for key, each in self.here.items()]
 
     def join(self, trainer: str = "agent/1", **about: Any) -> ScriptedSession:
         """A training connects."""
@@ -94,6 +96,13 @@ def test_a_training_that_says_hello_is_there(wires: Wires) -> None:
     assert ("running", 0, None) == (row["state"]["status"], row["clients"], row["holder"])
     assert row["is_connected"]
     assert [(row["key"], row)] == wires.told
+
+
+def test_a_session_is_called_as_the_collector_calls_its_run(wires: Wires) -> None:
+    """Which may be with a suffix that the training does not know of when it says hello."""
+    wires.called["agent/1"] = ("a", "b-2")
+    wires.join(run="a/b")
+    assert ["a", "b-2"] == wires.row()["session"]["run"]
 
 
 def test_the_same_training_by_another_agent_is_the_same_session(wires: Wires) -> None:

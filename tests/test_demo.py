@@ -224,7 +224,8 @@ def test_tensorboard_stays_when_the_trainings_have_ended(demo: Callable[..., Ter
     """There is still something to look at then."""
     terminal = demo("--seconds", "1")
     terminal.wait_for_output("All trainings have ended")
-    with urllib.request.urlopen(f"{url_in(terminal)}/data/plugin/netdebug/runs") as reply:
+    address = f"{url_in(terminal)}/data/plugin/netdebug/runs"
+    with urllib.request.urlopen(urllib.request.Request(address, headers={"X-NetDebug": "1"})) as reply:
         assert set(NAMES) == {run["name"] for run in json.load(reply)["runs"]}
 
 

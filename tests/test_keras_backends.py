@@ -101,6 +101,16 @@ def test_a_finding_that_ends_the_training_leaves_a_model_that_works(told: dict[s
     assert [4, 3] == told["raised"]["shape"]
 
 
+def test_fit_without_a_callback_is_told(told: dict[str, Any]) -> None:
+    """Once after twenty batches, with the callback to pass; at the end; and in the run."""
+    said, reason = told["forgotten"]
+    assert 1 == said.count("Keras trained 20 batches and monitor.step was not called")
+    assert "callbacks=[nd.KerasCallback()]" in said
+    assert 1 == said.count("nothing was recorded: the optimizer stepped 40 times")
+    assert "the optimizer stepped 40 times" in reason
+    assert "KerasCallback" in reason
+
+
 def test_the_debugger_stops_where_the_backend_lets_it(told: dict[str, Any], backend: str) -> None:
     """On torch at layers; JAX runs the step as a whole, and all is within reach at its end. A learning rate
     that is set there is that of the next batch."""

@@ -83,6 +83,39 @@ def test_train_on_batch_is_watched(tmp_path: Path) -> None:
     assert len(recorded.scalars["loss"]) == 6
 
 
+def test_a_loop_without_a_monitor_step_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After twenty updates, and at the end."""
+    model, optimizer = network(), keras.optimizers.Adam(0.01)
+    with nd.watch(model, optimizer, logdir=tmp_path, run="run"):
+        loop(model, optimizer, None, in_graph=False)
+        assert "" == capsys.readouterr().err
+        loop(model, optimizer, None, in_graph=False)
+        assert "the optimizer stepped 20 times and monitor.step was not called" in capsys.readouterr().err
+    assert "the optimizer stepped 24 times" in capsys.readouterr().err
+    (report,) = nd.check(tmp_path).runs
+    assert "unknown" == report.verdict
+    assert "the optimizer stepped 24 times" in str(report.reason)
+
+
+def test_fit_without_a_callback_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the callback to pass; the end of an epoch is no batch."""
+    model = dense(L.Input((16,)), L.Dense(3))
+    with nd.watch(model, logdir=tmp_path, run="run"):
+        model.fit(X, Y, batch_size=16, epochs=2, verbose=0)
+        said = capsys.readouterr().err
+        assert 1 == said.count("Keras trained 20 batches and monitor.step was not called")
+        assert "model.fit(..., callbacks=[nd.KerasCallback()])" in said
+    assert "stepped 32 times" in capsys.readouterr().err
+    assert "KerasCallback" in str(nd.check(tmp_path).runs[0].reason)
+
+
+def test_the_callback_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It calls the step by itself."""
+    callback = nd.KerasCallback(tmp_path, on_finding="ignore")
+    dense(L.Input((16,)), L.Dense(3)).fit(X, Y, batch_size=8, verbose=0, callbacks=[callback])
+    assert "monitor.step" not in capsys.readouterr().err
+
+
 class Stop(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
     """Ends a training as Ctrl-C does."""
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tb_netdebug as nd
-from tb_netdebug.judging.recorded import ranked
+from tb_netdebug.judging.recorded import records_in
 from tb_netdebug.reader.run import run_files
 from tests.support.keras_runs import Run, both, dense
 
@@ -75,7 +75,7 @@ def told(logdir: Path, model: Any, train: Any, **options: Any) -> tuple[int, dic
 
 def facts_of(logdir: Path) -> list[tuple[int, dict[str, Any]]]:
     """Those that say where a NaN comes from, with their steps."""
-    records = [record for _, record in ranked(run_files(logdir / "run"), [])]
+    records = [record for _, record in records_in(run_files(logdir / "run"), [])]
     found = [(record.step, each) for record in records for each in record.facts]
     return [(step, each.data) for step, each in found if each.kind == "first-nonfinite"]
 

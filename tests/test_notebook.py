@@ -83,7 +83,7 @@ def test_a_network_made_anew_in_a_notebook_begins_a_run(tmp_path: Path) -> None:
         "train(6)",
         "%netdebug",
     )
-    assert "2 trainings with 11 steps recorded" in shown
+    assert "2 runs recorded: 2 healthy." in shown
     assert 2 == len(list((tmp_path / "runs").iterdir()))
 
 

@@ -223,7 +223,7 @@ LOSSES: dict[str, tuple[Loss, str, str]] = {
     "div": (lambda output, _: (output / (output.detach() * 0.0)).mean(), "div", ""),
     "exp": (lambda output, _: torch.exp(output.abs() * 1e5).mean(), "exp", ""),
     "sqrt": (lambda output, _: torch.sqrt(-output.abs()).mean(), "sqrt", ""),
-    "target": (functional.mse_loss, "mseloss", "target"),
+    "target": (functional.mse_loss, "mse_loss", "target"),
     "unknown": (lambda output, _: (output * INF).mean(), "", ""),
 }
 
@@ -237,6 +237,45 @@ def test_what_in_the_loss(name: str, logdir: Path, facts: list[dict[str, Any]]) 
     train(nn.Linear(4, 2), rows, logdir, loss_of=lambda output: loss(output, target), steps=1)
     assert ("loss", operation, tensor) == tuple(facts[0][key] for key in ("what", "operation", "tensor"))
     assert "Addmm" not in facts[0]["operations"]
+
+
+def line_of(code: str) -> str:
+    """Return the place of the first line here that ends so."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.endswith(code))
+    return f"test_numerics.py:{number}"
+
+
+def test_the_line_of_a_loss_function(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """One that makes it itself, or that is given a target with it, is the operation: its line is known."""
+    torch.manual_seed(0)
+
+    def loss_of(output: torch.Tensor) -> torch.Tensor:
+        return functional.poisson_nll_loss(output * 1e4, torch.ones(6, 2))  # overflows
+
+    train(nn.Linear(4, 2), rows, logdir, loss_of=loss_of, steps=1)
+    told = facts[0]
+    assert ("loss", "poisson_nll_loss") == (told["what"], told["operation"])
+    assert line_of("# overflows") == told["site"]
+    assert "numerics.py" == told["backward"].partition(":")[0]
+
+
+def test_the_line_of_backward_is_no_operation(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """What the script computes before a loss function is named without a line of its own."""
+    torch.manual_seed(0)
+
+    def loss_of(output: torch.Tensor) -> torch.Tensor:
+        shares = torch.log(torch.softmax(output, 1) * 0.0)
+        return functional.nll_loss(shares, torch.ones(6, dtype=torch.long))  # is given it
+
+    train(nn.Linear(4, 2), rows, logdir, loss_of=loss_of, steps=1)
+    told = facts[0]
+    assert ("loss", "log", "") == (told["what"], told["operation"], told["site"])
+    assert f"nll_loss at {line_of('# is given it')}" == told["before"]
+    (run,) = nd.check(logdir).runs
+    evidence = {each.rule: each for each in run.findings}["nonfinite-loss"].evidence
+    assert "line" not in evidence
+    assert told["backward"] == evidence["backward"].value
 
 
 def test_masked_logits_in_the_loss(logdir: Path, facts: list[dict[str, Any]]) -> None:
@@ -348,6 +387,48 @@ def test_every_layer_is_checked(logdir: Path, facts: list[dict[str, Any]]) -> No
         train(Hiding(), rows, logdir, check_numerics=mode, run=mode)
         assert (mode == "layers") == bool(facts)
     assert ("overflow", "Exp", "Inf") == (facts[0]["where"], facts[0]["class_name"], facts[0]["kind"])
+
+
+class Swallowing(nn.Module):
+    """Makes a NaN between its layers, or in front of a block of them, and lets nobody see it."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+        self.first, self.block = nn.Linear(4, 4), Between(torch.log if place == "block" else torch.relu)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = -self.first(x).abs() - 1.0
+        if self.place == "Swallowing":
+            hidden = torch.sqrt(hidden)
+        return self.block(hidden).nan_to_num()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("block", "block.last at numerics.py"),
+        ("Swallowing", "block.first at numerics.py"),
+        ("input", ""),
+    ],
+)
+def test_what_layers_are_given(place: str, line: str, logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """The layer behind a NaN is not blamed, but the module whose code has made it, or the batch."""
+    torch.manual_seed(0)
+    model = Swallowing(place)
+    if place == "block":
+        nn.init.eye_(model.block.first.weight)
+        nn.init.zeros_(model.block.first.bias)
+    x = torch.full((6, 4), NAN if place == "input" else 1.0)
+    train(model, lambda _: (x,), logdir, check_numerics="layers", steps=1)
+    told = facts[0]
+    if place == "input":
+        assert ("input", "Swallowing", False) == (told["what"], told["where"], told["inputs_finite"])
+        return
+    expected = ("output", place, True)
+    assert expected == (told["what"], told["where"], told["inputs_finite"])
+    assert told["class_name"].endswith("(own code)")
+    assert line == told["before"].rpartition(":")[0]
 
 
 def test_layers_pass_masks(logdir: Path, facts: list[dict[str, Any]]) -> None:

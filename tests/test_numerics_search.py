@@ -1,11 +1,14 @@
-"""Searching for the first NaN or infinity of a training changes nothing, and does not always work."""
+"""Searching for the first NaN or infinity of a run changes nothing, and does not always work."""
 
 from __future__ import annotations
 
 import itertools
+import queue
 import random
+import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -148,13 +151,13 @@ class Talkative(nn.Linear):
 def test_what_is_printed_is_printed_once(
     logdir: Path, facts: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Other threads are heard while the batch is repeated."""
+    """What the copy of the process prints is heard by nobody."""
     streams = sys.stdout, sys.stderr
     train(Talkative(4, 1), rows, logdir, steps=1)
     told = capsys.readouterr()
     assert [0] == [fact["step"] for fact in facts]
     assert (1, 1) == (told.out.count("forward"), told.err.count("to the other stream"))
-    assert 2 == told.out.count("of another thread")
+    assert 1 == told.out.count("of another thread")
     assert streams == (sys.stdout, sys.stderr)
 
 
@@ -337,11 +340,232 @@ def test_a_compiled_model_is_followed_uncompiled(logdir: Path, facts: list[dict[
 
 
 def test_a_model_compiled_in_place(logdir: Path, facts: list[dict[str, Any]]) -> None:
-    """Nothing of it is seen, and that is said."""
+    """No call of it is seen, but what it has kept for the way back is."""
     torch._dynamo.reset()
     model = Inside(torch.log)
     model.compile(backend="eager")
     with our_warnings():
         train(model, rows, logdir, steps=2, strict=False)
-    assert "loss" == facts[0]["what"]
+    assert ("output", "blocks.1", "log") == tuple(facts[0][name] for name in ("what", "where", "operation"))
     assert "no call of the model was seen" == facts[0]["why_not"]
+
+
+# ---- what lies outside of the model's buffers --------------------------------------------------------------
+
+
+class Drawing(nn.Module):
+    """With generators, an iterator and a counter of its own."""
+
+    drawn = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 1)
+        self.own, self.numpy = torch.Generator().manual_seed(3), np.random.default_rng(3)
+        self.python, self.numbers = random.Random(3), itertools.count()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        Drawing.drawn += 1
+        noise = torch.rand((), generator=self.own) + self.numpy.random() + self.python.random()
+        with torch.no_grad():
+            self.linear.weight.add_(1e-3 * next(self.numbers))
+        result: torch.Tensor = self.linear(x) + noise
+        return result
+
+    def state(self) -> tuple[Any, ...]:
+        drawn = repr(self.own.get_state().sum()), self.numpy.random(), self.python.random()
+        return (*drawn, next(self.numbers), Drawing.drawn, repr(self.linear.weight.sum().item()))
+
+
+@pytest.mark.parametrize("numerics", [None, "sampled", "layers", "ops"])
+def test_state_outside_of_buffers_stays(
+    numerics: str | None, logdir: Path, facts: list[dict[str, Any]]
+) -> None:
+    """A batch of NaN is skipped by the program; everything goes on as without us."""
+
+    def run(numerics: str | None) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        Drawing.drawn = 0
+        model = Drawing()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        options = {"check_numerics": numerics, "strict": True, "on_finding": "ignore", "logdir": logdir}
+        monitor = nd.watch(model, optimizer, **options) if numerics else None  # type: ignore[arg-type]
+        for step in range(4):
+            loss = model(torch.randn(3, 4) * (NAN if step == 2 else 1)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            if loss.isfinite():
+                optimizer.step()
+            if monitor is not None:
+                monitor.step(loss=loss)
+        if monitor is not None:
+            monitor.close()
+        return model.state()
+
+    assert run(None) == run(numerics)
+    assert (["input"] if numerics else []) == [fact["what"] for fact in facts]
+
+
+@pytest.mark.usefixtures("little_patience")
+def test_a_model_that_waits_for_its_queue(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """It would wait for ever when it is called again: a copy of the process does, until the run ends."""
+    ready: queue.Queue[float] = queue.Queue()
+
+    class Waits(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.linear(x) * ready.get()
+            return result
+
+    for value in (1.0, NAN, 1.0):
+        ready.put(value)
+    train(Waits(), rows, logdir, steps=3)
+    assert ready.empty()
+    (fact,) = facts
+    assert ("unknown", 1, None, "the run ended first") == tuple(
+        fact[name] for name in ("what", "step", "repeats", "why_not")
+    )
+    assert Path(fact["capsule"]).is_file()
+
+
+def divided(x: torch.Tensor) -> torch.Tensor:
+    """More operations than there are when it does not happen."""
+    result: torch.Tensor = torch.relu(x / torch.zeros_like(x) * 0).neg()
+    return result
+
+
+def test_what_a_signal_handler_raises_reaches_the_program(logdir: Path) -> None:
+    """Also while the training waits for the copy: a time limit ends it, and is no fault of ours."""
+    ready: queue.Queue[float] = queue.Queue()
+
+    class Waits(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return super().forward(input) * ready.get()
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError("time is up")
+
+    ready.put(NAN)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(TimeoutError, match="time is up"):
+            train(Waits(4, 1), rows, logdir, steps=2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_one_that_could_not_be_run_again(logdir: Path, facts: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Nothing is claimed of what it would have given."""
+    file = tmp_path / "seen"
+
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = torch.log(-self.linear(x).abs())
+            file.write_text("seen", encoding="utf-8")
+            return hidden
+
+    train(Writes(), rows, logdir, steps=1)
+    (fact,) = facts
+    assert ("log", None) == (fact["operation"], fact["repeats"])
+    assert "could not be run again (PermissionError" in fact["why_not"]
+
+
+def test_a_model_with_a_sparse_buffer(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """As those of graphs have; it has no memory that could be shared."""
+
+    class OfGraph(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("edges", torch.eye(3).to_sparse())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            edges: Any = self.edges
+            return torch.log(-torch.sparse.mm(edges, self.linear(x)).abs())
+
+    train(OfGraph(), lambda step: (torch.randn(3, 4),), logdir, steps=1)
+    assert ("log", "OfGraph") == (facts[0]["operation"], facts[0]["where"])
+
+
+class Once(nn.Module):
+    """Makes a NaN in its second call, and in no other."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.calls = itertools.count()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(-x.abs()) if next(self.calls) == 1 else x.tanh()
+
+
+@pytest.mark.parametrize(
+    ("function", "operation"), [(torch.log, "log"), (torch.sqrt, "sqrt"), (divided, "div")]
+)
+def test_one_that_does_not_repeat(
+    function: Callable[[torch.Tensor], torch.Tensor],
+    operation: str,
+    logdir: Path,
+    facts: list[dict[str, Any]],
+) -> None:
+    """The innermost module that was seen with it is named, and that the cause lies elsewhere."""
+    parts = nn.Sequential(nn.Linear(4, 4), Once(function), nn.Linear(4, 4))
+    train(
+        nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), parts), nn.Linear(4, 1)),
+        rows,
+        logdir,
+        steps=3,
+    )
+    (fact,) = facts
+    seen = tuple(fact[name] for name in ("where", "class_name", "operation", "repeats", "inputs_finite"))
+    assert ("1.1.1", "Once", operation, False, True) == seen
+    (finding,) = (
+        each for run in nd.check(logdir).runs for each in run.findings if each.rule == "nonfinite-activation"
+    )
+    assert "1.1.1 (Once)" in finding.message
+    assert "gave finite values" in finding.message
+
+
+class MoreOnce(nn.Module):
+    """Does one operation more in its second call than in any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = itertools.count()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor = self.linear(x)
+        return torch.sqrt(-hidden.abs()) if next(self.calls) == 1 else hidden
+
+
+class Scaled(nn.Module):
+    """Code of the user that begins at once."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.tanh() * 2
+
+
+@pytest.mark.parametrize(
+    ("behind", "where"),
+    [(nn.GELU(), "1"), (nn.Linear(4, 4), "1"), (Scaled(), "")],
+    ids=["a layer without weights", "a layer", "own code, too"],
+)
+def test_an_operation_more_is_not_of_the_layer_behind(
+    behind: nn.Module, where: str, logdir: Path, facts: list[dict[str, Any]]
+) -> None:
+    """Layers of torch do the same every time. Of two modules that may have done it neither is named."""
+    model = nn.Sequential(nn.Linear(4, 4), MoreOnce(), behind, nn.Linear(4, 1))
+    train(model, rows, logdir, steps=3)
+    (fact,) = facts
+    assert ("sqrt", False) == (fact["operation"], fact["repeats"])
+    assert (where or "Sequential") == fact["where"]

@@ -157,6 +157,20 @@ def test_a_wrong_flag_is_said(logdir: Path, flags: Flags, words: str) -> None:
     assert (True, True, [told]) == (words in told, told.endswith("."), complaints)
 
 
+def test_a_token_with_white_space_is_said(logdir: Path, tmp_path: Path) -> None:
+    """In the list of runs, for a real TensorBoard; the token is not in it."""
+    file = tmp_path / "token"
+    file.write_text("two words and more words")
+    file.chmod(0o600)
+    with TensorBoard("--logdir", str(logdir), "--netdebug_token_file", str(file)) as board:
+        board.get("runs")
+        board.wait_for_log("holds no token: it has white space in it \\(character 4\\)")
+        told = board.json("runs")
+        assert "two words" not in board.log
+    assert "white space" in told["collector"]["trouble"]
+    assert [told["collector"]["trouble"]] == told["complaints"]
+
+
 @pytest.mark.parametrize(
     ("roots", "words"),
     [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_netdebug.plugin.gate import READING, Gate, host_name, wrong_method
+from tb_netdebug.plugin.gate import READING, Gate, host_name, unproven, wrong_method
 from tb_netdebug.plugin.roots import described, names_of, parse_spec
 
 HOME = {
@@ -58,7 +58,9 @@ def test_this_machine_and_addresses_pass(host: str) -> None:
     [
         "evil.example", "evil.example:6006", "localhost.evil.example", "localhost:6006.evil.example",
         "127.0.0.1.evil.example", "127.1", "0x7f.1", "localhost@evil.example", "localhost,evil.example",
-        "localhost6", "localhost:", "localhost:1:2", "[::1", "::1", "", " ", "localhost\n", "localhost/..",
+        "localhost6", "localhost..", "localhost:0", "localhost:65536", "127.0.0.1:99999", "user@localhost",
+        "user:x@127.0.0.1",
+        "localhost:", "localhost:1:2", "[::1", "::1", "", " ", "localhost\n", "localhost/..",
         "l\u043ecalhost",
     ],
 )  # fmt: skip
@@ -120,8 +122,42 @@ def test_other_sites_are_refused(where: dict[str, str]) -> None:
 
 
 def test_a_link_from_elsewhere_may_be_followed() -> None:
-    """Somebody pastes the address of the page into a chat."""
-    assert 200 == status(HTTP_SEC_FETCH_SITE="cross-site", HTTP_SEC_FETCH_MODE="navigate")
+    """Somebody pastes the address of the page into a chat; to nothing else do links lead."""
+    link = {**HOME, "HTTP_SEC_FETCH_SITE": "cross-site", "HTTP_SEC_FETCH_MODE": "navigate"}
+    assert Gate().refusal(link, linked=True) is None
+    refused = Gate().refusal(link)
+    assert refused is not None
+    assert 403 == refused.status
+
+
+@pytest.mark.parametrize(
+    "site", ["cross-site", "cross-site,cross-site", "same-site, none", "", "Same-Origin", "x"]
+)
+def test_a_mark_that_nobody_knows_is_a_foreign_one(site: str) -> None:
+    """Browsers have four of them."""
+    assert 403 == status(HTTP_SEC_FETCH_SITE=site, HTTP_SEC_FETCH_MODE="cors")
+
+
+@pytest.mark.parametrize(
+    ("headers", "read", "streamed"),
+    [
+        ({"HTTP_X_NETDEBUG": "1"}, True, True),
+        ({"HTTP_X_NETDEBUG": "1", "HTTP_SEC_FETCH_SITE": "same-origin"}, True, True),
+        ({"HTTP_SEC_FETCH_SITE": "same-origin"}, True, False),
+        ({"HTTP_SEC_FETCH_SITE": "none"}, True, False),
+        ({"HTTP_SEC_FETCH_SITE": "same-site"}, False, False),
+        ({"HTTP_X_NETDEBUG": ""}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_our_header_is_what_other_sites_cannot_send(
+    headers: dict[str, str], read: bool, streamed: bool
+) -> None:
+    """A browser's mark does for what is only read; a place at the stream needs the header itself."""
+    assert read == (unproven({**HOME, **headers}) is None)
+    refused = unproven({**HOME, **headers}, header_only=True)
+    assert streamed == (refused is None)
+    assert streamed or (refused is not None and "-H 'X-NetDebug: 1'" in refused.sentence)
 
 
 def test_our_own_page_passes() -> None:

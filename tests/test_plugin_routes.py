@@ -49,7 +49,8 @@ class Browser:
         texts = {
             name: value if isinstance(value, str) else json.dumps(value) for name, value in query.items()
         }
-        return self.client.open(BASE + path, method=method, query_string=texts, headers=headers or {})
+        sent = {"X-NetDebug": "1", **(headers or {})}
+        return self.client.open(BASE + path, method=method, query_string=texts, headers=sent)
 
     def json(self, path: str, **query: Any) -> Any:
         response = self.get(path, **query)

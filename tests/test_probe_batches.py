@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import tb_netdebug as nd
 from tb_netdebug.capture.pytorch.batches.columns import MOST_VALUES, feature_scalars, features_of
-from tb_netdebug.capture.pytorch.batches.contents import Fingerprint, bits_of, share_of_rows
+from tb_netdebug.capture.pytorch.batches.contents import Fingerprint, share_of_rows
+from tb_netdebug.capture.pytorch.host_arrays import array_over
 from tb_netdebug.records.step import Kind
 from tests.support.loops import Recurrent, Transformer, mlp, pictures, recorded, vectors
 from tests.support.probed import Probed, learn, probed, sgd
@@ -31,6 +32,53 @@ def trained(logdir: Path, batch: Any, *, steps: int = 6, **options: Any) -> Prob
 
 def loaded(size: int = 40, **options: Any) -> DataLoader[Any]:
     return DataLoader(TensorDataset(torch.randn(size, 6), torch.randint(3, (size,))), **options)
+
+
+def test_the_memory_of_a_batch_stays_its_own(logdir: Path) -> None:
+    """A buffer of batches can be resized between steps, however it was looked at, and nothing differs."""
+    buffer, labels = torch.empty(8, 6), torch.zeros(20, dtype=torch.long)
+
+    def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        buffer.resize_(8 + step, 6).normal_()
+        return buffer, labels[: 8 + step]
+
+    def losses(watched: bool) -> list[str]:
+        torch.manual_seed(0)
+        if watched:
+            found = trained(logdir, batch, every=1)
+            return [found.scalar("loss")[step].hex() for step in range(6)]
+        model = mlp()
+        optimizer = sgd(model)
+        return [learn(model, optimizer, *batch(step)).item().hex() for step in range(6)]
+
+    assert losses(False) == losses(True)
+    assert buffer.untyped_storage().resizable()
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(24.0).reshape(4, 6),
+        torch.arange(24).reshape(4, 6).t(),
+        torch.arange(24, dtype=torch.int16).reshape(4, 6)[1:, ::2],
+        torch.ones(1).expand(3, 5),
+        torch.tensor(2.5),
+        torch.empty(0, 3),
+        torch.tensor([True, False]),
+        torch.ones(2, 2, dtype=torch.complex64),
+    ],
+)
+def test_arrays_over_tensors_are_what_numpy_makes_of_them(tensor: torch.Tensor) -> None:
+    """Shape, type, values and place; but read-only, and the storage stays resizable."""
+    tensor = tensor.clone() if tensor.is_contiguous() else tensor
+    found = array_over(tensor)
+    assert found is not None
+    assert tensor.untyped_storage().resizable()
+    assert not found.flags.writeable or not found.size
+    expected = tensor.numpy()
+    assert (expected.shape, expected.dtype, expected.tolist()) == (found.shape, found.dtype, found.tolist())
+    assert expected.strides == found.strides or not found.size
+    assert not found.size or found.__array_interface__["data"][0] == tensor.data_ptr()
 
 
 # ---- inputs --------------------------------------------------------------------------------
@@ -174,7 +222,7 @@ def test_big_batches_are_looked_at_in_parts(shape: tuple[int, ...]) -> None:
 def number_of(*tensors: torch.Tensor) -> float:
     fingerprint = Fingerprint()
     for tensor in tensors:
-        bits = bits_of(tensor)
+        bits = array_over(tensor)
         assert bits is not None
         fingerprint.add(bits)
     return fingerprint.number()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import tb_netdebug as nd
 from tb_netdebug.capture.remote import below, error_that_ends, fit, host_name, name_there, remote_of
 from tb_netdebug.capture.settings import Settings
 from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.stream.identity import NAME
 from tests.support.collector_process import CollectorProcess
 from tests.support.loops import ROOT, Recorded
 from tests.support.streamed import Home, contents, wait_for
@@ -44,6 +47,26 @@ for epoch in range(40):
         monitor.step(loss)
 assert "grpc" not in sys.modules
 print(monitor.run_dir)
+"""
+RANK_PROGRAM = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+import tb_netdebug as nd
+
+dist.init_process_group("gloo")
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+with nd.watch(model, optimizer, logdir=sys.argv[1], run="ranks", on_finding="ignore") as monitor:
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        monitor.step(loss)
+dist.barrier()
+dist.destroy_process_group()
 """
 PLAIN_PROGRAM = """
 import torch
@@ -210,6 +233,137 @@ def test_netdebug_run_sends_what_it_finds(home: Home, collector: CollectorProces
     assert "Recorded in" not in ran.stderr
     assert list(range(20)) == Recorded(collector.root / "mine").steps
     wait_for(lambda: not home.notes())
+
+
+def test_netdebug_run_says_when_nobody_listened(home: Home, tmp_path: Path) -> None:
+    """Nothing is "sent" then; where the records are, and how they get there."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    words = ("-m", "tb_netdebug", "run", "--remote", f":{port}", "--run", "mine")
+    for options, kept in (((), home.temporary), (("--logdir", "logs"), tmp_path / "work/logs")):
+        ran = program(home, tmp_path / "work", *words, *options, "-", text=PLAIN_PROGRAM)
+        assert 3 == ran.returncode
+        assert "Sent to" not in ran.stderr
+        told = ran.stderr[ran.stderr.index("Nothing was sent.") :]
+        assert f"No collector is running at 127.0.0.1:{port}. Start one with `netdebug collect" in told
+        assert f"--listen :{port}`" in told
+        (run,) = (path.parent for path in kept.glob("**/mine/*.netdebug"))
+        shown = run.relative_to(tmp_path / "work") if options else run
+        assert f"The records are in {shown}. They are sent as soon as one answers" in told
+        assert list(range(20)) == Recorded(run).steps
+
+
+def test_netdebug_run_says_when_it_was_refused(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """There is a collector, but it takes nothing: it is not said that there is none."""
+    home.env["NETDEBUG_TOKEN"] = "another-token-than-theirs"
+    words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "mine", "-")
+    ran = program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
+    assert "Sent to" not in ran.stderr
+    assert f"Nothing was sent. The collector at {collector.address} did not take the records" in ran.stderr
+    assert "No collector is running" not in ran.stderr
+
+
+def test_the_same_name_twice_is_two_runs_there(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """Although nothing of the first one has stayed here."""
+    words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "twice", "-")
+    for _ in range(2):
+        program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
+        wait_for(lambda: not home.notes())
+    for name in ("twice", "twice-2"):
+        assert list(range(20)) == Recorded(collector.root / name).steps
+
+
+def test_the_same_name_on_two_machines_is_two_runs_there(
+    home: Home, collector: CollectorProcess, tmp_path: Path
+) -> None:
+    """The closing line names the run as it is there, and a line before it says why."""
+    words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "shared", "-")
+    with Home() as elsewhere:
+        first, second = (
+            program(each, tmp_path / "work", *words, text=PLAIN_PROGRAM) for each in (home, elsewhere)
+        )
+        wait_for(lambda: not home.notes() and not elsewhere.notes())
+    assert f"Sent to {collector.address}: " in first.stderr
+    assert "another run called" not in first.stderr
+    assert f"Sent to {collector.address} as shared-2: " in second.stderr
+    assert 1 == second.stderr.count(
+        "has another run called 'shared', so this one is called 'shared-2' there."
+    )
+    for name in ("shared", "shared-2"):
+        assert list(range(20)) == Recorded(collector.root / name).steps
+
+
+def test_a_resumed_run_goes_on_there(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:
+    """From this machine in its own folder, whatever that is called; from another one in the run of that name,
+    behind the last step when the logdir was taken along."""
+    words = (
+        "-m",
+        "tb_netdebug",
+        "run",
+        "--remote",
+        collector.address,
+        "--logdir",
+        "logs",
+        "--run",
+        "resumed",
+    )
+
+    def run(at: Home, folder: str, *options: str) -> None:
+        assert 3 == program(at, tmp_path / folder, *words, *options, "-", text=PLAIN_PROGRAM).returncode
+        wait_for(lambda: not at.notes())
+
+    with Home() as elsewhere:
+        run(home, "one")
+        run(elsewhere, "two")
+        run(home, "one", "--resume")
+        run(elsewhere, "two", "--resume")
+    assert list(range(40)) == Recorded(collector.root / "resumed").steps
+    assert list(range(40)) == Recorded(collector.root / "resumed-2").steps
+    with Home() as third:
+        shutil.copytree(tmp_path / "one", tmp_path / "three")
+        (tmp_path / "three/logs/resumed" / NAME).unlink()
+        for path in (tmp_path / "three/logs/resumed").glob(".netdebug-session-*"):
+            path.unlink()
+        run(third, "three", "--resume")
+    assert list(range(60)) == Recorded(collector.root / "resumed").steps
+    assert not (collector.root / "resumed-3").exists()
+
+
+def test_launches_on_several_hosts_are_a_run_each(collector: CollectorProcess, tmp_path: Path) -> None:
+    """Their ranks, which have no disk in common, come together; a second launch at the same address, with the
+    same name and on fresh machines, stays apart."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for launch in ("first", "second"):
+        with Home() as one, Home() as two:
+            started = [
+                subprocess.Popen(
+                    [sys.executable, "-c", RANK_PROGRAM, str(tmp_path / launch / str(rank))],
+                    env={
+                        **os.environ, **home.env, "PYTHONPATH": "" if sys.flags.isolated else str(ROOT),
+                        "NETDEBUG_REMOTE": collector.address, "RANK": str(rank), "WORLD_SIZE": "2",
+                        "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                        "OMP_NUM_THREADS": "1",
+                    },
+                )
+                for rank, home in enumerate((one, two))
+            ]  # fmt: skip
+            assert [0, 0] == [each.wait(120) for each in started]
+            wait_for(lambda one=one, two=two: not one.notes() and not two.notes())  # type: ignore[misc]
+    for launch, name in (("first", "ranks"), ("second", "ranks-2")):
+        sent = {
+            path: data for rank in "01" for path, data in contents(tmp_path / launch / rank / "ranks").items()
+        }
+        assert sent == contents(collector.root / name)
+        for rank in (0, 1):
+            assert list(range(5)) == Recorded(collector.root / name, rank).steps
+    assert not (collector.root / "ranks-3").exists()
 
 
 def test_its_session_is_called_as_its_run(home: Home, tmp_path: Path) -> None:

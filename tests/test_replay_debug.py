@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_netdebug.cli import main
+from tests.support.replayed_here import replay_here
 from tests.support.terminal import Terminal, environment
 
 NETWORK = """
@@ -72,7 +72,7 @@ def replayed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *commands: str,
-    words: tuple[str, ...] = ("train.py",),
+    words: tuple[str, ...] = ("--model", "net.py:make"),
     code: int = 0,
 ) -> str:
     """What the commands show, from a pipe; after the facts of the capsule."""
@@ -80,16 +80,14 @@ def replayed(
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "net", raising=False)
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(commands)))
-    options = [word for word in words if not word.endswith("train.py")]
-    script = [word for word in words if word.endswith("train.py")]
-    assert code == main(["replay", "--debug", *options, CAPSULE, *script])
+    assert code == replay_here(["--debug", *words, CAPSULE])
     caught = capsys.readouterr()
     return caught.out if code == 0 else caught.err
 
 
 @pytest.fixture
 def replay(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
-    def run(*commands: str, words: tuple[str, ...] = ("train.py",), code: int = 0) -> str:
+    def run(*commands: str, words: tuple[str, ...] = ("--model", "net.py:make"), code: int = 0) -> str:
         return replayed(folder, monkeypatch, capsys, *commands, words=words, code=code)
 
     return run
@@ -177,7 +175,10 @@ def test_operations_of_the_step(replay: Replay) -> None:
     ("words", "sentence"),
     [
         (("--model", "torch.nn:Identity"), "do not fit a Identity"),
-        (("--model", "net.py:make", "--loss", "net.py:nothing"), "--loss net.py:nothing: AttributeError"),
+        (
+            ("--model", "net.py:make", "--loss", "net.py:nothing"),
+            "--loss net.py:nothing: net.py has no attribute",
+        ),
         (("--model", "net.py:make", "--loss", "loss"), "give MODULE:CALLABLE"),
     ],
 )
@@ -204,6 +205,9 @@ def test_a_person_at_a_terminal_gets_the_debugger(folder: Path, tmp_path: Path) 
         terminal.wait_for_output(r"before the step that the capsule holds", r"\(netdebug\) $")
         terminal.press("c\r")
         terminal.wait_for_output("watchpoint 2 was hit", r"\(netdebug\) $")
+        prompts = terminal.written.count("(netdebug)")
+        terminal.press("\x03")
+        terminal.wait_until(lambda: terminal.written.count("(netdebug)") > prompts, "a new prompt")
         terminal.press("print output:nor\t -s\r")
         terminal.wait_for_output(r"12 values", r"\(netdebug\) $")
         terminal.press("\x04")

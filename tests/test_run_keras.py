@@ -146,7 +146,7 @@ def test_a_script_ends_as_under_python(tmp_path: Path) -> None:
     actual = watched("keras_fit.py", options=("--logdir", str(tmp_path)))
     assert (1, expected.output) == (expected.code, actual.output) == (actual.code, actual.output)
     assert own(expected.errors) == own(actual.errors)
-    assert "4 trainings with 59 steps recorded, 1 of them sick" in actual.closing
+    assert "4 runs recorded: 1 sick, " in actual.closing
     assert "learning-rate-high" in actual.closing
 
 

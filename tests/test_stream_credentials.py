@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tb_netdebug.cli import main
 from tb_netdebug.stream.addresses import address_of
+from tb_netdebug.stream.collector import Collector
 from tb_netdebug.stream.credentials import (
     Certificate,
     CredentialsError,
@@ -17,7 +20,9 @@ from tb_netdebug.stream.credentials import (
     new_token,
     read_token,
     same_token,
+    token_in,
 )
+from tb_netdebug.stream.ports import CollectorError
 
 SECRET = "s3cret-" * 5
 
@@ -85,6 +90,79 @@ def test_files_that_hold_no_token(tmp_path: Path, content: bytes) -> None:
         read_token(path)
     assert str(path) in str(caught.value)
     assert not content.strip() or content.decode("latin-1").strip() not in str(caught.value)
+
+
+# What is no token, and the word that says why.
+FAULTS = {
+    "two words and more": "white space.*character 4",
+    "tab\tin-the-middle-of-it": "white space.*character 4",
+    "a-line\nand-another-line": "white space.*character 7",
+    "no-break\u00a0space-in-it": "white space.*character 9",
+    "wide\u3000space-in-the-middle": "white space.*character 5",
+    "bell\x07in-the-middle-of-it": "control character.*character 5",
+    "escape\x1b[31m-in-the-middle": "control character.*character 7",
+    "zero\0in-the-middle-of-it": "control character.*character 5",
+    "delete\x7fin-the-middle-of": "control character.*character 7",
+    "c-one\x9bin-the-middle-of-it": "other than ASCII.*character 6",
+    "\u00fcmlaut-in-front-of-it-all": "other than ASCII.*character 1",
+    "zero\u200bwidth-in-the-middle": "other than ASCII.*character 5",
+    "turned\u202e-in-the-middle-of": "other than ASCII.*character 7",
+    "\ufeffbom-in-front-of-it-all": "byte order mark",
+    "tooshort": "8 characters",
+    "x" * 513: "513 characters",
+    "x" * 100_000: "100000 characters",
+}
+
+
+@pytest.mark.parametrize("given", FAULTS)
+def test_what_is_wrong_with_a_token_is_said_where_it_is_read(tmp_path: Path, given: str) -> None:
+    """From a file, the environment, a program, and by whoever compares it; never with the token itself."""
+    path = tmp_path / "token"
+    path.write_bytes(f"{given}\n".encode())
+    path.chmod(0o600)
+    said = []
+    reads: list[Callable[[], object]] = [
+        lambda: read_token(path),
+        lambda: token_in({"NETDEBUG_TOKEN": given}),
+        lambda: token_in({"NETDEBUG_TOKEN_FILE": str(path)}),
+        lambda: TrainerCredentials.of({"NETDEBUG_TOKEN": f" {given}\r\n"}),
+        lambda: TrainerCredentials(token=given),
+    ]
+    for read in reads:
+        with pytest.raises(CredentialsError, match=FAULTS[given]) as caught:
+            read()
+        said.append(str(caught.value))
+    with pytest.raises(CollectorError, match=FAULTS[given]) as refused:
+        Collector(tmp_path, address_of("127.0.0.1:0"), token=given).start()
+    said.append(str(refused.value))
+    for sentence in said:
+        assert given not in sentence
+        assert sentence.isascii()
+        assert sentence.isprintable()
+        assert "netdebug token" in sentence
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_files_of_editors_that_leave_a_mark(tmp_path: Path, mark: bytes) -> None:
+    """As Windows writes them."""
+    name = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}[
+        mark
+    ]
+    path = tmp_path / "token"
+    path.write_bytes(mark + SECRET.encode(name))
+    path.chmod(0o600)
+    with pytest.raises(CredentialsError, match="plain text without one"):
+        read_token(path)
+
+
+@pytest.mark.parametrize("around", ["{}\n", "{}\r\n", "  {}\t\n\n", "{}"])
+def test_space_around_a_token_does_not_count(tmp_path: Path, around: str) -> None:
+    """Editors end files with a line."""
+    path = tmp_path / "token"
+    path.write_bytes(around.format(SECRET).encode())
+    path.chmod(0o600)
+    assert SECRET == read_token(path)
+    assert SECRET == token_in({"NETDEBUG_TOKEN": around.format(SECRET)})
 
 
 def test_files_that_others_can_read(tmp_path: Path) -> None:

@@ -57,6 +57,21 @@ def test_without_the_right_token(
         assert not (tmp_path / "root").exists()
 
 
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [("two words and more words", "white space in it"), ("short", "5 characters"), ("x" * 600, "600 char")],
+)
+def test_what_is_no_token_is_said_by_the_collector(tmp_path: Path, peer: Peer, token: str, told: str) -> None:
+    """A client of another kind sends it; ours says so by itself, before anything is sent."""
+    with CollectorProcess(tmp_path / "root") as collector:
+        code, sentence = peer.stream(collector.address, token=token).end()
+        assert ("UNAUTHENTICATED", False) == (code, token in sentence)
+        assert told in sentence
+        said = dial(collector.address, {"XDG_RUNTIME_DIR": str(tmp_path), "NETDEBUG_TOKEN": token})
+        assert told in said
+        assert token not in said
+
+
 def test_across_a_network(tmp_path: Path, keys: Path, own_address: str, peer: Peer) -> None:
     """TLS, by a name that the certificate has or by its fingerprint; never without the token."""
     with CollectorProcess(tmp_path / "root", at=f"{own_address}:0", certificate=keys) as collector:

@@ -163,7 +163,7 @@ def test_only_plain_functions() -> None:
 
 
 def test_all_kinds_of_parameters() -> None:
-    """Positional-only, keyword-only, and what is left over of either."""
+    """Positional-only, keyword-only, and what is left over of either, which comes behind the others."""
 
     def odd(a: int, /, b: int = 2, *rest: int, c: int, d: int = 4, **options: int) -> list[Any]:
         return [a, b, rest, c, d, options]
@@ -176,7 +176,7 @@ def test_all_kinds_of_parameters() -> None:
     assert [1, 2, (), 3, 4, {}] == odd(1, c=3)
     assert [1, 5, (6,), 7, 8, {"e": 9}] == odd(1, 5, 6, c=7, d=8, e=9)
     assert (1, 9) == (only(), only(key=9))
-    assert [(1, 2, 3, 4), (1, 5, 7, 8), (1,), (9,)] == seen
+    assert [(1, 2, 3, 4), (1, 5, 7, 8, 6, 9), (1,), (9,)] == seen
     for handle in handles:
         handle.close()
 

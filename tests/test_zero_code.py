@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import tb_netdebug as nd
+from tb_netdebug.capture.settings import Settings
+from tb_netdebug.capture.zero_code.driver import ZeroCode
 from tb_netdebug.records.step import Kind
 from tests.support.loops import Recorded
 from tests.support.zero_code import sgd, step, zero_code
@@ -172,3 +175,32 @@ def test_the_scripts_own_watch_is_left_to_itself(logdir: Path) -> None:
     assert watched.stands_aside
     assert ["own"] == [path.name for path in logdir.iterdir()]
     assert 3 == len(Recorded(logdir / "own").steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "unused", "instead"),
+    [
+        ({"run": "mine", "every": 2}, "--run, --every", "run=, every="),
+        ({"check_numerics": "layers", "checks": {"dead-units": False}},
+         "--check-numerics, --set, --off or --config", "check_numerics=, checks="),
+        ({}, "", ""),
+    ],
+)  # fmt: skip
+def test_options_that_the_scripts_own_watch_replaces_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], unused: str, instead: str
+) -> None:
+    """Once, with what to write in the script; whoever gave none reads nothing of it."""
+    watched = ZeroCode(Settings(**options))
+    watched.install()
+    model = nn.Linear(4, 1)
+    optimizer = sgd(model)
+    with nd.watch(model, optimizer, logdir=tmp_path, on_finding="ignore") as monitor:
+        monitor.step(step(model, optimizer))
+    watched.finish()
+    assert watched.stands_aside
+    said = capsys.readouterr().err
+    expected = (
+        "NetDebug: the script watches itself, which replaces `netdebug run`; not used: "
+        f"{unused}. In the script: nd.watch(..., {instead}...).\n"
+    )
+    assert (expected if unused else "") == said

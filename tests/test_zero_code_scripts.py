@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tb_netdebug.capture.zero_code.closing_words import closing_words
+from tb_netdebug.capture.zero_code.closing_words import closing_words, run_lines, summary
+from tb_netdebug.capture.zero_code.results import Result
+from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.records.step import Kind
 from tests.support.loops import Recorded
 from tests.support.zero_code import ROOT, SCRIPTS, run, zero_code
@@ -98,7 +100,7 @@ def test_each_fold_of_a_cross_validation_is_a_run_and_its_network_is_let_go(
     assert "held: 0" in printed
     assert [4, 5, 6] == [len(Recorded(logdir / name).steps) for name in ("run", "run-2", "run-3")]
     told = closing_words(watched)
-    assert "3 trainings with 15 steps recorded" in told
+    assert "3 runs recorded: 3 healthy." in told
     assert "run-2: 5 steps" in told
 
 
@@ -132,3 +134,23 @@ def test_tensors_that_belong_to_no_module_are_watched(
     found = Recorded(logdir / "run")
     assert [float(line) for line in printed.splitlines()] == pytest.approx(found.series("loss"))
     assert {"tensor0", "tensor1"} == found.names(Kind.WEIGHT) == found.names(Kind.GRADIENT)
+
+
+def test_the_closing_line_counts_all_verdicts(logdir: Path) -> None:
+    """Suspect runs, too; and one without a step is unknown, not healthy."""
+    warning = Finding("loss-spike", Severity.WARNING, 1, 2, [], "It jumps.", "Look.", {}, 0.9)
+    error = Finding("nonfinite-loss", Severity.ERROR, 1, 2, [], "It is NaN.", "Look.", {}, 0.9)
+    results = [
+        Result(logdir / name, steps, findings)
+        for name, steps, findings in (
+            ("a", 3, [warning]),
+            ("b", 3, [error, warning]),
+            ("c", 3, []),
+            ("d", 0, []),
+            ("e", 5, []),
+        )
+    ]
+    assert "5 runs recorded: 1 sick, 1 suspect, 2 healthy, 1 unknown." == summary(results)
+    lines = run_lines(results)
+    assert "  d: nothing recorded, unknown" in lines
+    assert "  c: 3 steps, healthy" in lines

@@ -5,11 +5,13 @@ KERAS_BACKEND=jax python keras_backend_runs.py FOLDER
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,15 @@ def origin(folder: Path) -> list[Any]:
     return [] if told is None else [told.where[0], told.first_step]
 
 
+def forgotten(folder: Path) -> list[str]:
+    """What is said of a `fit` under `nd.watch` that nobody ends the steps of: on the way, and in the run."""
+    said = io.StringIO()
+    model = dense(L.Input((16,)), L.Dense(3))
+    with redirect_stderr(said), nd.watch(model, logdir=folder, run="run"):
+        model.fit(X, Y, batch_size=16, epochs=2, verbose=0)
+    return [said.getvalue(), str(nd.check(folder).runs[0].reason)]
+
+
 def stepping(folder: Path) -> dict[str, Any]:
     """Where a training with a debugger stops in its first batch, and what it has within reach there; at the
     end of each batch the learning rate is doubled."""
@@ -226,6 +237,7 @@ def main(folder: Path) -> None:
     found["careless"] = Run(folder / "careless", careless, fit).slugs
     found["losses"], found["raised"] = losses(folder / "losses"), raised(folder / "raised")
     found["origin"] = origin(folder / "origin")
+    found["forgotten"] = forgotten(folder / "forgotten")
     found["stepping"] = stepping(folder / "stepping")
     sys.stdout.write(json.dumps(found))
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import tb_netdebug as nd
-from tb_netdebug.judging.recorded import ranked
+from tb_netdebug.judging.recorded import records_in
 from tb_netdebug.reader.run import run_files
 from tests.support.loops import Recorded, recorded, vectors
 
@@ -30,7 +30,7 @@ class Probed:
         self.recorded = found
         self.steps = found.steps
         self.facts: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-        for _, record in ranked(run_files(path), []):
+        for _, record in records_in(run_files(path), []):
             for fact in record.facts:
                 self.facts.setdefault(fact.kind, []).append((record.step, fact.data))
 

@@ -295,6 +295,8 @@ def serving(hub: ScriptedHub) -> Iterator[ScriptedHub]:
             if self.path == f"{ROUTES}index.html":
                 token = f'<meta name="netdebug-token" content="{hub.token}" />' * hub.is_token_in_page
                 self._reply(200, f"<html><head>{token}</head></html>".encode())
+            elif not self.headers["X-NetDebug"]:
+                self._error(403, "Our header is missing.")
             elif self.path == f"{ROUTES}debugger/sessions":
                 self._reply(200, json.dumps(hub.sessions()).encode())
             elif self.path == "/data/plugins_listing":

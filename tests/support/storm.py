@@ -17,7 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tb_netdebug.reader.run import read_run
+from tb_netdebug.stream.identity import derived
 from tests.support.collector_process import CollectorProcess
+from tests.support.disorder import check_disorder
 from tests.support.streamed import Home, StreamedTrainer, wait_for
 from tests.support.tensorboard_process import TensorBoard
 
@@ -31,11 +33,12 @@ class Storm:
 
     def __init__(self, home: Home, folder: Path, seed: int, tell: Callable[[str], object] = bool) -> None:
         self.kills: Counter[str] = Counter()
-        self.steps = self.bytes = self.runs = 0
+        self.steps = self.bytes = self.runs = self.disturbed = 0
         self._home = home
         self._random = random.Random(seed)
         self._tell = tell
         self._here, self._kept, self._there = folder / "here", folder / "kept", folder / "there"
+        self._disorder = folder / "disorder"
         self._collecting: CollectorProcess | TensorBoard = CollectorProcess(self._there)
         self._address = self._collecting.address
         self._trainers: list[StreamedTrainer] = []
@@ -101,7 +104,9 @@ class Storm:
         self._started += 1
         run_dir = self._here / name
         is_spool = self._random.random() < 0.5
-        trainer = StreamedTrainer(self._home, self._address, run_dir, run=(name,), is_spool=is_spool)
+        trainer = StreamedTrainer(
+            self._home, self._address, run_dir, run=(name,), is_spool=is_spool, identity=derived(name)
+        )
         trainer.do("flow")
         self._trainers.append(trainer)
 
@@ -134,7 +139,9 @@ class Storm:
         for trainer in self._trainers:
             self._keep(trainer.run_dir)
             trainer.close()
-        with StreamedTrainer(self._home, self._address, self._here / "last", run=("last",)) as last:
+        with StreamedTrainer(
+            self._home, self._address, self._here / "last", run=("last",), identity=derived("last")
+        ) as last:
             last.put(1)  # its agent looks after what is left of others
             self._keep(last.run_dir)
             last.close()
@@ -157,6 +164,13 @@ class Storm:
         self.steps += len(found.main.steps)
         self.bytes += len(data)
         self.runs += 1
+        self._disturb(self._there / relative)
+
+    def _disturb(self, arrived: Path) -> None:
+        """All of it is read when its records have changed places, and with forged ones between them."""
+        if arrived.suffix == ".netdebug" and len(list(arrived.parent.glob("*.netdebug"))) == 1:
+            self._disorder.mkdir(exist_ok=True)
+            self.disturbed += check_disorder(arrived, self._disorder / str(self.runs), self._random)
 
     def _shown_steps(self, name: str) -> int:
         assert isinstance(self._collecting, TensorBoard)

@@ -107,8 +107,14 @@ class Agent:
         self.stream.send(Up(hello=Hello(version=1, agent=self.name, host="trainer", pid=7)))
         return self.until("welcome")
 
-    def begin(self, *run: str, number: int = 1, rank: int = 0, takes_control: bool = False) -> None:
-        begun = Begin(trainer=number, run=run, rank=rank, pid=42, takes_control=takes_control)
+    def begin(
+        self, *run: str, number: int = 1, rank: int = 0, takes_control: bool = False, identity: str = "",
+        resumes: bool = False,
+    ) -> None:  # fmt: skip
+        begun = Begin(
+            trainer=number, run=run, rank=rank, pid=42, takes_control=takes_control, identity=identity,
+            resumes=resumes,
+        )  # fmt: skip
         self.stream.send(Up(begin=begun))
 
     def offer(

@@ -91,12 +91,12 @@ class StreamedTrainer(SpokenTo):
 
     def __init__(
         self, home: Home, remote: str, run_dir: Path, *, run: Sequence[str] = ("run",), rank: int = 0,
-        is_spool: bool = False, takes_control: bool = False, env: dict[str, str] | None = None,
-        prefix: Sequence[str] = (),
+        is_spool: bool = False, takes_control: bool = False, identity: str = "",
+        env: dict[str, str] | None = None, prefix: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(__file__, env={**home.env, **(env or {})}, prefix=prefix)
         self.run_dir = run_dir
-        self.do("open", remote, str(run_dir), list(run), rank, is_spool, takes_control)
+        self.do("open", remote, str(run_dir), list(run), rank, is_spool, takes_control, identity)
 
     def wait_until_joined(self) -> None:
         """The agent has begun to look at it."""
@@ -135,8 +135,9 @@ class _Program:
         self.flowing = threading.Event()
 
     def open(
-        self, remote: str, run_dir: str, run: list[str], rank: int, is_spool: bool, takes_control: bool
-    ) -> None:
+        self, remote: str, run_dir: str, run: list[str], rank: int, is_spool: bool, takes_control: bool,
+        identity: str,
+    ) -> None:  # fmt: skip
         from tb_netdebug.stream.link import Link
         from tb_netdebug.writer import EventWriter
 
@@ -148,6 +149,7 @@ class _Program:
             rank=rank,
             is_spool=is_spool,
             takes_control=takes_control,
+            identity=identity,
             notice=self.told.append,
         )
         self.link.on_control = lambda data: self.heard.append(data.decode())

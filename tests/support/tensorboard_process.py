@@ -33,6 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENTRY_POINT = "netdebug = tb_netdebug.plugin.loader:NetDebugLoader"
 OURS = "/data/plugin/netdebug/"
+PROGRAM = {"X-NetDebug": "1"}  # what a page of another site cannot send
 START_SECS = 60
 REPLY_SECS = 30
 # As TensorBoard itself is told to do without.
@@ -146,7 +147,7 @@ class TensorBoard:
         full = self.prefix + (path if path.startswith("/") else OURS + path)
         connection = http.client.HTTPConnection(self.host, self.port, timeout=REPLY_SECS)
         try:
-            connection.request(method, full, headers=dict(headers or {}))
+            connection.request(method, full, headers={**PROGRAM, **(headers or {})})
             # Closed by itself: the connection has given its socket to it.
             with connection.getresponse() as response:
                 yield response

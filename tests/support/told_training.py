@@ -101,7 +101,8 @@ class _Words:
 
 def main(
     folder: Path, batches: int, is_watched: bool, *, timeout_secs: int = 0, has_large: bool = False,
-    pause_at_start: bool = False, on_finding: str = "ignore",
+    pause_at_start: bool = False, on_finding: str = "ignore", debugger: bool | str = True,
+    remote: str | None = None,
 ) -> None:  # fmt: skip
     import time
     from contextlib import nullcontext
@@ -133,7 +134,7 @@ def main(
     words, number, factor = _Words(folder), 0, 1.0
     lines = (folder / f"trained.{rank}").open("w", buffering=1)
     options: dict[str, Any] = {"memory": False, "capsules": False, "on_finding": on_finding}
-    options |= {"debugger": True, "pause_at_start": pause_at_start}
+    options |= {"debugger": debugger, "remote": remote, "pause_at_start": pause_at_start}
     monitor: Any = (
         nd.watch(model, optimizer, logdir=folder / "logs", run="run", **options) if is_watched else None
     )

@@ -88,6 +88,7 @@ WAYS = {
     "exit-text": lambda: sys.exit("this went wrong"),
     "exit-true": lambda: sys.exit(True),
     "exit-negative": lambda: sys.exit(-1),
+    "close-streams": lambda: [each.close() for each in (sys.stdout, sys.stderr)],
     "exit-tuple": lambda: sys.exit((1, 2)),
     "raise": lambda: deep(2),
     "raise-chained": chained,
