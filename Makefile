@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: help test demo bench zoo soak dev lint page format size constraints clean compiler node FORCE
+.PHONY: help test demo bench zoo soak matrix dev lint page format size constraints clean compiler node FORCE
 
 RUN := .venv/bin/python
 BUILD := .venv-build/bin/python
@@ -57,8 +57,11 @@ bench: compiler node .venv/bench .venv/netdebug ## what NetDebug promises, measu
 zoo: compiler .venv/test .venv/netdebug ## how well the checks tell sick trainings from healthy ones (about 20 min)
 	@$(RUN) zoo $(ZOO_ARGS)
 
-soak: compiler .venv/test .venv/netdebug ## kills what streams at random, and looks what is lost (SOAK_ARGS="--seconds 3600")
+soak: compiler .venv/test .venv/netdebug ## kills what streams at random, and looks what is lost (SOAK_ARGS="--seconds 3600", or "--agents 200")
 	@$(RUN) tests/soak.py $(SOAK_ARGS)
+
+matrix: compiler .venv/test .venv/netdebug ## trainings with and without NetDebug, bit by bit (an hour, most of it Keras)
+	@$(RUN) tests/matrix $(MATRIX_ARGS)
 
 dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
 	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)

@@ -20,6 +20,7 @@ import psutil
 from bench.without_tensorflow import PREAMBLE
 
 OURS = "/data/plugin/netdebug/"
+HEADERS = {"X-NetDebug": "1"}  # which pages of other web sites cannot send
 MAIN = "\nfrom tensorboard.main import run_main\nrun_main()\n"
 READY = re.compile(r"TensorBoard \S+ at http://\S+?:(\d+)/ ")
 START_SECS = 120.0
@@ -111,7 +112,7 @@ class Board:
         """The body; `path` is one of our routes, or begins with a slash. Raises BoardError for an error."""
         connection = self.connect()
         try:
-            connection.request("GET", full_path(path, query))
+            connection.request("GET", full_path(path, query), headers=HEADERS)
             response = connection.getresponse()
             body = response.read()
         finally:

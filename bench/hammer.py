@@ -55,7 +55,8 @@ class Crowd:
     def ask(self, name: str, path: str) -> None:
         """Again and again."""
         while not self._over.is_set():
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=REPLY_SECS) as reply:
+            request = urllib.request.Request(f"{self.url}{path}", headers={"X-NetDebug": "1"})
+            with urllib.request.urlopen(request, timeout=REPLY_SECS) as reply:
                 size = sum(map(len, pieces(reply)))
             with self._lock:
                 self.answers[name] += 1

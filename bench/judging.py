@@ -16,7 +16,7 @@ from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import timed
 from tb_netdebug.checks.engine import Engine
-from tb_netdebug.judging.recorded import describe, ranked
+from tb_netdebug.judging.recorded import described, records_in
 from tb_netdebug.reader.run import run_files
 from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.stats import kernel
@@ -93,14 +93,14 @@ def beside_training(session: Session, steps: int, rounds: int) -> tuple[float, l
 
 
 def records_of(run: Path) -> Iterator[StepRecord]:
-    for _, record in ranked(run_files(run), []):
+    for _, record in records_in(run_files(run), []):
         yield record
 
 
 def judge(run: Path, records: list[StepRecord]) -> float:
     """Seconds of processor time for all of them."""
     engine = Engine()
-    describe(engine, run_files(run), [])
+    described(engine, run_files(run), [])
     began = time.thread_time()
     engine.feed(records)
     return time.thread_time() - began

@@ -7,7 +7,7 @@ import threading
 import time
 from types import TracebackType
 
-from bench.board import OURS, Board
+from bench.board import HEADERS, OURS, Board
 
 
 class Listener:
@@ -18,7 +18,7 @@ class Listener:
         self._run = run
         self._news = threading.Condition()
         self._connection = board.connect()
-        self._connection.request("GET", f"{OURS}live")
+        self._connection.request("GET", f"{OURS}live", headers=HEADERS)
         self._response = self._connection.getresponse()
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
 

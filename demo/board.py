@@ -87,7 +87,8 @@ def refusal(child: Child, port: int) -> str:
 
 
 def fetch(url: str) -> bytes:
-    with OPENER.open(url, timeout=REPLY_SECS) as reply:
+    request = urllib.request.Request(url, headers={"X-NetDebug": "1"})  # we are no web page of anybody's
+    with OPENER.open(request, timeout=REPLY_SECS) as reply:
         body: bytes = reply.read()
     return body
 

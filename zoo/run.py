@@ -14,7 +14,7 @@ import numpy as np
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.judging.recorded import describe, ranked
+from tb_netdebug.judging.recorded import described, ranked
 from tb_netdebug.reader.run import run_files
 from zoo.program import KERAS, Program, Zoo
 
@@ -103,9 +103,8 @@ def judge(path: Path | None, online: Iterable[Finding], outcome: Outcome) -> Non
         raise ValueError("a callback was asked for and not used")
     engine = Engine()
     files = run_files(path)
-    describe(engine, files, [])
     said: dict[str, int] = {}
-    for rank, record in ranked(files, []):
+    for rank, record in ranked(described(engine, files, []), []):
         note(engine.feed((record,), rank=rank), engine, said)
     note(engine.finish(), engine, said)
     for finding in engine.findings:
