@@ -138,6 +138,31 @@ def test_it_reads_back_what_it_wrote_and_nothing_of_it_is_left(
     assert level != "python" or "which is weaker" in next(report.sentences())
 
 
+NO_FILES = """
+import ctypes, os, stat
+libc = ctypes.CDLL(None)
+assert libc.shmget(0x6e640001, 4096, 0o1600) >= 0
+assert libc.msgget(0x6e640001, 0o1600) >= 0
+assert libc.semget(0x6e640001, 1, 0o1600) >= 0
+for kind, number in ((stat.S_IFBLK, (7, 0)), (stat.S_IFCHR, (1, 1))):
+    try:
+        os.mknod("device", 0o600 | kind, os.makedev(*number))
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_shared_memory_of_system_v_and_devices(
+    run: Callable[[str, str], Report], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first is the held process's own and gone with it; a disk cannot be opened past its files."""
+    before = [Path("/proc/sysvipc", name).read_text() for name in ("shm", "msg", "sem")]
+    report = run(NO_FILES, "overlay")
+    assert 0 == report.status
+    assert ["refused"] * 2 == capfd.readouterr().out.split()
+    assert before == [Path("/proc/sysvipc", name).read_text() for name in ("shm", "msg", "sem")]
+
+
 LATE = """
 import atexit, os, threading
 atexit.register(lambda: open("atexit.txt", "w").write("late"))
@@ -327,3 +352,32 @@ def test_the_keeper_is_light(run_python: Callable[..., str]) -> None:
         "print(len(os.listdir('/proc/self/task')), *frameworks)"
     )
     assert "1" == run_python(code).strip()
+
+
+KEEPING = """
+import os, sys, time
+from tb_netdebug.rehearsal import keeper
+from tb_netdebug.rehearsal.channel import open_to_keeper, tell
+keeper.FIRST_WORD_SECS = keeper.LISTEN_SECS = 0.05
+sys.stderr = sys.stdout
+reading, writing = os.pipe()
+pid = os.fork()
+if not pid:
+    open_to_keeper(writing)
+    tell("waiting", "train.py has made no step")
+    time.sleep(1)
+    tell("waiting", "")
+    tell("limit", 0.1)
+    time.sleep(1000)
+os.close(writing)
+report = keeper.Keeper(pid, reading, os.getppid()).wait()
+print(report.status, *report.notes)
+"""
+
+
+def test_what_is_waited_for_is_said_and_what_does_not_end_is_killed(run_python: Callable[..., str]) -> None:
+    """By the keeper: the held process may not let a thread of its own run."""
+    *words, last = run_python(KEEPING).splitlines()
+    assert words
+    assert all(each.startswith("netdebug: train.py has made no step after") for each in words)
+    assert "-9 It did not end when it was told to, and was killed." == last

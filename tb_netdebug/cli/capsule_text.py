@@ -32,8 +32,8 @@ def contents(path: str, content: dict[str, Any]) -> Table:
 def facts_of(path: str, content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "capsule", path
     yield "step", str(content["step"])
-    reason = text_of(content.get("reason")) or "an unknown reason"
-    yield "written", f"{moment(content.get('time'))}, because of {reason}"
+    reason = text_of(content.get("reason")) or "not known"
+    yield "written", f"{moment(content.get('time'))}, reason: {reason}"
     versions = content.get("versions")
     if isinstance(versions, dict):
         yield "versions", ", ".join(f"{name} {text_of(each)}" for name, each in some(versions.items()))

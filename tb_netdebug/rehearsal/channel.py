@@ -16,7 +16,7 @@ def open_to_keeper(descriptor: int) -> None:
 
 
 def tell(kind: str, value: object) -> None:
-    """A connection, or with which status the task is done. Never waits, never raises."""
+    """What `keeper.Keeper` understands. Never waits, never raises."""
     for descriptor in _descriptors:
         with suppress(OSError):  # full, or nobody is there
             os.write(descriptor, f"{json.dumps([kind, value])}\n".encode())

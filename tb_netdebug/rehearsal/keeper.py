@@ -36,6 +36,8 @@ LEFTOVER_SECS = 1.0
 LOOK_SECS = 0.05
 # A signal may have changed the deadline meanwhile.
 LISTEN_SECS = 1.0
+# What is waited for is said so long after it began to be, then after twice as long, and so on.
+FIRST_WORD_SECS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,11 @@ class Keeper:
         self._heard = b""
         self._report = Report()
         self._deadline = float("inf")
+        self._limit = float("inf")
         self._task_status: int | None = None
+        self._waiting_for = ""
+        self._waiting_since = 0.0
+        self._word_secs = FIRST_WORD_SECS
         os.set_blocking(reading, False)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGHUP, self._terminate)
@@ -136,9 +142,8 @@ class Keeper:
         descriptor = pidfd_of(self._pid)
         waiting_for = [each for each in (self._reading, descriptor) if each is not None]
         while True:
-            timeout = min(
-                self._deadline - time.monotonic(), LISTEN_SECS if descriptor is not None else LOOK_SECS
-            )
+            until = min(self._deadline, self._limit) - time.monotonic()
+            timeout = min(until, LISTEN_SECS if descriptor is not None else LOOK_SECS)
             ready, _, _ = select.select(waiting_for, [], [], max(timeout, 0))
             if self._reading in ready and not self._hear():
                 waiting_for.remove(self._reading)
@@ -146,9 +151,13 @@ class Keeper:
                     waiting_for = []
             if self._has_ended():
                 break
+            if time.monotonic() >= self._limit:
+                self._report.notes.append("It did not end when it was told to, and was killed.")
+                self._limit, self._deadline = float("inf"), 0.0
             if time.monotonic() >= self._deadline:
                 os.kill(self._pid, signal.SIGKILL)
                 self._deadline = time.monotonic() + TERM_SECS
+            self._say_what_is_waited_for()
         self._hear()
         self._note_messages()
         return self._report
@@ -177,10 +186,20 @@ class Keeper:
             kind, value = json.loads(line)
             if kind == "connection" and value not in self._report.connections:
                 self._report.connections.append(value)
+            elif kind == "waiting":  # for what, in words, or for nothing any more
+                self._waiting_for, self._waiting_since = value, time.monotonic()
+            elif kind == "limit":  # in seconds from now, also when the process holds its interpreter
+                self._limit = time.monotonic() + (float("inf") if value is None else float(value))
             elif kind == "done":
                 self._report.is_done = True
                 self._task_status = int(value)
                 self._deadline = min(self._deadline, time.monotonic() + END_SECS)
+
+    def _say_what_is_waited_for(self) -> None:
+        waited = time.monotonic() - self._waiting_since
+        if self._waiting_for and waited >= self._word_secs:
+            self._word_secs *= 2
+            sys.stderr.write(f"netdebug: {self._waiting_for} after {waited:.0f} s; Ctrl-C ends it\n")
 
     def _terminate(self, *_: object) -> None:
         with suppress(ProcessLookupError):

@@ -26,6 +26,10 @@ MOST_COPIED_BYTES = 1 << 20
 MOST_ENTRIES = 5000
 # With extended attributes that only root may write.
 AS_ROOT = "redirect_dir=on"
+# What could undo the mounts, or write past them: to a disk, to memory.
+TAKEN = (syscalls.CAP_SYS_ADMIN, syscalls.CAP_MKNOD, syscalls.CAP_SYS_RAWIO)
+# Shared memory and message queues of System V are no files: those of the held process are its own.
+NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
 
 
 class Overlay:
@@ -51,8 +55,8 @@ class Overlay:
     def begin(self) -> None:
         """The held process cannot reach what is under its view."""
         os.close(self._fd)
-        kept = 0 if os.getuid() else ~(1 << syscalls.CAP_SYS_ADMIN) & (1 << 64) - 1
-        syscalls.drop_capabilities(kept)
+        taken = sum(1 << number for number in TAKEN)
+        syscalls.drop_capabilities(0 if os.getuid() else ~taken & (1 << 64) - 1)
         if self._options != AS_ROOT:
             rename_by_copying()
 
@@ -218,9 +222,9 @@ def enter_namespaces() -> None:
     try:
         if user:
             raise PermissionError
-        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.unshare(NAMESPACES)
     except OSError:
-        syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
+        syscalls.unshare(syscalls.CLONE_NEWUSER | NAMESPACES)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")

@@ -35,6 +35,8 @@ AUTOGRAPH = "__autograph_generated_file"
 # A script that has been told so often, or that has not ended after so long, does not end by itself.
 MOST_RAISED = 1000
 PATIENCE_SECS = 10.0
+# Then it is ended from outside: it does not even let a thread of ours run.
+GRACE_SECS = 10.0
 
 
 class StepReached(SystemExit):
@@ -138,6 +140,8 @@ class Gate:
             if not self.where:
                 self.where = user_line(sys._getframe(2))
                 if os.getpid() == self._pid:
+                    tell("waiting", "")
+                    tell("limit", self._patience_secs + GRACE_SECS)
                     self._found = self._look()
                     threading.Thread(target=self._wait, name="netdebug-stop", daemon=True).start()
         if self._raised > MOST_RAISED:
@@ -171,6 +175,9 @@ class Gate:
 
     def ended(self) -> None:
         """The script has ended by itself, or by the exception."""
+        if os.getpid() == self._pid:  # and no child that the script has forked
+            tell("waiting", "")
+            tell("limit", None)
         with self._lock:
             self._unwound.set()
 
@@ -230,6 +237,7 @@ def stop_before_step(
             return use(Stopped(name, gate.where, error, gate.subjects()))
 
     def finish_beside() -> int:
+        tell("limit", None)
         sys.stderr.write(f"netdebug: {name} does not end when it is told to; it is left running\n")
         return finish()
 
@@ -237,6 +245,7 @@ def stop_before_step(
     with watching_nothing(gate), listening(gate), stopping_spawned(step):
         sys.excepthook = lambda *_: None  # what ends the script is told by the caller, in a sentence
         threading.excepthook = quiet(threading.excepthook)
+        tell("waiting", f"{name} has made no optimizer step")
         ending = program()
         gate.ended()
         if isinstance(ending.error, KeyboardInterrupt):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 MS_RDONLY = 1
 MS_REMOUNT = 32
@@ -18,7 +19,9 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
+CAP_SYS_RAWIO = 17
 CAP_SYS_ADMIN = 21
+CAP_MKNOD = 27
 # The same on every architecture since Linux 5.1.
 SYS_MOUNT_SETATTR = 442
 SYS_LANDLOCK_CREATE_RULESET = 444
