@@ -245,8 +245,8 @@ def test_connections_are_left_alone_and_named(level: str, run: Callable[[str, st
 
 WAITING = """
 import time
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True:
         time.sleep(1)
 finally:
