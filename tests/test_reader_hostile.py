@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_netdebug.reader import catalogue
+from tb_netdebug.reader.cells import cell_width
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.followed_run import FollowedRun
 from tb_netdebug.reader.logdir import LogDir
@@ -259,3 +260,13 @@ def test_the_cache_keeps_within_its_bound(logdir: Path) -> None:
         assert 0 < held <= known.cache.held_bytes <= limit
     run.bands(WEIGHT)
     assert known.cache.held_bytes <= limit
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "most", "cells"),
+    [(-867086410468, 1793184, 1, 2), (-1, 0, 1, 2), (-9, -2, 1, 1), (0, 10**12, 1, 1), (-(2**62), 2**62, 7, 7)],
+)
+def test_cells_around_zero(first: int, last: int, most: int, cells: int) -> None:
+    """A cell ends before zero, so one alone never covers steps on both sides; that is no reason to go on."""
+    width = cell_width(first, last, most)
+    assert last // width - first // width + 1 <= cells

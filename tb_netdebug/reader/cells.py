@@ -12,10 +12,12 @@ def cell_width(first: int, last: int, most: int) -> int:
     """The least width of which at most `most` cells cover the range.
 
     Cells lie at multiples of it, and it is one of few numbers: while a run grows or a view is moved, the
-    same steps stay in the same cell, and the picture does not flicker.
+    same steps stay in the same cell, and the picture does not flicker. A range around zero needs two cells,
+    however wide they are.
     """
     width = 1
-    scale = max((last - first + 1) // (8 * max(most, 1)), 1)
+    most = max(most, 2 if first < 0 <= last else 1)
+    scale = max((last - first + 1) // (8 * most), 1)
     scale = 1 << scale.bit_length() - 1
     while last // width - first // width + 1 > most:
         # 1, 2, 3 … 7, 8, 10, 12, 14, 16, 20 …
