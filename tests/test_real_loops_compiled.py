@@ -108,6 +108,7 @@ def test_compiled_models(how: str, what: str, seen: set[str], logdir: Path) -> N
     counters.clear()
     losses, watched, told = train(how, logdir)
     assert expected == losses
+    print(counters["graph_break"])
     assert (alone, 0) == (watched, watched["breaks"])
     (sentence,) = told
     assert sentence.startswith(f"NetDebug: the inside of {what} is not watched: ")

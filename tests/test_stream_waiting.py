@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tb_netdebug.stream.waiting import wait_at_most
+
+
+def run(waiting: Coroutine[Any, Any, object]) -> object:
+    """In a thread: the browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, waiting).result()
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -25,8 +34,8 @@ def test_it_is_cancelled_when_the_event_comes(turns: int) -> None:
         await asyncio.wait([waiting])
         return is_late or waiting.cancelled()
 
-    assert asyncio.run(cancelled())
+    assert run(cancelled())
 
 
 def test_it_ends_without_the_event() -> None:
-    asyncio.run(wait_at_most(asyncio.Event(), 0.01))
+    run(wait_at_most(asyncio.Event(), 0.01))

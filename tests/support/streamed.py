@@ -61,9 +61,14 @@ class Home:
 
     def agent(self) -> int:
         """Waits for the only one there is."""
-        wait_for(lambda: len(self.agents()) == 1)
-        (found,) = self.agents()
-        return found
+        found: list[int] = []
+
+        def is_alone() -> bool:
+            found[:] = self.agents()
+            return len(found) == 1
+
+        wait_for(is_alone)
+        return found[0]
 
     def notes(self) -> list[str]:
         return sorted(path.name for path in self.temporary.glob("netdebug-*/notes-*/*"))
