@@ -19,6 +19,9 @@ PIP := -m pip --disable-pip-version-check --no-input
 SIDES := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -lt 3 ] || n=3; echo $$((n + 1)))
 SIDE_BY_SIDE := --dist loadfile --tx '$(SIDES)*popen//python=$(RUN) -I'
 
+# A run of CI that hangs all the same is interrupted, and says by then what has failed.
+BOUND := $(if $(and $(CI),$(shell command -v timeout)),timeout --foreground --signal=INT --kill-after=60 3600)
+
 # Not $(MAKE) itself in a recipe: make would run such a line even under `make -n`.
 SELF := $(MAKE)
 
@@ -39,7 +42,7 @@ test: compiler node .venv/test .venv/netdebug ## all checks and all tests, again
 	$(SELF) page; page=$$?; \
 	$(SELF) size; \
 	echo 'pytest on the installed wheel (make test PYTEST_ARGS="-k name" runs some of the tests)'; \
-	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(RUN) -Im pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS); tests=$$?; \
+	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(BOUND) $(RUN) -Im pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS); tests=$$?; \
 	[ $$tests -ne 5 ] || echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; \
 	[ $$lint -eq 0 ] || echo 'ruff or mypy found something: see above, before the size report.'; \
 	[ $$page -eq 0 ] || echo 'tsc or vitest found something: see above, before the size report.'; \
