@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,34 @@ def sick(logdir: Path) -> Path:
 def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(["check", *words])
     return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ValueError, "The program ended with ValueError: the verdict is on the steps before."),
+        (KeyboardInterrupt, "The program was interrupted: the verdict is on the steps before."),
+        (None, None),
+    ],
+)
+def test_how_the_program_ended(
+    error: type[BaseException] | None, sentence: str | None, logdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its error is no finding, but no tick stands for the whole of it."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with (
+        suppress(ValueError, KeyboardInterrupt),
+        nd.watch(model, optimizer, logdir=logdir, run="r") as monitor,
+    ):
+        loss = model(torch.ones(3, 2)).square().mean()
+        loss.backward()
+        optimizer.step()
+        monitor.step(loss=loss)
+        if error is not None:
+            raise error
+    _, out, _ = checked(capsys, str(logdir), "--json")
+    assert ([sentence] if sentence else []) == json.loads(out)["runs"][0]["complaints"]
 
 
 def test_the_object_for_programs(sick: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ from tb_netdebug.capture.trouble import Trouble
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.records.run_info import decode_run_info, encode_run_info
 from tb_netdebug.records.step import Kind, Series, StepRecord
-from tb_netdebug.records.verdict import BEFORE_FIRST_STEP
+from tb_netdebug.records.verdict import BEFORE_FIRST_STEP, ENDED_WITH
 from tb_netdebug.writer.event_writer import EventWriter
 
 if TYPE_CHECKING:
@@ -456,9 +456,12 @@ class Monitor:
         description = {**self._adapter.describe(), "settings": self._settings, "pid": self._pid}
         if self._memory is not None:
             description["memory"] = self._memory.describe()
+        error = error_that_ends() if self._is_closed else ""
+        if error:
+            description[ENDED_WITH] = error
         if self._collector.first_step is not None:
             description[BEFORE_FIRST_STEP] = self._collector.first_step.facts(
-                is_closed=self._is_closed, error=error_that_ends() if self._is_closed else ""
+                is_closed=self._is_closed, error=error
             )
         encoded = encode_run_info(description)
         self._judge.describe(info=decode_run_info(encoded))

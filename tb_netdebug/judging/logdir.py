@@ -14,7 +14,7 @@ from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.logdir import LogDir, RunPlace
 from tb_netdebug.records.errors import UnsupportedVersion
 from tb_netdebug.records.step_ranges import StepRanges
-from tb_netdebug.records.verdict import verdict
+from tb_netdebug.records.verdict import ending, verdict
 
 
 class CheckError(ValueError):
@@ -82,6 +82,8 @@ def report_from(
         kind=kind,
     )
     not_judged = engine.not_judged if found.is_readable else {}
+    told = ending(engine.history.info) if steps else None
+    complaints = [*complaints, told] if told else complaints
     return RunReport(
         name, steps, found.word, findings, not_judged, complaints, found.reason, found.is_readable
     )

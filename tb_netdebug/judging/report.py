@@ -28,7 +28,7 @@ class RunReport:
     findings: list[Finding]
     not_judged: dict[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
-    """What of the run could not be read."""
+    """What of the run could not be read, and how its program failed."""
     reason: str | None = None
     is_readable: bool = True
     """False when nothing of it could."""

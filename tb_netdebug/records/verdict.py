@@ -10,8 +10,11 @@ from typing import Any
 SICK, SUSPECT, HEALTHY, UNKNOWN = "sick", "suspect", "healthy", "unknown"
 # Of the run's description, as long as no step has ended: see `capture.first_step`.
 BEFORE_FIRST_STEP = "before_first_step"
+# The class of the error that ended the program, if one did.
+ENDED_WITH = "ended_with"
 
 MOST_DAMAGE = 300
+MOST_NAME = 100
 ADD_STEP = "Call `monitor.step(loss=loss)` at the end of each batch; `monitor` is what `nd.watch` returned."
 USE_CALLBACK = (
     "With `fit`, pass `callbacks=[nd.KerasCallback()]` in place of `nd.watch`; with `train_on_batch` or a "
@@ -114,6 +117,16 @@ def not_judged(folder: str) -> str:
     if "://" in folder:
         return "This run is not judged yet: copy it to this machine and call `netdebug check` on the copy."
     return f"This run is not judged yet: `netdebug check {shlex.quote(folder)}` judges it."
+
+
+def ending(info: Mapping[str, Any]) -> str | None:
+    """Return a sentence on the error that ended the program, which no verdict on its steps tells."""
+    error = info.get(ENDED_WITH)
+    if not isinstance(error, str) or not error:
+        return None
+    if error == KeyboardInterrupt.__name__:
+        return "The program was interrupted: the verdict is on the steps before."
+    return f"The program ended with {error[:MOST_NAME]}: the verdict is on the steps before."
 
 
 def word_for(severities: Iterable[str]) -> str:
