@@ -264,7 +264,13 @@ def test_the_cache_keeps_within_its_bound(logdir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "most", "cells"),
-    [(-867086410468, 1793184, 1, 2), (-1, 0, 1, 2), (-9, -2, 1, 1), (0, 10**12, 1, 1), (-(2**62), 2**62, 7, 7)],
+    [
+        (-867086410468, 1793184, 1, 2),
+        (-1, 0, 1, 2),
+        (-9, -2, 1, 1),
+        (0, 10**12, 1, 1),
+        (-(2**62), 2**62, 7, 7),
+    ],
 )
 def test_cells_around_zero(first: int, last: int, most: int, cells: int) -> None:
     """A cell ends before zero, so one alone never covers steps on both sides; that is no reason to go on."""

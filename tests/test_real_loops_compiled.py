@@ -12,8 +12,10 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch.overrides import TorchFunctionMode
 
 import tb_netdebug as nd
+from tb_netdebug.capture.pytorch.interception import OVERRIDING
 from tb_netdebug.records.step import Kind
 from tests.support.loops import OF_PARAMETERS, Recorded, fit, our_warnings
 
@@ -44,6 +46,13 @@ class Block(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return torch.tanh(self.layer(inputs))
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "with a class of tensors"])
+def _classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there is a class of tensors with a `__torch_function__` of its own; some libraries have one."""
+    monkeypatch.setattr(OVERRIDING, "look", lambda: None)
+    monkeypatch.setattr(OVERRIDING, "exist", request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +117,6 @@ def test_compiled_models(how: str, what: str, seen: set[str], logdir: Path) -> N
     counters.clear()
     losses, watched, told = train(how, logdir)
     assert expected == losses
-    print(counters["graph_break"])
     assert (alone, 0) == (watched, watched["breaks"])
     (sentence,) = told
     assert sentence.startswith(f"NetDebug: the inside of {what} is not watched: ")
@@ -119,6 +127,24 @@ def test_compiled_models(how: str, what: str, seen: set[str], logdir: Path) -> N
         assert [0, 2, 4] == list(found.samples(kind, "second.layer.weight"))
     assert expected == found.series("loss")
     assert 6 == len(found.series("gradient_norm"))
+
+
+class Doubled(TorchFunctionMode):
+    """Of the user's: every product counts twice."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function is torch.nn.functional.linear else result
+
+
+def test_in_a_mode(logdir: Path) -> None:
+    """What the compiler makes of it is the same, too."""
+    with Doubled():
+        expected, alone, _ = train("watch after", None)
+        torch._dynamo.reset()
+        counters.clear()
+        losses, watched, _ = train("watch after", logdir)
+    assert (expected, alone) == (losses, watched)
 
 
 def test_the_default_backend(logdir: Path) -> None:

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import _pop_mode, _push_mode
 P = ParamSpec("P")
 R = TypeVar("R")
 
+is_compiling = torch.compiler.is_compiling
 function_modes = torch._C._len_torch_function_stack
 dispatch_modes = torch._C._len_torch_dispatch_stack
 _mode_of = torch._C._get_dispatch_mode
@@ -112,6 +113,8 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if is_compiling():  # the compiler cannot trace what follows, and would split its graph
+            return function(*args, **kwargs)
         if function_modes() or dispatch_modes():
             with Unintercepted():
                 return function(*args, **kwargs)
@@ -126,7 +129,7 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
 def untraced(hook: Callable[..., None]) -> Callable[..., None]:
     """Return a hook that does the same without being intercepted, and nothing while operations are traced."""
     call = unintercepted(hook)
-    return lambda *args: None if is_traced() else call(*args)
+    return lambda *args: None if is_compiling() or is_traced() else call(*args)
 
 
 def is_traced() -> bool:
