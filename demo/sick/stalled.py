@@ -29,5 +29,5 @@ with nd.watch(model, optimizer, checks={"stalled": {"secs": 0.25}}) as monitor:
         loss.backward()
         optimizer.step()
         if step == 50:
-            time.sleep(0.6)
+            time.sleep(2)
         monitor.step(loss=loss)
