@@ -129,6 +129,21 @@ def test_compiled_models(how: str, what: str, seen: set[str], logdir: Path) -> N
     assert 6 == len(found.series("gradient_norm"))
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_a_whole_graph(mode: str, logdir: Path) -> None:
+    """What is compiled with `fullgraph=True` may hold no call that the compiler cannot follow."""
+    model: Any = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with our_warnings(), nd.watch(model, optimizer, logdir=logdir, strict=True) as monitor:
+        fit(model, optimizer, steps=2, monitor=monitor)
+        state = {name: each.clone() for name, each in model.state_dict().items()}
+        compiled = torch.compile(model.train(mode == "train"), backend=BACKEND, fullgraph=True)
+        watched = compiled(torch.ones(2, 6))
+    alone = Net()
+    alone.load_state_dict(state)
+    assert torch.equal(torch.compile(alone, backend=BACKEND, fullgraph=True)(torch.ones(2, 6)), watched)
+
+
 class Doubled(TorchFunctionMode):
     """Of the user's: every product counts twice."""
 

@@ -84,10 +84,9 @@ class HookView(OrderedDict[Any, Any]):
         return (*self.first.items(), *self.original.items(), *self.last.items())
 
     def _items_out_of_sight(self) -> Any:
-        first, last = (
-            [(key, key.out_of_sight(hook)) for key, hook in hooks.items()]
-            for hooks in (self.first, self.last)
-        )
+        # No generator: torch.compile comes by here, and with fullgraph=True it fails at one.
+        first = [(key, key.out_of_sight(hook)) for key, hook in self.first.items()]
+        last = [(key, key.out_of_sight(hook)) for key, hook in self.last.items()]
         return (*first, *self.original.items(), *last)
 
     def __contains__(self, key: object) -> bool:
