@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import tb_netdebug as nd
-from tb_netdebug.capture.pytorch.numerics.loss_lines import LossLines
+from tb_netdebug.capture.pytorch.numerics.loss_lines import LossLines, is_enabled
 from tests.support.numerics import facts_told, rows, train
 
 Loss = Callable[[torch.Tensor], torch.Tensor]
@@ -40,7 +41,7 @@ def bad_in(*bad_steps: int) -> tuple[Loss, list[tuple[bool, float]]]:
         scale = 0.0 if len(seen) in bad_steps else 1.0
         shares = torch.log(torch.softmax(output, 1) * scale)  # makes it
         loss = functional.nll_loss(shares, torch.ones(6, dtype=torch.long))
-        seen.append((torch.is_anomaly_enabled(), loss.item()))
+        seen.append((is_enabled(), loss.item()))
         return loss
 
     return loss_of, seen
@@ -97,12 +98,34 @@ def test_anomaly_mode_of_the_user() -> None:
     torch.set_anomaly_enabled(False)
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("check_nan", [True, False])
+@pytest.mark.parametrize(
+    "how", [torch.autograd.detect_anomaly, partial(torch.autograd.set_detect_anomaly, True)]
+)
+def test_a_mode_of_the_user_around_the_backward_pass(how: Callable[..., Any], check_nan: bool) -> None:
+    """It finds the settings of the user, is on inside, and puts them back; nobody sees ours."""
+    lines = LossLines(always=True)
+    for _ in range(2):
+        lines.begin()
+        assert is_enabled()
+        assert (False, True) == (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
+        with how(check_nan=check_nan):
+            lines.end()
+            assert (True, check_nan) == (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
+        assert not is_enabled()
+        lines.end_step()
+    assert torch.is_anomaly_enabled is is_enabled
+
+
 def test_traces_end_by_themselves() -> None:
     """A step without a backward pass leaves none on, and so many steps later nothing is traced any more."""
     lines = LossLines(always=False)
     lines.arm()
     steps = 0
-    while lines.begin() or torch.is_anomaly_enabled():
+    lines.begin()
+    while is_enabled():
         lines.end_step()
+        lines.begin()
         steps += 1
     assert 64 == steps
