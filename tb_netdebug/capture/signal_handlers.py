@@ -1,35 +1,31 @@
-"""Exceptions that a signal handler of the program has raised while code of ours was running."""
+"""Exceptions that code of the program raised in between while code of ours was running."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
-from types import CodeType
+from inspect import CO_VARARGS
+from types import FrameType
 from typing import Any
 
 
 def is_from_a_handler(error: BaseException) -> bool:
-    """Return whether the program itself raised it in answer to a signal: it was on its way to the program."""
-    codes = set(handlers())
+    """Return whether a signal handler or a trace function of the program raised it: it was on its way there.
+
+    Python gives these the very frame that they interrupt. Which handlers are installed now says less: one
+    that raises may have put the handler before it back.
+    """
     trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in codes:
+    while trace is not None and trace.tb_next is not None:
+        if any(each is trace.tb_frame for each in arguments_of(trace.tb_next.tb_frame)):
             return True
         trace = trace.tb_next
     return False
 
 
-def handlers() -> Iterator[CodeType]:
-    """Yield the code of all handlers that are written in Python."""
-    for number in signal.valid_signals():
-        handler: Any = signal.getsignal(number)
-        with suppress(AttributeError):
-            while hasattr(handler, "func"):  # a partial
-                handler = handler.func
-            function = getattr(handler, "__func__", handler)
-            if not hasattr(function, "__code__"):
-                function = type(function).__call__
-            code = function.__code__
-            if isinstance(code, CodeType):
-                yield code
+def arguments_of(frame: FrameType) -> Iterator[Any]:
+    """Yield what the function of this frame was called with, as far as its names still hold it."""
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
+    for name in code.co_varnames[:count]:
+        value = values.get(name)
+        yield from value if type(value) is tuple else (value,)
