@@ -107,3 +107,20 @@ def test_a_file_that_somebody_changed_is_noticed_and_left_alone(tmp_path: Path) 
         file.check()
     file.abandon()
     assert 5 == file.path.stat().st_size
+
+
+def test_a_program_that_closes_every_descriptor(tmp_path: Path) -> None:
+    """And opens files of its own: ours does not write into them, and does not close them."""
+    file = EventFile.create(tmp_path)
+    file.add(b"one")
+    file.drain()
+    with (tmp_path / "own").open("wb") as own:
+        taken = os.dup2(own.fileno(), file._fd)
+        file.add(b"two")
+        for refused in (file.drain, file.check):
+            with pytest.raises(OSError, match="closed by the program"):
+                refused()
+        file.abandon()
+        assert os.fstat(own.fileno()) == os.fstat(taken)
+        os.close(taken)
+    assert (b"", b"one") == ((tmp_path / "own").read_bytes(), file.path.read_bytes())

@@ -30,6 +30,7 @@ class EventFile:
         self.path = path
         self.size = 0
         self._fd = fd
+        self._identity = identity_of(os.fstat(fd))
         self._waiting = memoryview(b"")
         self._whole_size = 0
 
@@ -52,6 +53,8 @@ class EventFile:
 
     def drain(self) -> None:
         """Write what waits. Raises OSError, and may be called again afterwards."""
+        if self._waiting:
+            self._status()
         while self._waiting:
             written = os.write(self._fd, self._waiting)
             if written == 0:
@@ -62,7 +65,7 @@ class EventFile:
 
     def check(self) -> None:
         """Raise OSError if the file was deleted, replaced, cut or written to by somebody else."""
-        status = os.fstat(self._fd)
+        status = self._status()
         if status.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "The event file was deleted", str(self.path))
         if status.st_size != self.size:
@@ -72,15 +75,28 @@ class EventFile:
     def abandon(self) -> None:
         """Give the file up, if possible without the front part of a record at its end."""
         with contextlib.suppress(OSError):
-            if os.fstat(self._fd).st_size == self.size > self._whole_size:
+            if self._status().st_size == self.size > self._whole_size:
                 os.ftruncate(self._fd, self._whole_size)
         self.close()
 
     def close(self) -> None:
         if self._fd >= 0:
-            fd, self._fd = self._fd, -1
             with contextlib.suppress(OSError):  # a network disk reports late; nothing is left to be done
-                os.close(fd)
+                self._status()
+                os.close(self._fd)
+            self._fd = -1
+
+    def _status(self) -> os.stat_result:
+        """Raise OSError when the descriptor is not of this file: a program that closes all descriptors, as a
+        daemon does, may have opened a file of its own there."""
+        status = os.fstat(self._fd)
+        if identity_of(status) != self._identity:
+            raise OSError(errno.EBADF, "The event file was closed by the program", str(self.path))
+        return status
+
+
+def identity_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def file_name(rank: int) -> str:
