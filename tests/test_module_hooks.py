@@ -197,6 +197,25 @@ def test_hooks_of_the_user_stay_theirs() -> None:
     assert ["newer"] == calls
 
 
+def test_a_hook_from_before_is_gone_for_the_compiler_too() -> None:
+    """Its handle knows the registry that was there before ours; torch.compile looks into ours."""
+    model = nn.Sequential(nn.Linear(3, 1))
+    handles = [
+        model[0].register_forward_hook(lambda module, args, output: output * 2),
+        model[0].register_forward_hook(lambda module, args, kwargs, output: output * 3, with_kwargs=True),
+        model[0].register_forward_hook(lambda module, args, output: output * 5),
+    ]
+    ours = after_forward(model[0], lambda *_: None)
+    for handle in handles[:2]:
+        handle.remove()
+    given = torch.ones(2, 3)
+    expected = model(given)
+    torch._dynamo.reset()
+    assert torch.equal(expected, torch.compile(model, backend="eager", fullgraph=True)(given))
+    ours.remove()
+    assert {OrderedDict} == {type(vars(model[0])[name]) for name in REGISTRIES}
+
+
 def test_a_view_is_the_registry_to_everybody_else() -> None:
     """Whatever is done to it happens to the original, and nothing shows what is ours."""
     module = nn.Linear(2, 2)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from tb_netdebug.capture.pytorch.interception import OVERRIDING, dispatch_modes, function_modes, untraced
 from tb_netdebug.capture.pytorch.taps import Handle, listen
@@ -133,7 +134,7 @@ class HookView(OrderedDict[Any, Any]):
             self.take(key)
             return
         del self.original[key]
-        self._follow()
+        self.follow()
 
     def clear(self) -> None:
         super().clear()
@@ -143,7 +144,7 @@ class HookView(OrderedDict[Any, Any]):
         if isinstance(key, Key):
             return self._taken(key)
         found = self.original.pop(key, *default)
-        self._follow()
+        self.follow()
         return found
 
     def _taken(self, key: Key) -> Any:
@@ -158,16 +159,17 @@ class HookView(OrderedDict[Any, Any]):
         found = (
             self.original.popitem(last) if isinstance(self.original, OrderedDict) else self.original.popitem()
         )
-        self._follow()
+        self.follow()
         return found
 
     def move_to_end(self, key: Any, last: bool = True) -> None:
-        self._follow()
+        self.follow()
         super().move_to_end(key, last)
         if isinstance(self.original, OrderedDict):
             self.original.move_to_end(key, last)
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
+        """Take over what has happened to the original without us."""
         if super().__len__() != len(self.original):
             super().clear()
             for key, hook in self.original.items():
@@ -248,6 +250,7 @@ def view_of(module: nn.Module, name: str) -> HookView:
         return registry
     _copies.listen()
     view = vars(module)[name] = HookView(registry)
+    _removals.follow(view)
     return view
 
 
@@ -257,7 +260,7 @@ def take_off(module: nn.Module, name: str, key: Key) -> None:
         return  # somebody has given the module another registry
     view.take(key)
     # A handle that the user got through the view needs it as long as it lives.
-    if not view.ours and not weakref.getweakrefcount(view):
+    if not view.ours and weakref.getweakrefcount(view) <= 1:  # the one of `Removals`
         vars(module)[name] = view.original
 
 
@@ -282,4 +285,26 @@ class PlainCopies:
                 state[name] = view.original
 
 
-_copies = PlainCopies()
+class Removals:
+    """Tells views of hooks that are removed from the original, which a handle from before the view refers to."""
+
+    def __init__(self) -> None:
+        self._handle: Handle | None = None
+        self._views: weakref.WeakValueDictionary[int, HookView] = weakref.WeakValueDictionary()
+
+    def follow(self, view: HookView) -> None:
+        """Costs nothing but when a handle is removed."""
+        self._views[id(view.original)] = view  # which keeps it alive
+        if self._handle is None:
+            self._handle = listen(RemovableHandle.remove, after=self._removed)
+
+    def _removed(self, given: tuple[Any, ...], _: object) -> None:
+        (handle,) = given
+        for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref):
+            registry = reference()
+            view = self._views.get(id(registry))
+            if view is not None and view.original is registry:
+                view.follow()
+
+
+_copies, _removals = PlainCopies(), Removals()
