@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -349,3 +350,20 @@ def test_a_closed_monitor_lets_its_model_go(options: dict[str, Any], logdir: Pat
     gc.collect()
     assert [None, None] == [each() for each in left]
     assert [] == [each for each in monitor.findings if each.rule == "nonfinite-loss"]
+
+
+def test_hooks_of_the_user_have_the_numbers_that_they_would_have(logdir: Path) -> None:
+    """They are keys in files of the model."""
+    numbers = []
+    for watched in (False, True):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        first = model.register_forward_hook(lambda *_: None).id
+        with nd.watch(model, optimizer, logdir=logdir, strict=True) if watched else nullcontext() as monitor:
+            for _ in range(2):
+                model(torch.ones(2, 3)).sum().backward()
+                optimizer.step()
+                if monitor is not None:
+                    monitor.step()
+            numbers.append(model.register_forward_hook(lambda *_: None).id - first)
+    assert [1, 1] == numbers

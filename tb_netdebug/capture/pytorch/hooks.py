@@ -213,6 +213,30 @@ class NoHandle:
         """There is nothing to take off."""
 
 
+class Entry:
+    """A hook of ours in a registry of torch's that is shared with the user's, until `remove`.
+
+    The key is ours: a handle of torch's would take a number, and then hooks of the user's, whose numbers get
+    into files, would have others than without us.
+    """
+
+    def __init__(self, registry: dict[Any, Any], hook: Callable[..., Any]) -> None:
+        self._registry, self._key = registry, Key()
+        registry[self._key] = hook
+
+    def remove(self) -> None:
+        """Take the hook out. Harmless when called again."""
+        self._registry.pop(self._key, None)
+
+
+def before_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> Entry:
+    return Entry(optimizer._optimizer_step_pre_hooks, hook)
+
+
+def after_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> Entry:
+    return Entry(optimizer._optimizer_step_post_hooks, hook)
+
+
 def before_forward(
     module: nn.Module, hook: Callable[..., None], *, with_kwargs: bool = False, moves_modes: bool = False
 ) -> Any:
@@ -286,7 +310,7 @@ class PlainCopies:
 
 
 class Removals:
-    """Tells views of hooks that are removed from the original, which a handle from before the view refers to."""
+    """Tells views of hooks that are removed from the original: a handle from before the view knows that."""
 
     def __init__(self) -> None:
         self._handle: Handle | None = None

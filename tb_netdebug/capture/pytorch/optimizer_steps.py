@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim import optimizer as torch_optimizer
 
+from tb_netdebug.capture.pytorch.hooks import Entry
 from tb_netdebug.capture.pytorch.interception import unintercepted
 
 Told = Callable[[Optimizer, Any, Any], None]
@@ -22,11 +23,11 @@ Told = Callable[[Optimizer, Any, Any], None]
 class Steps:
     """Those that are about to begin, or those that have just ended."""
 
-    def __init__(self, register: Callable[[Told], Any]) -> None:
-        self._register = register
+    def __init__(self, registry: dict[Any, Any]) -> None:
+        self._registry = registry
         self._lock = threading.RLock()
         self._listeners: tuple[Listener, ...] = ()
-        self._hook: Any = None
+        self._hook: Entry | None = None
 
     def listen(self, told: Told) -> Listener:
         """In the order in which they came; ends with `remove`."""
@@ -34,7 +35,7 @@ class Steps:
         with self._lock:
             self._listeners = (*self._listeners, listener)
             if self._hook is None:
-                self._hook = self._register(self._tell)
+                self._hook = Entry(self._registry, self._tell)
         return listener
 
     def put_last(self, listener: Listener) -> None:
@@ -72,5 +73,5 @@ class Listener:
         self._steps.leave(self)
 
 
-BEGINNING = Steps(register_optimizer_step_pre_hook)
-ENDED = Steps(register_optimizer_step_post_hook)
+BEGINNING = Steps(torch_optimizer._global_optimizer_pre_hooks)
+ENDED = Steps(torch_optimizer._global_optimizer_post_hooks)

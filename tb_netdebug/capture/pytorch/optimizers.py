@@ -15,6 +15,7 @@ from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.free_memory import free_bytes
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch import optimizer_steps
+from tb_netdebug.capture.pytorch.hooks import after_step, before_step
 from tb_netdebug.capture.pytorch.interception import unintercepted
 from tb_netdebug.capture.pytorch.parameters import Parameters, Watched
 from tb_netdebug.capture.pytorch.reader import NO_OPTIMIZER, TensorReader, squares_of
@@ -69,8 +70,8 @@ class OptimizerHooks:
     def _hooks_on(self, optimizer: Optimizer) -> list[Any]:
         self._parameters_of(optimizer)
         return [
-            optimizer.register_step_pre_hook(self._before),
-            optimizer.register_step_post_hook(self._after),
+            before_step(optimizer, self._before),
+            after_step(optimizer, self._after),
         ]
 
     def add(self, optimizer: Optimizer) -> bool:

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.parameter import is_lazy
 
+from tb_netdebug.capture.pytorch.hooks import Entry
 from tb_netdebug.records.step import Kind, Series
 
 # What wrappers put in front of a name that the user has given.
@@ -50,8 +51,8 @@ class Parameters:
         self.changes = 0
         self.is_stale = True
         self._hooks = [
-            torch_module.register_module_module_registration_hook(self._on_growth),
-            torch_module.register_module_parameter_registration_hook(self._on_growth),
+            Entry(torch_module._global_module_registration_hooks, self._on_growth),
+            Entry(torch_module._global_parameter_registration_hooks, self._on_growth),
         ]
 
     def __len__(self) -> int:

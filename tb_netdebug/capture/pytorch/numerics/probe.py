@@ -21,6 +21,7 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.pytorch import optimizer_steps
 from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.calls import Call, CallKeeper
+from tb_netdebug.capture.pytorch.hooks import before_step
 from tb_netdebug.capture.pytorch.interception import unintercepted
 from tb_netdebug.capture.pytorch.numerics.asked import Asked
 from tb_netdebug.capture.pytorch.numerics.capsule import CapsuleWriter
@@ -277,7 +278,7 @@ class NumericsProbe:
         if not known:
             yield optimizer_steps.BEGINNING.listen(self._before_step)
         for optimizer in known:
-            yield optimizer.register_step_pre_hook(unintercepted(self._before_step))
+            yield before_step(optimizer, unintercepted(self._before_step))
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         squares = self._context.optimizers.squares_of_step(optimizer)
