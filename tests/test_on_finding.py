@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,6 @@ def test_an_error_is_raised_where_the_step_ends(logdir: Path) -> None:
 
 def test_a_callable_is_given_each_finding(logdir: Path) -> None:
     """On the thread that trains, notes too."""
-    import threading
-
     told: list[tuple[str, Severity]] = []
 
     def note(finding: Finding) -> None:
@@ -117,3 +116,29 @@ def test_what_got_worse_is_told_as_that(tmp_path: Path, capsys: pytest.CaptureFi
         "  It is 4.",
         "  Try: as said above.",
     ] == told
+
+
+def test_who_closes_second_waits_for_the_findings(logdir: Path) -> None:
+    """`netdebug run` closes at the end what a thread of its own may be closing just then."""
+    order: list[str] = []
+
+    def close() -> None:
+        monitor.close()
+        order.append("second")
+
+    second = threading.Thread(target=close)
+
+    def look(finding: Finding) -> None:
+        if not second.ident:
+            second.start()
+            second.join(0.5)
+        order.append(finding.rule)
+
+    model = torch.nn.Linear(4, 1)
+    monitor = nd.watch(model, logdir=logdir, run="run", on_finding=look)
+    model(torch.randn(8, 4)).square().mean().backward()
+    monitor.step(loss=math.nan)
+    monitor.close()
+    second.join()
+    assert "second" == order[-1]
+    assert 1 < len(order)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
 import weakref
 from collections import deque
@@ -98,6 +99,7 @@ class Monitor:
         self._background_secs = 0.0
         self._sampled_at = 0
         self._is_closed = False
+        self._closing = threading.RLock()
         self._pid = os.getpid()
         self._adapter = make_adapter(self._collector, self._guard, settings)
         self._join_others(rank)
@@ -214,13 +216,19 @@ class Monitor:
         return self._is_open() and self._writer.flush()
 
     def close(self) -> None:
-        """Takes the hooks away and writes what is left. Harmless when called again."""
+        """Takes the hooks away and writes what is left. Harmless when called again, also from another thread,
+        which waits for the first one: `findings` are complete behind it."""
         self._close(is_failing=sys.exc_info()[0] is not None)
 
     def _close(self, *, is_failing: bool) -> None:
         """Raises what was found unless the program fails already, for another reason."""
-        if not self._is_open():
+        if self._pid != os.getpid():  # nobody in this process would release the lock
             return
+        with self._closing:
+            if not self._is_closed:
+                self._end(is_failing=is_failing)
+
+    def _end(self, *, is_failing: bool) -> None:
         self._is_closed = True
         self._collector.sampling = False
         first_step = self._collector.first_step
