@@ -122,7 +122,9 @@ def test_a_skipped_step_of_a_scaler_is_a_step_and_losses_are_not_scaled(
         printed = run("scaled.py", capsys=capsys, monkeypatch=monkeypatch)
     expected = [float(line) for line in printed.splitlines()[:-1]]
     assert float("inf") == expected[3]
-    assert expected == pytest.approx(Recorded(logdir / "run").series("loss"))
+    found = Recorded(logdir / "run")
+    assert expected == pytest.approx(found.series("loss"))
+    assert [3] == [step for step, is_true in found.scalars["probe/loss_scale_skipped"].items() if is_true]
 
 
 def test_tensors_that_belong_to_no_module_are_watched(

@@ -60,6 +60,11 @@ class Handle:
         with _lock:
             self._tap.forget(self)
 
+    def go_last(self) -> None:
+        """Be told after all who listen by now. Does nothing after `close`."""
+        with _lock:
+            self._tap.put_last(self)
+
 
 def listen(function: Any, *, before: Before | None = None, after: After | None = None) -> Handle:
     """Calls `before` and `after` around each call of a plain Python function, for as many as listen.
@@ -118,6 +123,12 @@ class Tap:
         # Who has exchanged the code after us has to keep ours.
         if not self._handles and self._function.__code__ is self._code:
             self._function.__code__ = self._own_code
+
+    def put_last(self, handle: Handle) -> None:
+        if handle in self._handles:
+            self._handles.remove(handle)
+            self._handles.append(handle)
+            self._share()
 
     def _share(self) -> None:
         self.before = tuple(handle.before for handle in self._handles if handle.before is not None)

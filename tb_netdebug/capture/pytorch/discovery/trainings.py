@@ -49,6 +49,8 @@ class TorchDiscovery:
         self._handles = self._listen()
         # A step ends after all that others do when an optimizer has stepped, the monitor's probes too.
         self._last = optimizer_steps.ENDED.listen(self._safe("ending a step", self._after))
+        skipped = self._safe("looking at a skipped step", self._after_scaler)
+        self._last_of_scaler = listen(SCALER.step, after=skipped)
 
     def _listen(self) -> list[Any]:
         safe = self._safe
@@ -61,11 +63,7 @@ class TorchDiscovery:
             ),
             listen(torch.autograd.grad, before=safe("looking at gradients", self._gradients_taken)),
             listen(SCALER.scale, after=safe("looking at a scaled loss", self._scaled)),
-            listen(
-                SCALER.step,
-                before=safe("looking at a scaler's step", self._before_scaler),
-                after=safe("looking at a skipped step", self._after_scaler),
-            ),
+            listen(SCALER.step, before=safe("looking at a scaler's step", self._before_scaler)),
             optimizer_steps.BEGINNING.listen(safe("looking at an optimizer's step", self._before)),
             optimizer_steps.BEGINNING.listen(lambda *_: self._zero.trains_unrecorded()),
         ]
@@ -100,7 +98,7 @@ class TorchDiscovery:
 
     def close(self) -> None:
         self._safe("ending the last step", self._by_hand.finish)()
-        for handle in (*self._handles, self._last):
+        for handle in (*self._handles, self._last, self._last_of_scaler):
             handle.remove() if hasattr(handle, "remove") else handle.close()
         self._listen_to_calls(False)
         self._beginnings.close()
@@ -141,6 +139,7 @@ class TorchDiscovery:
     def _began(self, is_true: bool) -> None:
         if is_true:
             self._last.go_last()
+            self._last_of_scaler.go_last()
         wants_calls = self._beginnings.wants_calls or self._by_hand.wants_calls
         self._listen_to_calls(wants_calls and not self._zero.is_off)
 
