@@ -148,16 +148,28 @@ def test_threads_and_forked_children(rehearsals: Rehearsals) -> None:
     assert ["refused"] == found["printed"]
 
 
-def test_a_spawned_child(rehearsals: Rehearsals) -> None:
+SPAWNED = {
+    "target": "child = context.Process(target=train)\n",
+    "run": "child = Child()\n",
+    "spawned by a spawned one": "child = context.Process(target=delegate)\n",
+}
+
+
+@pytest.mark.parametrize("kind", SPAWNED)
+def test_a_spawned_child(kind: str, rehearsals: Rehearsals) -> None:
     """It starts anew and knows of no stop; it is given one. What it has trained until then it can say."""
     text = (
+        "import torch.multiprocessing\ncontext = torch.multiprocessing.get_context('spawn')\n"
         "def train():\n    print('began', flush=True)\n    step()\n    print('STEPPED', flush=True)\n"
-        "if __name__ == '__main__':\n    import torch.multiprocessing as mp\n"
-        "    child = mp.get_context('spawn').Process(target=train)\n    child.start()\n    child.join()\n"
-        "    code = child.exitcode\n"
+        "class Child(context.Process):\n    def run(self): print(sorted(vars(self)) == names); train()\n"
+        "def delegate():\n    child = Child()\n    child.start()\n    child.join()\n"
+        "names = sorted(vars(context.Process()))\n"
+        f"if __name__ == '__main__':\n    {SPAWNED[kind]}"
+        "    child.start()\n    child.join()\n    code = child.exitcode\n"
     )
     found = rehearsals.run(HEAD + text)
-    assert (["began"], 0) == (found["printed"], found["main"]["code"])
+    printed = [each for each in found["printed"] if each != "True"]
+    assert (["began"], 0) == (printed, found["main"]["code"])
 
 
 def test_a_closure(rehearsals: Rehearsals) -> None:

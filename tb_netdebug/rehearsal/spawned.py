@@ -10,14 +10,24 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 
-class Spawned:
-    """Stands for the function that such a process is to call; what it trains ends before the same step."""
+class Carried:
+    """Stands for such a process where it is pickled; what it trains ends before the same step.
 
-    def __init__(self, target: Callable[..., Any], step: int) -> None:
-        self._target = target
+    The process itself stays as the user has made it, with a target or with a `run` of its own.
+    """
+
+    def __init__(self, process: Any, step: int) -> None:
+        self._process = process
         self._step = step
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Carried, (self._process, self._step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def _bootstrap(self, *args: Any, **kwargs: Any) -> Any:
+        """What multiprocessing calls in the child."""
         from tb_netdebug.rehearsal.inert_monitor import watching_nothing
         from tb_netdebug.rehearsal.stop import Gate, listening
 
@@ -25,7 +35,8 @@ class Spawned:
         with ExitStack() as stack:
             stack.enter_context(watching_nothing(gate))
             stack.enter_context(listening(gate))
-            return self._target(*args, **kwargs)
+            stack.enter_context(stopping_spawned(self._step))
+            return self._process._bootstrap(*args, **kwargs)
 
 
 @contextmanager
@@ -36,12 +47,30 @@ def stopping_spawned(step: int) -> Iterator[None]:
     @wraps(real)
     def start(process: Any) -> None:
         method = getattr(process, "_start_method", None) or get_start_method()
-        if method != "fork" and process._target is not None:
-            process._target = Spawned(process._target, step)
-        real(process)
+        if method == "fork":
+            real(process)
+        else:
+            with carrying(process, step):
+                real(process)
 
     BaseProcess.start = start  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
         BaseProcess.start = real  # type: ignore[method-assign]
+
+
+@contextmanager
+def carrying(process: Any, step: int) -> Iterator[None]:
+    """While it is open, starting the process pickles it together with the stop."""
+    launch: Callable[[Any], Any] = process._Popen
+
+    def launch_carried(whole: Any) -> Any:
+        vars(process).pop("_Popen", None)  # or it would be pickled, too
+        return launch(Carried(whole, step))
+
+    vars(process)["_Popen"] = launch_carried
+    try:
+        yield
+    finally:
+        vars(process).pop("_Popen", None)
