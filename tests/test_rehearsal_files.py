@@ -375,6 +375,35 @@ print(report.status, *report.notes)
 """
 
 
+CHILDREN = """
+import os, time
+from tb_netdebug.rehearsal import keeper
+from tb_netdebug.rehearsal.channel import open_to_keeper, tell
+def kept(*said):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        open_to_keeper(writing)
+        for each in said: tell(*each)
+        time.sleep(1)
+        os._exit(7)
+    os.close(writing)
+    report = keeper.Keeper(pid, reading, os.getppid()).wait()
+    print(report.status, *report.notes)
+kept(("patience", 0.1), ("child", "train.py:3"), ("child", "train.py:4"))
+kept(("patience", 0.1), ("child", "train.py:3"), ("limit", None))
+kept(("patience", 0.1), ("limit", None), ("child", "train.py:3"))
+"""
+
+
+def test_a_script_that_waits_for_children_which_were_stopped(run_python: Callable[..., str]) -> None:
+    """It is killed with a sentence that says why; not if it gets to its own step or has ended."""
+    first, *others = run_python(CHILDREN).splitlines()
+    assert first.startswith("-9 It trains in processes that it starts (train.py:3)")
+    assert first.endswith("give --model MODULE:CALLABLE instead.")
+    assert ["7", "7"] == [each.strip() for each in others]
+
+
 def test_what_is_waited_for_is_said_and_what_does_not_end_is_killed(run_python: Callable[..., str]) -> None:
     """By the keeper: the held process may not let a thread of its own run."""
     *words, last = run_python(KEEPING).splitlines()

@@ -172,6 +172,28 @@ def test_a_spawned_child(kind: str, rehearsals: Rehearsals) -> None:
     assert (["began"], 0) == (printed, found["main"]["code"])
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pool_of_executors(method: str, rehearsals: Rehearsals) -> None:
+    """What stops its workers ends the script, and its keeper hears where they were stopped."""
+    text = (
+        "import multiprocessing, concurrent.futures\n"
+        "from tb_netdebug.rehearsal.channel import open_to_keeper\n"
+        "def train(_):\n    step()\n    print('STEPPED', flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    reading, writing = os.pipe()\n    open_to_keeper(writing)\n"
+        f"    context = multiprocessing.get_context({method!r})\n"
+        "    try:\n"
+        "        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:\n"
+        "            list(pool.map(train, [1]))\n"
+        "    except BaseException as error:\n        raised = type(error).__name__\n"
+        "    heard = os.read(reading, 1000).decode()\n"
+    )
+    found = rehearsals.run(HEAD + text)
+    kind, place = json.loads(found["main"]["heard"])
+    assert ("StepReached", "child", []) == (found["main"]["raised"], kind, found["printed"])
+    assert place.startswith("train.py:")
+
+
 def test_a_closure(rehearsals: Rehearsals) -> None:
     """LBFGS: the closure is called once, so that there are a loss and gradients; the weights stay."""
     text = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 
 _descriptors: list[int] = []
@@ -13,6 +14,11 @@ def open_to_keeper(descriptor: int) -> None:
     """From now on, in this process and in those that it forks."""
     os.set_blocking(descriptor, False)
     _descriptors.append(descriptor)
+
+
+def descriptors() -> Sequence[int]:
+    """For a process that is started anew."""
+    return tuple(_descriptors)
 
 
 def tell(kind: str, value: object) -> None:

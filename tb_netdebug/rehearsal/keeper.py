@@ -38,6 +38,7 @@ LOOK_SECS = 0.05
 LISTEN_SECS = 1.0
 # What is waited for is said so long after it began to be, then after twice as long, and so on.
 FIRST_WORD_SECS = 15.0
+KILLED = "It did not end when it was told to, and was killed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ class Keeper:
         self._report = Report()
         self._deadline = float("inf")
         self._limit = float("inf")
+        self._killed = KILLED
+        self._patience: float | None = None
         self._task_status: int | None = None
         self._waiting_for = ""
         self._waiting_since = 0.0
@@ -152,7 +155,7 @@ class Keeper:
             if self._has_ended():
                 break
             if time.monotonic() >= self._limit:
-                self._report.notes.append("It did not end when it was told to, and was killed.")
+                self._report.notes.append(self._killed)
                 self._limit, self._deadline = float("inf"), 0.0
             if time.monotonic() >= self._deadline:
                 os.kill(self._pid, signal.SIGKILL)
@@ -190,10 +193,25 @@ class Keeper:
                 self._waiting_for, self._waiting_since = value, time.monotonic()
             elif kind == "limit":  # in seconds from now, also when the process holds its interpreter
                 self._limit = time.monotonic() + (float("inf") if value is None else float(value))
+                self._killed, self._patience = KILLED, None
+            elif kind == "patience":  # in seconds after a child was stopped, up to the next limit
+                self._patience = float(value)
+            elif kind == "child":  # that the script has started was stopped there
+                self._child_was_stopped(value)
             elif kind == "done":
                 self._report.is_done = True
                 self._task_status = int(value)
                 self._deadline = min(self._deadline, time.monotonic() + END_SECS)
+
+    def _child_was_stopped(self, place: str) -> None:
+        """The script may still get to its own step or to its end, or wait for its children for ever."""
+        if self._patience is not None:
+            self._limit, self._patience = time.monotonic() + self._patience, None
+            self._waiting_for = f"a process of the script was stopped ({place}); the script has not ended"
+            self._killed = (
+                f"It trains in processes that it starts ({place}) and did not end without them, and was "
+                "killed; give --model MODULE:CALLABLE instead."
+            )
 
     def _say_what_is_waited_for(self) -> None:
         waited = time.monotonic() - self._waiting_since

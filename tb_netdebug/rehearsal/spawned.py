@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from multiprocessing import get_start_method
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
 from typing import Any
+
+from tb_netdebug.rehearsal import channel
 
 
 class Carried:
@@ -16,12 +19,13 @@ class Carried:
     The process itself stays as the user has made it, with a target or with a `run` of its own.
     """
 
-    def __init__(self, process: Any, step: int) -> None:
+    def __init__(self, process: Any, step: int, to_keeper: Sequence[Any] = ()) -> None:
         self._process = process
         self._step = step
+        self._to_keeper = to_keeper
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Carried, (self._process, self._step)
+        return Carried, (self._process, self._step, [DupFd(each) for each in channel.descriptors()])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._process, name)
@@ -31,7 +35,9 @@ class Carried:
         from tb_netdebug.rehearsal.inert_monitor import watching_nothing
         from tb_netdebug.rehearsal.stop import Gate, listening
 
-        gate = Gate(self._step)
+        for each in self._to_keeper:
+            channel.open_to_keeper(each.detach())
+        gate = Gate(self._step, is_spawned=True)
         with ExitStack() as stack:
             stack.enter_context(watching_nothing(gate))
             stack.enter_context(listening(gate))

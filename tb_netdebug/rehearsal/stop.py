@@ -37,13 +37,15 @@ MOST_RAISED = 1000
 PATIENCE_SECS = 10.0
 # Then it is ended from outside: it does not even let a thread of ours run.
 GRACE_SECS = 10.0
+# One whose children were stopped may still get to a step of its own, or wait for them for ever.
+CHILDREN_SECS = 30.0
 
 
 class StepReached(SystemExit):
     """Ends the script. No Exception, so that it is not caught; as a SystemExit nobody prints it."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    def __init__(self, code: int = 0) -> None:  # given by pickle: a pool sends it to its parent
+        super().__init__(code)
 
 
 @dataclass(slots=True)
@@ -77,10 +79,14 @@ class Steps(Protocol):
 
 
 class Gate:
-    """Lets steps pass, up to the one that is asked for. One optimizer's n-th step is the n-th."""
+    """Lets steps pass, up to the one that is asked for. One optimizer's n-th step is the n-th.
 
-    def __init__(self, step: int, patience_secs: float = PATIENCE_SECS) -> None:
+    With `is_spawned` it is that of a process that the script has started anew.
+    """
+
+    def __init__(self, step: int, patience_secs: float = PATIENCE_SECS, *, is_spawned: bool = False) -> None:
         self._step = step
+        self._is_spawned = is_spawned
         self._patience_secs = patience_secs
         self._pid = os.getpid()
         self._counts: dict[object, int] = {}
@@ -139,9 +145,12 @@ class Gate:
             self._raised += 1
             if not self.where:
                 self.where = user_line(sys._getframe(2))
-                if os.getpid() == self._pid:
+                if self._is_spawned or os.getpid() != self._pid:
+                    tell("child", self.where)
+                else:
                     tell("waiting", "")
                     tell("limit", self._patience_secs + GRACE_SECS)
+                if os.getpid() == self._pid:
                     self._found = self._look()
                     threading.Thread(target=self._wait, name="netdebug-stop", daemon=True).start()
         if self._raised > MOST_RAISED:
@@ -246,6 +255,7 @@ def stop_before_step(
         sys.excepthook = lambda *_: None  # what ends the script is told by the caller, in a sentence
         threading.excepthook = quiet(threading.excepthook)
         tell("waiting", f"{name} has made no optimizer step")
+        tell("patience", CHILDREN_SECS)
         ending = program()
         gate.ended()
         if isinstance(ending.error, KeyboardInterrupt):
