@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,28 @@ def test_a_script_that_swallows_it_and_waits(rehearsals: Rehearsals) -> None:
     assert [{"net": "Sequential"}] == found["models"] or [{"": "Sequential"}] == found["models"]
     assert found["main"]["now"] == [found["main"]["begun"]]
     assert (0.5, 0) == (found["free"], found["status"])
+
+
+INTERRUPTED = """
+import os, signal, time
+from tb_netdebug.capture.zero_code.script import Script
+from tb_netdebug.rehearsal.stop import run_to_step
+def use(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(20)
+    return 0
+try:
+    run_to_step(Script({script!r}), use, patience_secs=0.1)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_beside_a_script(tmp_path: Path, run_python: Callable[..., str]) -> None:
+    """What is done beside it ends, too."""
+    script = tmp_path / "train.py"
+    script.write_text(HEAD + "import queue\nthreading.Thread(target=step).start()\nqueue.Queue().get()\n")
+    assert "interrupted" == run_python(INTERRUPTED.format(script=str(script))).strip()
 
 
 def test_threads_and_forked_children(rehearsals: Rehearsals) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from torch import nn
 
 import tb_netdebug as nd
 from tb_netdebug.capture.pytorch.numerics.replay import CapsuleError
+from tb_netdebug.rehearsal import channel
 from tests.support.replayed_here import replay_here
 
 NETWORK = """
@@ -94,6 +97,23 @@ def test_the_batch_is_run_again(words: list[str], trained: Path, capsys: pytest.
     assert ["drop", "(Dropout)"] in [row[:2] for row in rows]
     assert any(row[:3] == ["last", "(Linear)", "float32[3,"] and row[-1] == "3" for row in rows)
     assert shown.rstrip().endswith("from finite inputs.")
+
+
+def test_a_batch_that_takes_long_is_waited_for(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper is told before the batch, and after it; see there for the words that it says then."""
+    monkeypatch.setattr(channel, "_descriptors", [])
+    reading, writing = os.pipe()
+    channel.open_to_keeper(writing)
+    (trained / "shows.py").write_text(
+        "import net, os\nclass Net(net.Net):\n    def forward(self, x, *, scale):\n"
+        f"        os.write({writing}, b'\"forward\"\\n')\n        return super().forward(x, scale=scale)\n"
+    )
+    assert 1 == replay_here(["--model", "shows.py:Net", CAPSULE])
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        *_, before, during, after = map(json.loads, said)
+    assert ["waiting", "the replay of the batch has not ended"] == before
+    assert ("forward", ["waiting", ""]) == (during, after)
 
 
 def test_the_same_numbers(trained: Path) -> None:

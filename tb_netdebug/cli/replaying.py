@@ -20,6 +20,7 @@ from tb_netdebug.cli.debugging.replayed import debug_capsule
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.replay_callables import IMPOSSIBLE, Place, refuse, refusing, told, with_loss, with_model
+from tb_netdebug.rehearsal.channel import tell
 from tb_netdebug.rehearsal.definitions import Definitions
 from tb_netdebug.rehearsal.stop import Stopped, run_to_step
 
@@ -156,12 +157,15 @@ class Ran:
     def show(self) -> int:
         from tb_netdebug.capture.pytorch.numerics.replay import CapsuleError, replay
 
+        tell("waiting", "the replay of the batch has not ended")
         try:
             done = replay(self._content, self._model, backward=self._backward, loss=self._loss)
         except (CapsuleError, UserMistake):
             raise
         except Exception as error:  # the user's own, perhaps the very one that the capsule is about
             return self._failed(error)
+        finally:
+            tell("waiting", "")
         say(rows_of(done))
         for note in done.notes:
             say(f"Note: {harmless(note)}.")

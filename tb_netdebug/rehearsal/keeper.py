@@ -191,6 +191,7 @@ class Keeper:
                 self._report.connections.append(value)
             elif kind == "waiting":  # for what, in words, or for nothing any more
                 self._waiting_for, self._waiting_since = value, time.monotonic()
+                self._word_secs = FIRST_WORD_SECS
             elif kind == "limit":  # in seconds from now, also when the process holds its interpreter
                 self._limit = time.monotonic() + (float("inf") if value is None else float(value))
                 self._killed, self._patience = KILLED, None

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -182,12 +182,15 @@ class Gate:
 
     # ---- using what was found ----------------------------------------------------------------------------
 
-    def ended(self) -> None:
-        """The script has ended by itself, or by the exception."""
+    def ended(self, *, is_interrupted: bool = False) -> None:
+        """The script has ended by itself, or by the exception.
+
+        What is being done beside it is waited for, without end, unless it was interrupted.
+        """
         if os.getpid() == self._pid:  # and no child that the script has forked
             tell("waiting", "")
             tell("limit", None)
-        with self._lock:
+        with nullcontext() if is_interrupted else self._lock:
             self._unwound.set()
 
     @contextmanager
@@ -257,8 +260,9 @@ def stop_before_step(
         tell("waiting", f"{name} has made no optimizer step")
         tell("patience", CHILDREN_SECS)
         ending = program()
-        gate.ended()
-        if isinstance(ending.error, KeyboardInterrupt):
+        is_interrupted = isinstance(ending.error, KeyboardInterrupt)
+        gate.ended(is_interrupted=is_interrupted)
+        if is_interrupted:
             raise KeyboardInterrupt
         error = ending.error
         if error is None and not gate.where and ending.status:
