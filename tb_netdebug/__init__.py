@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug import start_folder as start_folder  # before the program changes to another
 from tb_netdebug.version import __version__
 
 if TYPE_CHECKING:

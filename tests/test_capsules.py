@@ -200,6 +200,44 @@ def test_an_exception_that_nobody_catches(tmp_path: Path) -> None:
     assert ["step-0.pt"] == [each.name for each in (tmp_path / "logs/run/capsules").iterdir()]
 
 
+MOVING = """
+import os, sys
+import torch
+import tb_netdebug as nd
+
+os.chdir("started")
+monitor = nd.watch(model := torch.nn.Linear(4, 1), logdir="logs", run="run")
+os.chdir("../elsewhere")
+for step in range(2):
+    loss = model(torch.full((3, 4), float("nan") if step else 1.0)).mean()
+    loss.backward()
+    monitor.step(loss=loss)
+model(torch.ones(3, 4)).mean().backward()
+raise ValueError("mine")
+"""
+
+
+def test_a_program_that_changes_to_another_folder(tmp_path: Path) -> None:
+    """All files are where the logdir was when it was chosen; printed paths hold where the program began."""
+    for name in ("started", "elsewhere"):
+        (tmp_path / name).mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", MOVING],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [] == list((tmp_path / "elsewhere").iterdir())
+    kept = tmp_path / "started/logs/run/capsules"
+    assert ["step-1.pt", "step-2.pt"] == sorted(each.name for each in kept.iterdir()), ran.stderr
+    told = ran.stderr.splitlines()
+    assert f"    netdebug replay {kept / 'step-1.pt'} YOUR_SCRIPT" in told
+    assert "  More: tensorboard --logdir started/logs   (the NetDebug tab)" in told
+    assert "NetDebug: the batch and the weights of this step: started/logs/run/capsules/step-2.pt" in told
+
+
 def test_what_does_not_fit_is_left_out(logdir: Path) -> None:
     """First the optimizer, then the weights, then the batch; what is missing is said inside."""
     model = nn.Linear(100, 100)

@@ -29,7 +29,7 @@ EARLIER_STAGES = {
     "stats": set[str](),
     "records": {"stats"},
     "checks": {"stats", "records"},
-    "writer": {"stats", "records"},
+    "writer": {"stats", "records", "start_folder"},
     "reader": {"stats", "records", "writer"},
     "judging": {"stats", "records", "writer", "reader", "checks", "configuration"},
     "plugin": {"stats", "records", "reader", "checks", "judging", "stream", "debugger"},
@@ -38,6 +38,7 @@ EARLIER_STAGES = {
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
 OURS_AT_START = {
     "tb_netdebug",
+    "tb_netdebug.start_folder",
     "tb_netdebug.version",
     "tb_netdebug.plugin",
     "tb_netdebug.plugin.loader",

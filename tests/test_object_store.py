@@ -201,7 +201,7 @@ def test_what_cannot_work_is_said_once_with_the_next_step(server: S3Server, url:
 def test_only_folders_of_stores_are_spools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anything else is written to as ever; sentences name the store, not the folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert Path("runs") == local_folder("runs")
+    assert Path.cwd() / "runs" == local_folder("runs")
     assert Path("/data/runs") == local_folder("file:///data/runs")
     assert spool_of(tmp_path / "runs/one") is None
     assert str(tmp_path) == shown(tmp_path)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from tb_netdebug.start_folder import as_typed
+
 NOTE = "store.url"
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _LONGEST_NOTE = 4096
@@ -38,13 +40,15 @@ def is_url(root: str) -> bool:
 
 
 def local_folder(logdir: str | Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder to write to: the logdir itself, or the one where the records for a store wait.
+    """The folder to write to, whatever folder the program changes to: the logdir itself, or the one where the
+    records for a store wait.
 
     Raises OSError when there is no place for that one.
     """
     text = str(logdir)
     if not is_url(text):
-        return Path(text[len("file://") :] if text.lower().startswith("file://") else text).expanduser()
+        path = text[len("file://") :] if text.lower().startswith("file://") else text
+        return Path(path).expanduser().absolute()
     url = text.rstrip("/")
     words = re.sub(r"[^A-Za-z0-9]+", "-", url.partition("://")[2]).strip("-")[:40]
     name = f"{words}-{blake2b(url.encode(), digest_size=6).hexdigest()}"
@@ -82,4 +86,4 @@ def spool_of(run_dir: Path) -> Spool | None:
 def shown(path: Path) -> str:
     """For sentences: where it will be found."""
     spool = spool_of(path / "run")
-    return str(path) if spool is None else spool.target(path).removesuffix("/.")
+    return as_typed(path) if spool is None else spool.target(path).removesuffix("/.")

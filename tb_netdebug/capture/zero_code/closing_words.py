@@ -19,6 +19,7 @@ from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.words import paragraph, places, since
 from tb_netdebug.configuration import checks_of
+from tb_netdebug.start_folder import as_typed
 
 if TYPE_CHECKING:
     from tb_netdebug.capture.zero_code.driver import ZeroCode
@@ -67,8 +68,8 @@ def closing_words(watched: ZeroCode) -> str:
     passed_over = watched.passed_over + sum(result.passed_over for result in results)
     if passed_over:
         lines += ["", f"{passed_over} more runs were not recorded: they were many, and short."]
-    shown = short(watched.logdir)
-    where = short(results[0].run_dir) if len(results) == 1 else shown
+    shown = as_typed(watched.logdir)
+    where = as_typed(results[0].run_dir) if len(results) == 1 else shown
     sent = delivery(watched.remote, results)
     if sent:
         lines += ["", sent]
@@ -207,10 +208,10 @@ def delivery(remote: str | None, results: Sequence[Result]) -> str:
     if all(state == DELIVERED for state in states):
         return f"Sent to {remote}{renamed(results)}: the TensorBoard there shows more."
     left = [result.run_dir for result in results if result.delivery != DELIVERED]
-    kept = listed([short(each) for each in left])
+    kept = listed([as_typed(each) for each in left])
     later = (
         "They are sent as soon as one answers: within ten minutes by themselves, later with the next run "
-        f"that is sent there. Or read them here: tensorboard --logdir {shlex.quote(short(left[0].parent))}"
+        f"that is sent there. Or read them here: tensorboard --logdir {shlex.quote(as_typed(left[0].parent))}"
     )
     if all(state == UNSENT for state in states):
         return f"Nothing was sent. {why_unsent(address)} The records are in {kept}. {later}"
@@ -241,10 +242,3 @@ def why_unsent(address: Address) -> str:
 def listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
-
-
-def short(path: Path) -> str:
-    """As one would type it here."""
-    with suppress(ValueError, OSError):
-        return str(path.relative_to(Path.cwd()))
-    return str(path)

@@ -14,6 +14,7 @@ from typing import Any
 from tb_netdebug.capture.guard import MonitorError
 from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.records.visible import visible
+from tb_netdebug.start_folder import as_typed
 
 MOST_CHARACTERS = 1 << 14
 # The program was asked to stop, by us.
@@ -48,7 +49,7 @@ class CrashWatch:
         self._before(kind, error, trace)
         path = self._tell(error)
         if path is not None and sys.stderr is not None:
-            sys.stderr.write(f"NetDebug: the batch and the weights of this step: {visible(str(path))}\n")
+            sys.stderr.write(f"NetDebug: the batch and the weights of this step: {visible(as_typed(path))}\n")
 
     def _hook_in_thread(self, told: Any) -> None:
         self._before_in_thread(told)
