@@ -219,6 +219,35 @@ def test_the_command_of_nan_gradients_shows_them(tmp_path: Path) -> None:
     )
 
 
+MOVED = "import os\nos.makedirs('elsewhere', exist_ok=True)\nos.chdir('elsewhere')\n"
+
+
+@pytest.mark.parametrize(
+    ("started", "told"),
+    [
+        (["run", "--logdir", "runs", "-m", "pack.train", "--lr", "1"], "-m pack.train --lr 1"),
+        (["run", "--logdir", "runs", "-m", "pack"], "-m pack"),
+        (["run", "--logdir", "runs", "moved.py", "--lr", "1"], "{folder}/moved.py --lr 1"),
+    ],
+)
+def test_the_command_runs_the_program_as_it_was_started(
+    started: list[str], told: str, tmp_path: Path
+) -> None:
+    """A module by its name, since it may import its neighbours; a file also after a change of the folder."""
+    package = tmp_path / "pack"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "neighbour.py").touch()
+    for name in ("train", "__main__"):
+        (package / f"{name}.py").write_text(f"from . import neighbour\n{BACKWARD}")
+    (tmp_path / "moved.py").write_text(MOVED + BACKWARD)
+    ran = netdebug(tmp_path, started)
+    (command,) = set(re.findall(r"^ *(netdebug replay .*)$", ran.stdout + ran.stderr, re.MULTILINE))
+    assert command.endswith(f"/capsules/step-0.pt {told.format(folder=tmp_path)}")
+    again = netdebug(tmp_path, shlex.split(command)[1:])
+    assert 1 == again.returncode, again.stderr
+
+
 # ---- what does not come again ----------------------------------------------------------------------------
 
 

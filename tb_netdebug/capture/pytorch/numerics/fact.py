@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.capture.pytorch.numerics.search import Searched
+from tb_netdebug.start_folder import START_FOLDER, current
 
 MOST_SCRIPT = 200
 
@@ -38,9 +39,29 @@ def as_fact(found: Searched, what_else: str, kind: str) -> dict[str, Any]:
 
 
 def script() -> str:
-    """Return the program with its arguments as one would type it, when it is a file."""
-    words = sys.argv
-    if not words or not words[0].endswith(".py") or not Path(words[0]).is_file():
-        return ""
-    text = shlex.join(words)
-    return text if len(text) <= MOST_SCRIPT else shlex.quote(words[0])
+    """Return what one types behind `netdebug replay CAPSULE` to run this program with its arguments.
+
+    Empty when it is neither a module nor a file.
+    """
+    words = module_words() or file_words()
+    text = shlex.join([*words, *sys.argv[1:]]) if words else ""
+    return text if len(text) <= MOST_SCRIPT else shlex.join(words)
+
+
+def module_words() -> list[str]:
+    """Return `-m` and the name, of a program that Python runs as a module; a path would break its imports."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    # A profiler that runs as a module gives the words of its script; a folder or archive has no name.
+    if spec is None or spec.name == "__main__" or sys.argv[:1] != [spec.origin]:
+        return []
+    return ["-m", spec.name.removesuffix(".__main__")]
+
+
+def file_words() -> list[str]:
+    """Return the path as it was typed, of a program that has changed to another folder the whole one."""
+    if not sys.argv or not sys.argv[0].endswith(".py"):
+        return []
+    path = Path(START_FOLDER or "", sys.argv[0])
+    if not path.is_file():
+        return []
+    return [sys.argv[0] if current() == START_FOLDER else str(path)]
