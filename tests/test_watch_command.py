@@ -61,6 +61,17 @@ def test_the_course_of_the_run(
     assert re.fullmatch(r"accuracy +0\.5000  ▄{8}", row(text, "accuracy"))
 
 
+@pytest.mark.parametrize("began", [1e300, -1e18, 1e17])
+def test_a_time_that_no_calendar_has(
+    began: float, logdir: Path, write: Callable[..., RecordedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may stand in any file, and the rest of the run is shown."""
+    write("a", 3, began=began)
+    text = shown(capsys, logdir)
+    assert re.search(r"^a +(live|idle), step 2, at an unknown time$", text, re.MULTILINE)
+    assert re.search(r"^loss +0\.3333 ", text, re.MULTILINE)
+
+
 def test_the_worst_layer_comes_first(
     logdir: Path, write: Callable[..., RecordedRun], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from rich.table import Table
 
+from tb_netdebug.cli.dates import date_text
 from tb_netdebug.cli.harmless import harmless
 
 MOST_ROWS = 2000
@@ -33,7 +33,7 @@ def facts_of(path: str, content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "capsule", path
     yield "step", str(content["step"])
     reason = text_of(content.get("reason")) or "not known"
-    yield "written", f"{moment(content.get('time'))}, reason: {reason}"
+    yield "written", f"{date_text(content.get('time'))}, reason: {reason}"
     versions = content.get("versions")
     if isinstance(versions, dict):
         yield "versions", ", ".join(f"{name} {text_of(each)}" for name, each in some(versions.items()))
@@ -93,11 +93,6 @@ def size(value: Any) -> str:
     from tb_netdebug.capture.pytorch.numerics.capsule_file import stored_bytes
 
     return f"{stored_bytes(value) / 1e6:.3g} MB"
-
-
-def moment(secs: Any) -> str:
-    is_time = isinstance(secs, int | float) and 0 <= secs < 1e11
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(secs)) if is_time else "at an unknown time"
 
 
 # ---- the batch run again ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tb_netdebug.capture.console import duration, number, size
+from tb_netdebug.cli.dates import date_text, is_date
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.layer_rows import Layer
 from tb_netdebug.cli.sparkline import sparkline
@@ -196,8 +197,8 @@ class Page:
 
     def _moment(self, then: float, now: float) -> str:
         """On paper, "a minute ago" would soon be wrong."""
-        if self._height is None:
-            return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
+        if self._height is None or not is_date(then):
+            return date_text(then)
         return f"{ago(now - then)} ago"
 
     def _course(self, name: str, course: Course) -> Text:
