@@ -172,6 +172,7 @@ def test_a_bad_file_of_settings_is_said(
         ([], "which runs?"),
         (["{empty}"], "holds no run"),
         (["{empty}/nothing"], "there is no folder"),
+        (["{file}"], "{file} is a file. Give the folder that it is in: {folder}"),
         (["{sick}", "--set", "dead-units"], "CHECK.NAME=NUMBER"),
         (["{sick}", "--set", "dead-units.share=much"], "CHECK.NAME=NUMBER"),
         (["{sick}", "--off", "bla"], "no check 'bla'"),
@@ -183,10 +184,19 @@ def test_mistakes_are_said_in_a_sentence(
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    code, out, err = checked(capsys, *(word.format(sick=sick, empty=empty) for word in words))
+    file = tmp_path / "file"
+    file.touch()
+    places = {"sick": sick, "empty": empty, "file": file, "folder": tmp_path}
+    code, out, err = checked(capsys, *(word.format(**places) for word in words))
     assert (2, "") == (code, out)
-    assert said in err
+    assert said.format(**places) in err
     assert "Traceback" not in err
+
+
+def test_the_object_of_a_folder_without_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = checked(capsys, str(tmp_path), "--json")
+    assert (2, {"schema": 1, "logdir": str(tmp_path), "runs": []}) == (code, json.loads(out))
+    assert f"netdebug: {tmp_path} holds no run" in err
 
 
 def test_every_check_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

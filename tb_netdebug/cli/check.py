@@ -27,7 +27,7 @@ from tb_netdebug.checks.rules import ALL
 from tb_netdebug.checks.words import WIDTH, indented, paragraph, printable
 from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.judging.logdir import CheckError, judged
+from tb_netdebug.judging.logdir import CheckError, NoRunsError, judged
 from tb_netdebug.judging.report import FAIL_ON, Report, RunReport
 from tb_netdebug.records.visible import json_text
 
@@ -59,8 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.logdir is None:
         raise UserMistake("which runs? Give the folder that the training wrote to: netdebug check runs")
+    path = Path(arguments.logdir)
     try:
-        report = judged(Path(arguments.logdir), wishes(arguments), tell=tell)
+        report = judged(path, wishes(arguments), tell=tell)
+    except NoRunsError as error:
+        if arguments.json:
+            print_object(Report(str(path), []))
+        raise UserMistake(str(error)) from error
     except (CheckError, ValueError) as error:
         raise UserMistake(str(error)) from error
     except OSError as error:
@@ -68,10 +73,14 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         tell("")
     if arguments.json:
-        print(json_text(report.as_dict(), indent=2))
+        print_object(report)
     else:
         show(report, Console(highlight=False, soft_wrap=False), everything=arguments.all)
     return report.exit_code(arguments.fail_on)
+
+
+def print_object(report: Report) -> None:
+    print(json_text(report.as_dict(), indent=2))
 
 
 def tell(run: str) -> None:

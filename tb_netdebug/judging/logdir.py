@@ -21,6 +21,10 @@ class CheckError(ValueError):
     """A logdir that cannot be judged; the sentence says why, and what to do."""
 
 
+class NoRunsError(CheckError):
+    """A folder without a run in it."""
+
+
 def check(logdir: Path | str, *, checks: Mapping[str, Any] | None = None) -> Report:
     """Judges all runs below a folder anew, whatever was said while they trained.
 
@@ -33,6 +37,8 @@ def check(logdir: Path | str, *, checks: Mapping[str, Any] | None = None) -> Rep
 
 def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]) -> Report:
     """`tell` is given the name of each run before it is judged."""
+    if path.is_file():
+        raise CheckError(f"{path} is a file. Give the folder that it is in: {path.parent}")
     if not path.is_dir():
         raise CheckError(f"there is no folder {path}. Give the logdir of a training, such as `runs`.")
     places = LogDir([("", str(path.absolute()))])
@@ -40,7 +46,7 @@ def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]
     if places.complaints:
         raise CheckError(places.complaints[0])
     if not places.runs:
-        raise CheckError(
+        raise NoRunsError(
             f"{path} holds no run: there is no event file in it or below. Give the folder that the training "
             "wrote to, or record one first with `netdebug run SCRIPT`."
         )
