@@ -294,6 +294,25 @@ def test_a_finding_can_end_the_script(tmp_path: Path) -> None:
     assert "verdict sick" in actual.closing
 
 
+FAILING = """
+import torch
+
+optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
+for batch in []:
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "how"), [("print(batch)", "failed"), ("raise KeyboardInterrupt", "was interrupted")]
+)
+def test_a_script_that_fails_before_its_first_step(last: str, how: str, tmp_path: Path) -> None:
+    """That is why no step was seen, and nothing else is guessed."""
+    (tmp_path / "failing.py").write_text(FAILING + last)
+    actual = watched("failing.py", folder=tmp_path)
+    assert f"the script {how} before its first step was seen. Nothing was recorded.\n" in actual.closing
+
+
 def test_findings_can_be_ignored_until_the_end(tmp_path: Path) -> None:
     """`--on-finding ignore` says nothing while the script runs."""
     (tmp_path / "sick.py").write_text(SICK)

@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         watched.forget()
         raise UserMistake(f"cannot open {script.name!r}: {error.strerror or error}") from None
     if ending.error is not None:
-        watched.interrupted()
+        watched.interrupted(type(ending.error))
     if isinstance(ending.error, KeyboardInterrupt):
         watched.finish()  # now: a module imported at exit would make Python forget that it was interrupted
         sys.excepthook = lambda *_: None  # it has been shown

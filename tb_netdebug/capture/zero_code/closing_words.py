@@ -103,6 +103,9 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
     if results:
         names = listed([result.run_dir.name for result in results])
         return f"no step was recorded: the script ended before the first step of {names} did."
+    if watched.optimizers and watched.failed_with is not None:
+        how = "was interrupted" if issubclass(watched.failed_with, KeyboardInterrupt) else "failed"
+        return f"the script {how} before its first step was seen. Nothing was recorded."
     if watched.optimizers:
         return (
             "an optimizer was made, but no step of it was seen. Nothing was recorded. (torch.compile hides "

@@ -75,6 +75,7 @@ class ZeroCode:
         self.is_off = False
         self.stands_aside = False
         self.is_finished = False
+        self.failed_with: type[BaseException] | None = None
         self.remote = settings.remote
         self.is_spooled = settings.is_spooled
         self._settings = settings if settings.is_spooled else replace(settings, logdir=self.logdir)
@@ -115,8 +116,9 @@ class ZeroCode:
         """Not in a forked child that is not watched."""
         return self._pid == os.getpid()
 
-    def interrupted(self) -> None:
-        """The program has failed, perhaps in the middle of a step."""
+    def interrupted(self, kind: type[BaseException]) -> None:
+        """The program has failed with such an error, perhaps in the middle of a step."""
+        self.failed_with = kind
         for discovery in self.discoveries:
             if not self.is_off:
                 self.attempt("ending the last step", discovery.interrupted)
@@ -143,8 +145,9 @@ class ZeroCode:
         """At the very end: ends all runs, and says what was found. Harmless when called again."""
         if not self.is_ours() or self.is_finished:
             return
-        if self._descent is not None and sys.exc_info()[0] not in (None, SystemExit):
-            self.interrupted()
+        kind = sys.exc_info()[0]
+        if self._descent is not None and kind is not None and kind is not SystemExit:
+            self.interrupted(kind)
         self.close()
         self.is_finished = True
         link = sys.modules.get("tb_netdebug.stream.link")
