@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import tb_netdebug as nd
 from tb_netdebug.capture.pytorch.numerics.inquiry import Inquiry
-from tb_netdebug.checks.finding import Finding
+from tb_netdebug.checks.finding import Finding, Severity
 from tests.support.numerics import NAN, Between, facts_told
 from tests.support.zero_code import zero_code
 
@@ -218,3 +218,34 @@ def test_bad_rows_that_come_again_and_again(logdir: Path) -> None:
     assert "suspect" == run.verdict
     assert {"nonfinite-input", "nonfinite-activation"} == {each.rule for each in run.findings}
     assert all(NOT_REACHED in each.message for each in run.findings)
+
+
+@pytest.mark.parametrize(
+    ("bad", "rule"), [(-1.0, "nonfinite-activation"), (NAN, "nonfinite-input")], ids=["forward", "input"]
+)
+def test_a_step_that_a_scaler_skips(bad: float, rule: str, logdir: Path) -> None:
+    """Its batch did not reach the weights: no error, and no fault of the learning rate, high as it is."""
+
+    class OfLogarithms(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return super().forward(torch.log(input))
+
+    torch.manual_seed(0)
+    model = OfLogarithms(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with nd.watch(model, optimizer, logdir=logdir, run="run", every=1) as monitor:
+        for step in range(30):
+            optimizer.zero_grad()
+            positive = 1 + torch.rand(16, 4)
+            output = model(positive * (bad if step == BAD_STEP else 1.0))
+            loss = (output - positive.log().sum(1, keepdim=True)).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            monitor.step(loss=loss)
+    (run,) = nd.check(logdir).runs
+    found = {each.rule: each for each in run.findings}
+    assert ("suspect", 30) == (run.verdict, run.steps), found
+    assert {rule} == {each.rule for each in run.findings if each.severity > Severity.INFO and not each.cause}
+    assert "The gradient scaler skipped this step: it did not reach the weights." in found[rule].message

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
+from ...records.step import Kind, StepRecord
 from ..curve import Curve
 from ..finding import Evidence, Severity, Sign
 from ..history import History
@@ -18,6 +18,7 @@ from .headway import Headway, headway
 from .loss_course import course as course_of
 from .loss_shape import is_falling
 from .nonfinite_origin import is_in_the_batch
+from .numbers_forward import is_lost
 
 # A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
 FROM_ZERO = 1e-5
@@ -102,6 +103,11 @@ def updates_made(history: History) -> float | None:
     return None if timed is None else float(timed.count)
 
 
+def is_loss_gone(record: StepRecord) -> bool:
+    """Return whether the loss of this step is no number, and the weights took it up."""
+    return not math.isfinite(record.scalars.get("loss", 0.0)) and is_lost(record)
+
+
 def rate_now(history: History) -> float:
     return max((curve.last for curve in history.curves("lr/")), default=math.nan)
 
@@ -142,17 +148,18 @@ class LearningRateHigh(Rule):
     def __init__(self) -> None:
         self._looks = 0
         self._from_zero: set[int] = set()
-        self._is_of_batch = False  # that the loss is not finite
+        self._is_gone = self._is_of_batch = False  # the loss is no number; because of the batch
         self._ratio = 0.0
         self._since = 0
 
     def update(self, history: History) -> Sign | None:
         self._look(history)
+        self._is_gone = self._is_gone or any(map(is_loss_gone, history.recent))
         curve = history.curve("loss")
         if self._ratio < self.limits.sure_ratio or curve is None or rate_now(history) <= 0:
             return None
         course = headway(history)
-        if curve.nonfinite:
+        if self._is_gone:
             self._is_of_batch = self._is_of_batch or is_in_the_batch(history)
             if self._is_of_batch:
                 return None

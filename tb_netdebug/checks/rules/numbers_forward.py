@@ -17,6 +17,8 @@ from .nonfinite_origin import LEFT_OUT, TracedOrigin
 MOST_NAMED = 50
 # No backward pass has followed on the loss of this step, or on one of its batches, which held NaN.
 LOSS_LEFT_OUT, BATCH_LEFT_OUT = "probe/loss_left_out", "probe/batch_left_out"
+SCALER_SKIPPED = "probe/loss_scale_skipped"
+SKIPPED = " The gradient scaler skipped this step: it did not reach the weights."
 CLEAN = (
     "Clean the data before training: find such rows with torch.isnan(x).any(1), then drop or fill them "
     "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
@@ -39,7 +41,7 @@ class NonfiniteActivation(Rule):
         for fact in history.facts.get("first-nonfinite", []):
             origin = TracedOrigin.of(fact, history.step)
             if origin.is_made_in_a_layer:
-                yield self._traced(origin)
+                yield self._traced(history, origin)
                 self._is_traced = True
         if not self._is_lost and not self._is_traced and were_others(history, Kind.ACTIVATION):
             for record in history.recent:
@@ -49,7 +51,8 @@ class NonfiniteActivation(Rule):
         self._is_lost = self._is_lost or any(map(is_lost, history.recent))
         self._judged = history.step
 
-    def _traced(self, origin: TracedOrigin) -> Sign:
+    def _traced(self, history: History, origin: TracedOrigin) -> Sign:
+        severity, fate = fate_of(history, origin)
         if origin.repeats is False or not origin.inputs_finite:
             given = "" if origin.inputs_finite else ": its inputs hold such values already"
             place = origin.layer if origin.where else "the model, outside of its layers"
@@ -64,14 +67,14 @@ class NonfiniteActivation(Rule):
             message = f"{made}, from finite inputs and weights{before}."
         where = (origin.where,) if origin.where else ()
         return self._sign(
-            message + origin.repeats_text() + origin.left_out_text(),
+            message + origin.repeats_text() + fate,
             origin.evidence(),
             where,
             origin.step,
             opening=origin.opening(),
             sureness=0.97 if origin.repeats is not False else 0.7,
             knows_more=not self._is_traced,
-            severity=origin.severity,
+            severity=severity,
         )
 
     def _seen(self, history: History, record: StepRecord) -> Iterator[Sign]:
@@ -84,8 +87,8 @@ class NonfiniteActivation(Rule):
             )
             evidence = {"value": Evidence("NaN or Inf")}
             where = tuple(ordered[:MOST_NAMED])
-            left_out = LEFT_OUT if is_left_out(record) else ""
-            yield self._sign(text + left_out, evidence, where, record.step, severity=severity_of(record))
+            fate = fate_text(record)
+            yield self._sign(text + fate, evidence, where, record.step, severity=severity_of(record))
 
     def _sign(
         self,
@@ -128,7 +131,7 @@ class NonfiniteInput(Rule):
         for fact in history.facts.get("first-nonfinite", []):
             origin = TracedOrigin.of(fact, history.step)
             if origin.what == "input" and not origin.masked_only:
-                yield self._traced(origin)
+                yield self._traced(history, origin)
         if were_others(history, Kind.TENSOR):
             for record in history.recent:
                 if record.step > self._judged:
@@ -149,11 +152,10 @@ class NonfiniteInput(Rule):
             if is_borne
             else "one is enough to make the loss NaN"
         )
-        left_out = LEFT_OUT if is_left_out(record) else ""
         return Sign(
             Severity.INFO if is_borne else severity_of(record),
             f"{bad} of {count} values of the {what} {agree(bad, 'is', 'are')} "
-            f"{'NaN (no number)' if nan else 'infinite'}: {effect}.{left_out}",
+            f"{'NaN (no number)' if nan else 'infinite'}: {effect}.{fate_text(record)}",
             CLEAN,
             {"values that are no numbers": Evidence(float(bad), 0.0)},
             (name,),
@@ -161,11 +163,12 @@ class NonfiniteInput(Rule):
             sureness=0.5 if is_borne else 1.0,
         )
 
-    def _traced(self, origin: TracedOrigin) -> Sign:
+    def _traced(self, history: History, origin: TracedOrigin) -> Sign:
+        severity, fate = fate_of(history, origin)
         return Sign(
-            origin.severity,
+            severity,
             f"The batch of step {origin.step}{origin.on_rank} holds {origin.made_of} already when it gets to "
-            f"{named(origin.where)}: one such value is enough to make the loss NaN.{origin.left_out_text()}",
+            f"{named(origin.where)}: one such value is enough to make the loss NaN.{fate}",
             f"{CLEAN}{origin.opening()}",
             origin.evidence(),
             (origin.where,),
@@ -195,7 +198,25 @@ def is_lost(record: StepRecord) -> bool:
     """Whether NaN came into the weights, as far as scalars tell: gradients are not counted in every step."""
     scalars = record.scalars
     is_bad = scalars.get("nonfinite_gradients", 0.0) > 0 or not math.isfinite(scalars.get("loss", 0.0))
-    return is_bad and not scalars.get("probe/loss_scale_skipped") and not scalars.get(LOSS_LEFT_OUT)
+    return is_bad and not is_skipped(record) and not scalars.get(LOSS_LEFT_OUT)
+
+
+def is_skipped(record: StepRecord) -> bool:
+    """Return whether a gradient scaler kept this step from the weights."""
+    return bool(record.scalars.get(SCALER_SKIPPED))
+
+
+def fate_of(history: History, origin: TracedOrigin) -> tuple[Severity, str]:
+    """Return how bad it is, and what became of its batch, as a sentence or nothing."""
+    skipped = history.curve(SCALER_SKIPPED)
+    if skipped is not None and (origin.step, 1.0) in zip(skipped.steps, skipped.values, strict=True):
+        return Severity.WARNING, SKIPPED
+    return origin.severity, origin.left_out_text()
+
+
+def fate_text(record: StepRecord) -> str:
+    """Return what became of the batch of this step, as a sentence or nothing."""
+    return LEFT_OUT if is_left_out(record) else SKIPPED if is_skipped(record) else ""
 
 
 def is_left_out(record: StepRecord) -> bool:
@@ -205,7 +226,7 @@ def is_left_out(record: StepRecord) -> bool:
 
 def severity_of(record: StepRecord) -> Severity:
     """Return how bad such values are in this step."""
-    return Severity.WARNING if is_left_out(record) else Severity.ERROR
+    return Severity.WARNING if is_left_out(record) or is_skipped(record) else Severity.ERROR
 
 
 def were_weights_lost(history: History, step: int) -> bool:
