@@ -144,7 +144,7 @@ def test_names_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path / "runs/mine" == run_folder(None, "mine", {})
-    assert Path("runs/mine-2") == run_folder(None, "mine", {})
+    assert tmp_path / "runs/mine-2" == run_folder(None, "mine", {})
     assert Path.home() / "logs/mine" == run_folder("~/logs", "mine", {})
 
 
