@@ -251,6 +251,24 @@ def test_a_run_of_another_writer_is_judged_by_its_curves(
     assert "dead-units" in run["not_judged"]
 
 
+@pytest.mark.parametrize(
+    ("tag", "verdict"), [("lr", "unknown"), ("accuracy", "unknown"), ("g_loss", "healthy")]
+)
+def test_a_run_of_another_writer_without_a_loss(
+    tag: str, verdict: str, logdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing in it tells a sick training from a healthy one."""
+    writer = EventFileWriter(str(logdir / "theirs"))
+    for step in range(40):
+        value = Summary.Value(tag=tag, simple_value=1 / (step + 1))
+        writer.add_event(Event(step=step, wall_time=1e9 + step, summary=Summary(value=[value])))
+    writer.close()
+    code, out, _ = checked(capsys, str(logdir), "--json")
+    (run,) = json.loads(out)["runs"]
+    assert (verdict, 2 if verdict == "unknown" else 0) == (run["verdict"], code)
+    assert (verdict == "unknown") == str(run["reason"]).startswith("Nothing can be judged: ")
+
+
 def test_check_in_a_test_of_ones_own(logdir: Path) -> None:
     """`assert nd.check(logdir).healthy`, and what to read when it fails."""
     torch.manual_seed(0)

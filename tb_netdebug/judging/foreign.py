@@ -10,6 +10,8 @@ import numpy as np
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.evaluation import is_evaluation
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rules.loss_curves import loss_of
 from tb_netdebug.reader.errors import ReaderError
 from tb_netdebug.reader.followed_run import FollowedRun
 from tb_netdebug.reader.views import BandView, ScalarColumns
@@ -49,6 +51,16 @@ def judged(run: FollowedRun, checks: Mapping[str, Any] | None = None) -> Engine:
     engine.feed(records_of(run))
     engine.finish()
     return engine
+
+
+def tells_of_training(history: History) -> bool:
+    """Return whether anything is there by which a check can tell a sick training from a healthy one."""
+    tensors = (history.weights, history.gradients, history.activations)
+    return (
+        loss_of(history) is not None
+        or history.curve("gradient_norm") is not None
+        or any(each.has_values for each in tensors)
+    )
 
 
 def records_of(run: FollowedRun) -> Iterator[StepRecord]:

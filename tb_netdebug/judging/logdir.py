@@ -83,6 +83,7 @@ def report_from(
         [each.severity.text for each in findings],
         steps=steps,
         evidence=engine.history.evidence if kind == "netdebug" else None,
+        has_loss=kind == "netdebug" or foreign.tells_of_training(engine.history),
         info=engine.history.info,
         damage=damage[0] if damage else "",
         kind=kind,

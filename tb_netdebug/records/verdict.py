@@ -21,6 +21,10 @@ USE_CALLBACK = (
     "loop of your own, call `monitor.step(loss=loss)` at the end of each batch."
 )
 NO_STEP = "Nothing was recorded: the files hold no step."
+NO_LOSS = (
+    "Nothing can be judged: the files of this run hold no loss, no norm of gradients and no histogram of "
+    "weights, gradients or activations."
+)
 NO_CURVES = "Nothing can be judged: the files of this run hold no scalar and no histogram."
 
 
@@ -88,13 +92,15 @@ def verdict(
     *,
     steps: int,
     evidence: Evidence | None = None,
+    has_loss: bool = True,
     info: Mapping[str, Any] | None = None,
     damage: str = "",
     kind: str = "netdebug",
 ) -> Verdict:
     """Return the verdict on a run with `steps` recorded steps and findings of these severities.
 
-    `evidence` is what these steps hold; without it they are judged as they are, as those of other writers.
+    `evidence` is what these steps hold. Those of other writers have none and are judged by their curves:
+    `has_loss` says whether there is a loss among them, or what else tells of the training.
     `info` is the run's description and `damage` a sentence on what cannot be read of its files: the reasons
     for a run without a step, which is unknown and never healthy.
     """
@@ -102,7 +108,7 @@ def verdict(
     if word != HEALTHY:
         return Verdict(word)
     if steps > 0:
-        missing = evidence.missing(steps) if evidence is not None else None
+        missing = evidence.missing(steps) if evidence is not None else None if has_loss else NO_LOSS
         return Verdict(HEALTHY) if missing is None else Verdict(UNKNOWN, missing)
     told = before_first_step(info or {})
     if damage and told.get("is_closed") is not True:  # which is written last: no step can be lost
