@@ -185,6 +185,7 @@ EARLY_MODULES = [
     "tb_netdebug.plugin",
     "tb_netdebug.plugin.loader",
     "tb_netdebug.plugin.tab",
+    "tb_netdebug.start_folder",
     "tb_netdebug.version",
 ]
 # Tells what is loaded in the process of TensorBoard, instead of the answer of its route.
