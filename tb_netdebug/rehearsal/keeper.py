@@ -240,25 +240,24 @@ def end_leftovers(report: Report) -> None:
     """Those that end by themselves may do so; the others are named and killed, until there are none."""
     deadline = time.monotonic() + LEFTOVER_SECS
     named: dict[int, str] = {}
-    while leftovers := children():
+    while reap_children():
         if time.monotonic() >= deadline:
-            for each in leftovers:
+            for each in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
-                    named.setdefault(each.pid, f"{each.name()} ({each.pid})")
-                    each.kill()
+                    if each.status() != psutil.STATUS_ZOMBIE:
+                        named.setdefault(each.pid, f"{each.name()} ({each.pid})")
+                        each.kill()
         time.sleep(0.01)
     report.ended += named.values()
 
 
-def children() -> list[psutil.Process]:
-    """All below this process that still run; those that have ended are taken off the list of the kernel."""
+def reap_children() -> bool:
+    """Take those that have ended off the list of the kernel, and tell whether it holds others.
+
+    Only the kernel knows: a list read from /proc is never of one moment.
+    """
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    with suppress(psutil.Error):
-        return [
-            each
-            for each in psutil.Process().children(recursive=True)
-            if each.status() != psutil.STATUS_ZOMBIE
-        ]
-    return []
+        return True
+    return False
