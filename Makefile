@@ -65,6 +65,7 @@ soak: compiler .venv/test .venv/netdebug ## kills what streams at random, and lo
 
 matrix: compiler .venv/test .venv/netdebug ## trainings with and without NetDebug, bit by bit (an hour, most of it Keras)
 	@$(RUN) tests/matrix $(MATRIX_ARGS)
+	@$(if $(MATRIX_ARGS),:,NETDEBUG_TEST_WHOLE=1 $(RUN) -Im pytest -q -n0 tests/test_keras_copies.py)
 
 dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
 	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)

@@ -1,6 +1,6 @@
 """Copies, pickles and files of a model of Keras, made in the middle of a run and after it.
 
-KERAS_BACKEND=torch python keras_copied.py FOLDER
+KERAS_BACKEND=torch python keras_copied.py FOLDER CHECK_NUMERICS...
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 L = keras.layers
 BACKEND = keras.backend.backend()
 WITHOUT = "without"
-CHECKS = ("sampled", "layers", "ops")
 OPTIONS: dict[str, Any] = {"run": "run", "on_finding": "ignore", "strict": True, "every": 2}
 X = np.random.default_rng(0).normal(size=(256, 16)).astype("float32")
 Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
@@ -164,11 +163,11 @@ def made(folder: Path, check: str) -> str:
     return without_addresses(json.dumps([copier.made, after], default=str))
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, checks: list[str]) -> None:
     """The one without NetDebug comes first, while it is not even imported."""
-    for check in (WITHOUT, *CHECKS):
+    for check in (WITHOUT, *checks):
         (folder / f"{check}.json").write_text(made(folder, check))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])
