@@ -139,6 +139,14 @@ def test_a_script_that_is_not_stopped(folder: Path) -> None:
     ran = netdebug(folder, ["replay", CAPSULE, "steps_by_itself.py", "--lr", "1"])
     assert 1 == ran.returncode, ran.stderr
     assert "netdebug: steps_by_itself.py ran to its end: it made no optimizer step.\n" in ran.stderr
+    endless = "\nwhile True:\n    torch.autograd.grad(model(torch.ones(3, 4)).mean(), model.first.bias)\n"
+    (folder / "endless.py").write_text(SCRIPT.partition("for step in range(3):")[0] + endless)
+    ran = netdebug(folder, ["replay", CAPSULE, "endless.py", "--lr", "1"])
+    assert 1 == ran.returncode, ran.stderr
+    assert (
+        "netdebug: endless.py was ended (endless.py:25) after 1000 backward passes without an optimizer "
+        "step: if it trains, it was not seen how.\n"
+    ) in ran.stderr
     ordinary = netdebug(folder, ["replay", CAPSULE, "train.py", "--lr", "1"])
     assert "to its end" not in ordinary.stderr
 

@@ -50,7 +50,12 @@ def replay(
 
     def use_script(stopped: Stopped) -> int:
         chosen_models = chosen(content, stopped)
-        if not stopped.has_stepped and stopped.error is None:
+        if stopped.without_step:
+            sys.stderr.write(
+                f"netdebug: {stopped.script} was ended ({stopped.where}) after {stopped.without_step} "
+                "without an optimizer step: if it trains, it was not seen how.\n"
+            )
+        elif not stopped.has_stepped and stopped.error is None:
             sys.stderr.write(f"netdebug: {stopped.script} ran to its end: it made no optimizer step.\n")
         return with_loss(loss_place, Definitions(stopped), partial(use, chosen_models))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,62 +12,47 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tb_netdebug.capture.pytorch import optimizer_steps
-from tb_netdebug.capture.pytorch.backward import watch_backward
 from tb_netdebug.capture.pytorch.discovery.followed import guesses_of
 from tb_netdebug.capture.pytorch.discovery.names import Place, named, user_place
 from tb_netdebug.capture.pytorch.discovery.owners import find_owners, parameter_ids, tensors_of
 from tb_netdebug.capture.pytorch.eager import never_compiled
 from tb_netdebug.capture.pytorch.taps import Handle, listen
 from tb_netdebug.rehearsal.stop import Gate, Subject
+from tb_netdebug.rehearsal.torch_engine import listen_to_passes
+from tb_netdebug.rehearsal.torch_leaves import Leaves, leaves_of
 
 BY_HAND = "by hand"
 MOST_CALLED = 1000
-# Of models whose values are kept, to see whether they change. Of bigger ones the versions have to do.
-MOST_KEPT_BYTES = 1 << 30
+# Without a step, or anything that looks like one. Batches that are gathered for one step are fewer.
+MOST_PASSES = 1000
 
 
 def listen_to(gate: Gate) -> TorchSteps:
     return TorchSteps(gate)
 
 
-class Kept:
-    """A parameter as it was when a backward pass had ended."""
-
-    def __init__(self, tensor: torch.Tensor, *, with_values: bool) -> None:
-        self._tensor = tensor
-        self._version = tensor._version
-        self._values = tensor.detach().clone() if with_values else None
-
-    def has_changed(self) -> bool:
-        """Return whether it was written to. Writing to `.data` leaves the version as it is."""
-        if self._tensor._version != self._version:
-            return True
-        return self._values is not None and not torch.allclose(
-            self._tensor.detach(), self._values, rtol=0.0, atol=0.0, equal_nan=True
-        )
-
-
 class TorchSteps:
     """Stops before an optimizer steps; without one, when the n-th backward pass has ended.
 
     A step with a closure begins with the closure: it is called, so that there are a loss and gradients, and
-    then the step is stopped. Weights that were changed by hand beside an optimizer are noticed when the next
-    backward pass begins.
+    then the step is stopped. Beside an optimizer, what was changed by hand is noticed when the pass has ended
+    in which a hook did it, or when the next one begins. What cannot be seen to change anything is ended after
+    so many passes.
     """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._optimizers: dict[int, tuple[Optimizer, Place | None]] = {}
         self._called: dict[int, weakref.ref[nn.Module]] = {}
-        self._kept: list[Kept] = []
+        self._leaves = Leaves()
+        self._passes = 0
         self._in_scaler = threading.local()
         for name in ("_made", "_before", "_module", "_scaling", "_ahead", "_behind"):
             never_compiled(getattr(TorchSteps, name))
         listen(Optimizer.__init__, after=self._made)
         listen(torch.amp.GradScaler.step, before=self._scaling, after=self._scaled)
-        listen(torch.autograd.grad, before=self._ahead, after=self._differentiated)
         self._calls: Handle | None = listen(nn.Module._wrapped_call_impl, before=self._module)
-        watch_backward(self._ahead, self._behind)
+        listen_to_passes(self._ahead, self._behind, gate.fault)
         optimizer_steps.BEGINNING.listen(self._before)
 
     # ---- what was seen -----------------------------------------------------------------------------------
@@ -106,7 +91,7 @@ class TorchSteps:
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._optimizers.setdefault(id(optimizer), (optimizer, None))  # a copy, or there before us
-        self._kept.clear()
+        self._begin_anew()
         if self._is_counted(optimizer):
             return
         if not self._gate.where and self._gate.is_next(id(optimizer)):
@@ -116,6 +101,7 @@ class TorchSteps:
     def _scaling(self, args: tuple[Any, ...]) -> None:
         """A scaler may skip the step of its optimizer: that is a step, too."""
         if isinstance(args[1], Optimizer):
+            self._begin_anew()
             self._gate.reached(id(args[1]))
             self._in_scaler.optimizer = id(args[1])
 
@@ -128,29 +114,45 @@ class TorchSteps:
         self._in_scaler.optimizer = None
         return is_counted
 
-    def _ahead(self, _: Any) -> None:
+    # ---- passes ------------------------------------------------------------------------------------------
+
+    def _ahead(self, roots: Iterable[Any]) -> None:
         if self._gate.where:
             self._gate.reached(BY_HAND)
-        if self._optimizers and any(each.has_changed() for each in self._kept):
-            self._kept.clear()
-            self._gate.reached(BY_HAND)
-
-    def _behind(self, _: Any) -> None:
-        if not self._optimizers and not self._gate.is_inside_step:
-            self._gate.reached(BY_HAND)
-        self._keep()
-
-    def _differentiated(self, args: tuple[Any, ...], _: Any) -> None:
-        if torch._C._functorch.peek_interpreter_stack():
+        if self._gate.is_inside_step:
+            self._begin_anew()
             return
+        self._look_for_step()
+        if self._passes >= MOST_PASSES:
+            self._gate.exhausted(f"{self._passes} backward passes")
+        if not torch._C._functorch.peek_interpreter_stack():  # its tensors stand for others
+            models = self._roots()
+            self._leaves.keep(self._trained(leaves_of(roots)), models)
+
+    def _behind(self, _: Iterable[Any]) -> None:
+        if self._gate.is_inside_step:
+            return
+        self._passes += 1
         if not self._optimizers:
             self._gate.reached(BY_HAND)
-        self._keep()
+        self._look_for_step()
 
-    def _keep(self) -> None:
-        models = [tensor for each in self._roots() for tensor in each.parameters()]
-        with_values = sum(each.nbytes for each in models) <= MOST_KEPT_BYTES
-        self._kept = [Kept(each, with_values=with_values) for each in models]
+    def _look_for_step(self) -> None:
+        if self._optimizers and self._leaves.have_changed():
+            self._begin_anew()
+            self._gate.reached(BY_HAND)
+
+    def _trained(self, leaves: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+        """What the optimizers move, and all other leaves of a pass that has nothing to do with them.
+
+        What is changed beside them is no step: an attack on the model changes its own input.
+        """
+        moved = {id(tensor): tensor for each, _ in self._optimizers.values() for tensor in tensors_of(each)}
+        return list((moved if moved.keys() & leaves.keys() else moved | leaves).values())
+
+    def _begin_anew(self) -> None:
+        self._leaves.forget()
+        self._passes = 0
 
 
 def call_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -59,12 +59,16 @@ class Subject:
 
 @dataclass(slots=True)
 class Stopped:
-    """What a script had. `error` is what ended it before its step; without that and `where` it just ended."""
+    """What a script had. `error` is what ended it before its step; without that and `where` it just ended.
+
+    `without_step` is what it did until it was stopped at `where` though no step was seen.
+    """
 
     script: str
     where: str = ""
     error: BaseException | None = None
     subjects: list[Subject] = field(default_factory=list)
+    without_step: str = ""
 
     @property
     def has_stepped(self) -> bool:
@@ -98,6 +102,7 @@ class Gate:
         self._inside = threading.local()
         self._stuck: Callable[[], NoReturn] | None = None
         self.where = ""
+        self.without_step = ""
         self.watched: list[Subject] = []
         self.steps: list[Steps] = []
         self._found: list[Subject] | None = None
@@ -114,6 +119,12 @@ class Gate:
             return
         self._counts[key] = self._counts.get(key, 0) + 1
         if self.where or self._counts[key] >= self._step:
+            self._stop()
+
+    def exhausted(self, done: str) -> None:
+        """So much was `done` without a step that there may be an unseen one. Raises StepReached."""
+        if not self._lets_pass():
+            self.without_step = self.without_step or done
             self._stop()
 
     @contextmanager
@@ -246,7 +257,7 @@ def stop_before_step(
 
     def finish(error: BaseException | None = None) -> int:
         with gate.open():
-            return use(Stopped(name, gate.where, error, gate.subjects()))
+            return use(Stopped(name, gate.where, error, gate.subjects(), gate.without_step))
 
     def finish_beside() -> int:
         tell("limit", None)

@@ -23,6 +23,7 @@ ANSWER = "ANSWER "
 def told(stopped: Stopped) -> dict[str, Any]:
     return {
         "where": stopped.where,
+        "without_step": stopped.without_step,
         "error": None if stopped.error is None else type(stopped.error).__name__,
         "models": [{name: type(each).__name__ for name, each in s.models.items()} for s in stopped.subjects],
         "watched": [s.is_watched for s in stopped.subjects],
