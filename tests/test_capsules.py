@@ -134,8 +134,8 @@ def test_none_are_wanted(logdir: Path) -> None:
     assert not (logdir / "run/capsules").exists()
 
 
-def test_an_exception_leaves_the_block(logdir: Path) -> None:
-    """The batch with which it came is kept, and the exception goes on its way."""
+def test_an_exception_leaves_the_block(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The batch with which it came is kept, which is said, and the exception goes on its way."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
     x = torch.randn(3, 5)
     before = sys.excepthook, threading.excepthook
@@ -145,6 +145,10 @@ def test_an_exception_leaves_the_block(logdir: Path) -> None:
     assert torch.equal(x, content["calls"][0]["args"][0])
     assert "shapes cannot be multiplied" in json.loads(content["error"])
     assert "an exception" == content["reason"]
+    assert (
+        f"the batch and the weights of this step: {logdir}/run/capsules/step-0.pt\n"
+        in capsys.readouterr().err
+    )
     assert before == (sys.excepthook, threading.excepthook)
 
 
@@ -165,13 +169,29 @@ def test_who_stops_a_training_gets_no_capsule(kind: type[BaseException], logdir:
     assert [] == capsules(logdir)
 
 
-def test_an_exception_between_two_steps(logdir: Path) -> None:
-    """Without a batch there is nothing to run again."""
+def test_an_exception_between_two_steps(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a batch there is nothing to run again, which is said."""
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="stop"), watched(model, optimizer, logdir) as monitor:
         stop(ValueError)(train(monitor, model, optimizer, bad=lambda _: False))
     assert [] == capsules(logdir)
+    assert [
+        "NetDebug: no capsule of this ValueError was written: it came between two steps, when no batch was "
+        "in the model."
+    ] == [line for line in capsys.readouterr().err.splitlines() if "capsule" in line]
+
+
+def test_an_exception_behind_a_nan(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The capsule of that step is the one that is named."""
+    model = nn.Linear(4, 1)
+    with pytest.raises(ValueError, match="stop"), watched(model, None, logdir):
+        stop(ValueError)((model(torch.randn(3, 4)).mean() * NAN).backward())
+    assert ["step-0.pt"] == capsules(logdir)
+    assert (
+        f"the batch and the weights of this step: {logdir}/run/capsules/step-0.pt\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_an_exception_that_nobody_catches(tmp_path: Path) -> None:

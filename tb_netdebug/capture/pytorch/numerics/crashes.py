@@ -24,10 +24,11 @@ ASKED_FOR = (FindingError, MonitorError)
 class CrashWatch:
     """Calls the method `on_crash(error, traceback)` once, and does not keep its object alive.
 
-    The hooks that were there before are called first.
+    It returns the capsule, or why there is none in half a sentence, which is told; None keeps quiet. The
+    hooks that were there before are called first.
     """
 
-    def __init__(self, on_crash: Callable[[Exception, str], Path | None]) -> None:
+    def __init__(self, on_crash: Callable[[Exception, str], Path | str | None]) -> None:
         self._on_crash = weakref.WeakMethod(on_crash)
         self._is_done = False
         self._before = sys.excepthook
@@ -47,17 +48,22 @@ class CrashWatch:
 
     def _hook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self._before(kind, error, trace)
-        path = self._tell(error)
-        if path is not None and sys.stderr is not None:
-            sys.stderr.write(f"NetDebug: the batch and the weights of this step: {visible(as_typed(path))}\n")
+        self._tell(error)
 
     def _hook_in_thread(self, told: Any) -> None:
         self._before_in_thread(told)
         self._tell(told.exc_value)
 
-    def _tell(self, error: BaseException | None) -> Path | None:
-        tell = self._on_crash()
-        if self._is_done or tell is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
-            return None
+    def _tell(self, error: BaseException | None) -> None:
+        ask = self._on_crash()
+        if self._is_done or ask is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
+            return
         self._is_done = True
-        return tell(error, "".join(traceback.format_exception(error))[-MOST_CHARACTERS:])
+        found = ask(error, "".join(traceback.format_exception(error))[-MOST_CHARACTERS:])
+        if found is None or sys.stderr is None:
+            return
+        if isinstance(found, Path):
+            told = f"the batch and the weights of this step: {visible(as_typed(found))}"
+        else:
+            told = f"no capsule of this {type(error).__name__} was written: {found}."
+        sys.stderr.write(f"NetDebug: {told}\n")

@@ -363,12 +363,16 @@ class NumericsProbe:
         self._guard.say(f"NetDebug: no capsule of step {self._collector.step} was written: {written}.")
         return None
 
-    def _on_crash(self, error: Exception, trace: str) -> Path | None:
-        """An exception is about to end the training, not some other thread, in a step that has a batch."""
-        if self._guard.is_off or not self._keeper.calls or self._keeper.thread != get_ident():
+    def _on_crash(self, error: Exception, trace: str) -> Path | str | None:
+        """An exception is about to end the training, or some other thread."""
+        if self._guard.is_off or self._capsules is None:
             return None
-        if self._capsules is None or self._capsules.last_step == self._collector.step:
+        if not self._keeper.calls:
+            return "it came between two steps, when no batch was in the model"
+        if self._keeper.thread != get_ident():
             return None
+        if self._capsules.last_step == self._collector.step:
+            return self._capsules.written[-1]
         return self.capsule("an exception", {"error": trace})
 
 
