@@ -247,6 +247,22 @@ def test_without_a_loader_it_may_be_work() -> None:
     assert {} == found(records)
 
 
+@pytest.mark.parametrize(
+    ("scalars", "begins"),
+    [
+        ({}, "No loader was seen, so look at what stands between"),
+        ({"probe/loader_batches": 30.0}, "Let other"),
+    ],
+)
+def test_advice_for_waits_fits_both_causes(scalars: dict[str, float], begins: str) -> None:
+    """A loop that sleeps or saves looks like one that waits for its loader; more workers do not help it."""
+    times = {"time/data": 0.03, "time/forward": 1e-4, "time/step": 0.04}
+    told = found([record(step, {**times, **scalars}) for step in range(60)])["data-wait"]
+    assert told.advice.startswith(begins)
+    assert "pauses" in told.advice
+    assert told.message.endswith("it waits for data, or for what else the loop does between two steps.")
+
+
 def test_an_evaluation_is_no_wait() -> None:
     """Nor are the first steps, in which workers start."""
     assert waiting(0.03, 0.04, **{"probe/evaluations": 5.0}) is None

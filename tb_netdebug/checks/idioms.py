@@ -51,6 +51,9 @@ IN_KERAS = {
         "Load beside the training: `dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
         ".prefetch(tf.data.AUTOTUNE)`"
     ),
+    "let a `DataLoader(..., num_workers=4)` do that in other processes": (
+        "let `dataset.map(load).prefetch(tf.data.AUTOTUNE)` do that beside the training"
+    ),
     "Call `model.train()` at the beginning of each epoch, and again after each evaluation that called "
     "`model.eval()`": "Call the model with `training=True` in the training step: `self(x, training=True)`",
     "If not, say so: layer.requires_grad_(False)": "If not, say so: layer.trainable = False",

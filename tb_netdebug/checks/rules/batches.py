@@ -110,6 +110,19 @@ class WaitLimits:
     skipped: float = 4
 
 
+# A recording does not tell how long a loader took from what the loop does beside it.
+LOADING = (
+    "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)`; "
+    "load and convert data once before the training where it fits into memory. If the loop itself prints, "
+    "saves or pauses between two steps, do that less often."
+)
+WITHOUT_LOADER = (
+    "No loader was seen, so look at what stands between two steps. If it makes the batch, let a "
+    "`DataLoader(..., num_workers=4)` do that in other processes, or do it once before the training. If it "
+    "prints, saves, pauses or trains something else, do that less often."
+)
+
+
 class DataWait(Rule):
     """Most of the time goes by before the model is called."""
 
@@ -133,10 +146,11 @@ class DataWait(Rule):
         if len(known) < self.limits.steps:
             return None
         has_loader = last_of(history, "probe/loader_batches") > 0
-        return self._judge(known, self.limits.share if has_loader else self.limits.share_without_loader)
+        return self._judge(known, has_loader=has_loader)
 
-    def _judge(self, known: Sequence[tuple[int, float, float]], limit: float) -> Sign | None:
+    def _judge(self, known: Sequence[tuple[int, float, float]], *, has_loader: bool) -> Sign | None:
         limits = self.limits
+        limit = limits.share if has_loader else limits.share_without_loader
         wait = median(wait for _, wait, _ in known)
         share = median(wait / whole for _, wait, whole in known)
         if wait < limits.wait_secs or share < limits.info_share:
@@ -144,9 +158,9 @@ class DataWait(Rule):
         return Sign(
             Severity.WARNING if share >= limit else Severity.INFO,
             f"In half of the last {len(known)} steps, {percent(share)} of the time or more ({span(wait)}) "
-            f"went by before the model got its batch ({percent(limit)} is too much): it waits for data.",
-            "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, "
-            "pin_memory=True)`; load and convert data once before the training where it fits into memory.",
+            f"went by before the model got its batch ({percent(limit)} is too much): it waits for data, "
+            "or for what else the loop does between two steps.",
+            LOADING if has_loader else WITHOUT_LOADER,
             {
                 "share of the step time": Evidence(share, limit),
                 "seconds before the model is called": Evidence(wait, limits.wait_secs),
