@@ -269,10 +269,11 @@ def test_netdebug_run_says_when_it_was_refused(
 def test_the_same_name_twice_is_two_runs_there(
     home: Home, collector: CollectorProcess, tmp_path: Path
 ) -> None:
-    """Although nothing of the first one has stayed here."""
+    """Although nothing of the first one has stayed here; the closing line names it as it is there."""
     words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "twice", "-")
-    for _ in range(2):
-        program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
+    for called in ("", " as twice-2"):
+        ran = program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
+        assert f"Sent to {collector.address}{called}: " in ran.stderr
         wait_for(lambda: not home.notes())
     for name in ("twice", "twice-2"):
         assert list(range(20)) == Recorded(collector.root / name).steps

@@ -304,13 +304,40 @@ for batch in []:
 
 
 @pytest.mark.parametrize(
-    ("last", "how"), [("print(batch)", "failed"), ("raise KeyboardInterrupt", "was interrupted")]
+    ("last", "how"),
+    [
+        ("print(batch)", "failed"),
+        ("raise KeyboardInterrupt", "was interrupted"),
+        ("raise SystemExit(3)", "ended itself with exit status 3"),
+        ("import sys; sys.exit('no data')", "ended itself with exit status 1"),
+        ("del optimizer; raise SystemExit(2)", "ended itself with exit status 2"),
+    ],
 )
 def test_a_script_that_fails_before_its_first_step(last: str, how: str, tmp_path: Path) -> None:
     """That is why no step was seen, and nothing else is guessed."""
     (tmp_path / "failing.py").write_text(FAILING + last)
     actual = watched("failing.py", folder=tmp_path)
     assert f"the script {how} before its first step was seen. Nothing was recorded.\n" in actual.closing
+
+
+NEVER = "the script made no optimizer of torch.optim"
+
+
+@pytest.mark.parametrize(
+    ("text", "closing"),
+    [
+        (FAILING, "an optimizer was made, but no step of it was seen. Nothing was recorded.\n"),
+        (
+            "import torch\nraise SystemExit(4)\n",
+            "the script ended itself with exit status 4 before its first",
+        ),
+        ("import torch\nraise SystemExit(0)\n", NEVER),
+    ],
+)
+def test_nothing_is_guessed_about_a_script_without_a_step(text: str, closing: str, tmp_path: Path) -> None:
+    """Of torch.compile there is a word only where something was compiled."""
+    (tmp_path / "stepless.py").write_text(text)
+    assert closing in watched("stepless.py", folder=tmp_path).closing
 
 
 def test_findings_can_be_ignored_until_the_end(tmp_path: Path) -> None:

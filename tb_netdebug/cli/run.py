@@ -129,6 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserMistake(f"cannot open {script.name!r}: {error.strerror or error}") from None
     if ending.error is not None:
         watched.interrupted(type(ending.error))
+    else:
+        watched.exit_status = ending.status
     if isinstance(ending.error, KeyboardInterrupt):
         watched.finish()  # now: a module imported at exit would make Python forget that it was interrupted
         sys.excepthook = lambda *_: None  # it has been shown

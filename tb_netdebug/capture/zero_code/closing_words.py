@@ -70,10 +70,10 @@ def closing_words(watched: ZeroCode) -> str:
         lines += ["", f"{passed_over} more runs were not recorded: they were many, and short."]
     shown = as_typed(watched.logdir)
     where = as_typed(results[0].run_dir) if len(results) == 1 else shown
-    sent = delivery(watched.remote, results)
+    sent = delivery(watched.asked.remote, results, names_shown(watched, results))
     if sent:
         lines += ["", sent]
-    if not watched.is_spooled:
+    if not watched.asked.is_spooled:
         lines += ["", f"Recorded in {where}. To see more: tensorboard --logdir {shlex.quote(shown)}"]
     return "\n".join(lines)
 
@@ -103,19 +103,18 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
     if results:
         names = listed([result.run_dir.name for result in results])
         return f"no step was recorded: the script ended before the first step of {names} did."
-    if watched.optimizers and watched.failed_with is not None:
-        how = "was interrupted" if issubclass(watched.failed_with, KeyboardInterrupt) else "failed"
-        return f"the script {how} before its first step was seen. Nothing was recorded."
+    how = ending_of(watched)
     if watched.optimizers:
         return (
-            "an optimizer was made, but no step of it was seen. Nothing was recorded. (torch.compile hides "
-            "steps that it compiles; nd.watch and monitor.step show them.)"
+            f"{how or 'an optimizer was made, but no step of it was seen'}. Nothing was recorded.{compiled()}"
         )
     for discovery in watched.unrecorded():
         return discovery
     elsewhere = in_other_processes(watched)
     if elsewhere:
         return elsewhere
+    if watched.found and how:
+        return f"{how}. Nothing was recorded."
     if watched.found:
         seen = " and ".join(NONE_SEEN[framework] for framework in watched.found)
         return f"nothing was trained: the script {seen}. Nothing was recorded."
@@ -123,6 +122,25 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
     if others:
         return f"PyTorch and Keras are watched so far, and this script has imported {others[0]} alone."
     return "the script has imported neither torch nor keras, so there was nothing to watch."
+
+
+def ending_of(watched: ZeroCode) -> str:
+    """How the script was ended, when it did not come to its own end; empty when it did."""
+    if watched.failed_with is None and not watched.exit_status:
+        return ""
+    if watched.failed_with is None:
+        how = f"ended itself with exit status {watched.exit_status}"
+    else:
+        how = "was interrupted" if issubclass(watched.failed_with, KeyboardInterrupt) else "failed"
+    return f"the script {how} before its first step was seen"
+
+
+def compiled() -> str:
+    """A guess that is made only where something was compiled."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    if not counters.get("frames"):
+        return ""
+    return " (torch.compile hides steps that it compiles; nd.watch and monitor.step show them.)"
 
 
 def in_other_processes(watched: ZeroCode) -> str:
@@ -199,8 +217,18 @@ def joined(results: Sequence[Result]) -> list[tuple[Finding, list[Result]]]:
     return sorted(found.values(), key=lambda each: (each[0].cause is not None, -each[0].severity))
 
 
-def delivery(remote: str | None, results: Sequence[Result]) -> str:
-    """What the collector has of the records, and where the rest is; empty when nothing is sent."""
+def names_shown(watched: ZeroCode, results: Sequence[Result]) -> list[str]:
+    """What the reader takes the runs to be called: as here or, where nothing stays here, as was asked for."""
+    if watched.asked.is_spooled and len(results) == 1 and watched.asked.run:
+        return [Path(watched.asked.run).name]
+    return [result.run_dir.name for result in results]
+
+
+def delivery(remote: str | None, results: Sequence[Result], shown: Sequence[str]) -> str:
+    """What the collector has of the records, and where the rest is; empty when nothing is sent.
+
+    What the runs are called there is told where that is not what is `shown`.
+    """
     states = [result.delivery for result in results]
     if remote is None or not any(states):
         return ""
@@ -208,8 +236,9 @@ def delivery(remote: str | None, results: Sequence[Result]) -> str:
     from tb_netdebug.stream.link import DELIVERED, UNSENT
 
     address = address_of(remote)
+    others = names_there(results, shown)
     if all(state == DELIVERED for state in states):
-        return f"Sent to {remote}{renamed(results)}: the TensorBoard there shows more."
+        return f"Sent to {remote}{others and f' as {others}'}: the TensorBoard there shows more."
     left = [result.run_dir for result in results if result.delivery != DELIVERED]
     kept = listed([as_typed(each) for each in left])
     later = (
@@ -218,14 +247,13 @@ def delivery(remote: str | None, results: Sequence[Result]) -> str:
     )
     if all(state == UNSENT for state in states):
         return f"Nothing was sent. {why_unsent(address)} The records are in {kept}. {later}"
-    return f"The collector at {address} does not have everything yet. The rest is in {kept}. {later}"
+    called = others and f" of {others}, as it is called there"
+    return f"The collector at {address} does not have everything{called} yet. The rest is in {kept}. {later}"
 
 
-def renamed(results: Sequence[Result]) -> str:
-    """Return what the runs are called there, when that is not as here."""
+def names_there(results: Sequence[Result], shown: Sequence[str]) -> str:
     names = [result.name_there or result.run_dir.name for result in results]
-    here = [result.run_dir.name for result in results]
-    return f" as {listed(names)}" if [Path(name).name for name in names] != here else ""
+    return listed(names) if [Path(name).name for name in names] != [*shown] else ""
 
 
 def why_unsent(address: Address) -> str:

@@ -76,10 +76,9 @@ class ZeroCode:
         self.stands_aside = False
         self.is_finished = False
         self.failed_with: type[BaseException] | None = None
-        self.remote = settings.remote
-        self.is_spooled = settings.is_spooled
+        self.exit_status = 0  # of a program that has ended itself
         self._settings = settings if settings.is_spooled else replace(settings, logdir=self.logdir)
-        self._asked = settings
+        self.asked = settings
         self._descent = descent
         self._began_at = time.time()
         self._root = descendants.root_named(os.getpid(), self._began_at)
@@ -173,7 +172,7 @@ class ZeroCode:
     def _tell_unused(self) -> None:
         from tb_netdebug.capture.zero_code.closing_words import unused_options
 
-        told = unused_options(self._asked, os.environ)
+        told = unused_options(self.asked, os.environ)
         if told:
             say(told)
 
@@ -325,7 +324,7 @@ class ZeroCode:
     @property
     def carried_settings(self) -> Settings:
         """As plain values."""
-        logdir = None if self.is_spooled else str(self.logdir)
+        logdir = None if self._settings.is_spooled else str(self.logdir)
         return replace(self._settings, logdir=logdir)
 
     def results(self) -> list[Result]:
