@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,6 +162,33 @@ def test_processes_that_begin_at_once_agree(tmp_path: Path) -> None:
         found = pool.starmap(claim, [(tmp_path, owner) for owner in owners])
     assert 3 == len(set(found)) == len({number for _, number in found})
     assert {1, 2, 3} == {number for _, number in found}
+
+
+PLACE = """
+import os, sys
+from tb_netdebug.capture.run_folder import run_place
+place = run_place(sys.argv[1], "mine", os.environ, resume=len(sys.argv) > 2)
+print(place.folder.name)
+"""
+
+
+def test_launches_on_several_hosts_that_say_the_same_stay_apart(tmp_path: Path) -> None:
+    """Before their ranks have met: a rank that was there already is of another launch, and so are all that
+    come behind it, also those that were missing the first time."""
+    launch = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "host0", "MASTER_PORT": "29500"}
+    path = "" if sys.flags.isolated else str(ROOT)
+
+    def place(rank: int, *words: str) -> str:
+        env = {**os.environ, **launch, "RANK": str(rank), "TORCHELASTIC_RUN_ID": "none", "PYTHONPATH": path}
+        command = [sys.executable, "-c", PLACE, str(tmp_path), *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert ["mine", "mine"] == [place(0), place(1)]
+    assert ["mine-2", "mine-2", "mine-2"] == [place(1), place(0), place(2)]
+    assert ["mine-3", "mine-3"] == [place(2), place(0)]
+    assert ["mine", "mine"] == [place(0, "resume"), place(1, "resume")]
+    assert 2 == len(sessions_in(tmp_path / "mine"))
+    assert known_identity(tmp_path / "mine") != known_identity(tmp_path / "mine-2")
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node")

@@ -63,7 +63,9 @@ def run_place(
     if run is None and not is_distributed(environment):
         return RunPlace(unused(folder, name))
     try:
-        return _agreed(folder, name, owner_of(folder / name, environment, launch), resume=resume)
+        owner = owner_of(folder / name, environment, launch)
+        seat = "" if launch or not may_be_alike(environment) else f"rank-{rank(environment)}"
+        return _agreed(folder, name, owner, seat, resume=resume)
     except OSError:
         return RunPlace(folder / name)  # the writer will say why nothing can be written there
 
@@ -73,10 +75,10 @@ def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[
     return run_place(logdir, run, environment).folder
 
 
-def _agreed(folder: Path, name: str, owner: str, *, resume: bool) -> RunPlace:
+def _agreed(folder: Path, name: str, owner: str, seat: str, *, resume: bool) -> RunPlace:
     """Processes that have met may have no disk in common: what the first one has found holds for all."""
     if met_by_torch() is None:
-        return place_for(folder, name, owner, resume=resume)
+        return place_for(folder, name, owner, resume=resume, seat=seat)
     from tb_netdebug.capture.pytorch.ranks.processes import same_for_all, store
 
     # A launch at the same address as one before is another one.
@@ -100,11 +102,16 @@ def owner_of(folder: Path, environment: Mapping[str, str], launch: str = "") -> 
     if not is_distributed(environment):
         return f"{process_named(os.getpid())} #{count} {secrets.token_hex(8)}"  # containers may be alike
     told = [environment.get(name, "") for name in OF_A_LAUNCH]
-    local, size = environment.get("LOCAL_WORLD_SIZE"), environment.get("WORLD_SIZE")
-    is_on_one_host = local == size if local else "SLURM_JOB_ID" not in environment
-    if launch or is_on_one_host:
+    if launch or not may_be_alike(environment):
         told.append(launch or process_named(os.getppid()))
     return f"{'/'.join(told)} restart {environment.get(RESTARTS, '0')} #{count}"
+
+
+def may_be_alike(environment: Mapping[str, str]) -> bool:
+    """Whether launches may say the same: on several hosts no process has started all of them."""
+    local, size = environment.get("LOCAL_WORLD_SIZE"), environment.get("WORLD_SIZE")
+    is_on_one_host = local == size if local else "SLURM_JOB_ID" not in environment
+    return is_distributed(environment) and not is_on_one_host
 
 
 def process_named(pid: int) -> str:

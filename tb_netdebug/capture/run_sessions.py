@@ -2,7 +2,8 @@
 
 Each time a run is begun or resumed it gets a session, a small hidden file that is made exclusively and never
 changed. It says whose session it is, so that all ranks of one launch find the same folder without talking to
-each other, and with which step it begins.
+each other, and with which step it begins. Where launches may be alike, each rank takes a seat in it, an empty
+file beside it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tb_netdebug.writer.event_file import SIDE_FOLDER, SUFFIX
 PREFIX = ".netdebug-session-"
 _NUMBER = re.compile(re.escape(PREFIX) + r"([0-9]{1,9})")
 _MOST_BYTES = 4096
+OVER = "over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,18 @@ class Session:
     resumes: bool = False
 
 
-def place_for(folder: Path, name: str, owner: str, *, resume: bool) -> RunPlace:
+def place_for(folder: Path, name: str, owner: str, *, resume: bool, seat: str = "") -> RunPlace:
     """Return `folder/name`, or the first of `name-2`, `name-3`, … that is free or the owner's already.
 
-    With `resume` the run of this very name goes on, with the step behind its last one. Raises OSError.
+    With `resume` the run of this very name goes on, with the step behind its last one. Where launches may be
+    alike, `seat` is what this process is in its own; whoever finds it taken is of another launch. Raises
+    OSError.
     """
     for number in itertools.count(1):
         candidate = folder / name
         if number > 1:
             candidate = candidate.with_name(f"{candidate.name}-{number}")
-        place = _joined(candidate, owner, resume=resume)
+        place = _joined(candidate, f"{owner} {candidate.name}" if seat else owner, seat, resume=resume)
         if place is not None:
             return place
     raise AssertionError
@@ -144,18 +148,46 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _joined(candidate: Path, owner: str, *, resume: bool) -> RunPlace | None:
+def _joined(candidate: Path, owner: str, seat: str, *, resume: bool) -> RunPlace | None:
     """The owner's place in this folder; None when the folder is somebody else's."""
     while True:
         sessions = sessions_in(candidate)
-        if sessions and sessions[-1].owner == owner:
+        if sessions and sessions[-1].owner == owner and _sits_down(candidate, sessions[-1].number, seat):
             return RunPlace(candidate, sessions[-1].first_step)
         is_new = not sessions and not has_records(candidate)
         if not (is_new or resume):
             return None
         first_step = 0 if is_new else next_step(candidate)
-        if _begin(candidate, Session(_next_number(candidate), owner, first_step, resume)):
+        number = _next_number(candidate)
+        if _begin(candidate, Session(number, owner, first_step, resume)) and _sits_down(
+            candidate, number, seat
+        ):
             return RunPlace(candidate, first_step)
+
+
+def _sits_down(folder: Path, number: int, seat: str) -> bool:
+    """Whether nobody else has this seat in the session; without a seat anybody is welcome.
+
+    Once a seat was asked for twice the session is over: nobody of the other launch joins it any more.
+    """
+    kept_in = sessions_kept_in(folder)
+    if not seat:
+        return True
+    if (kept_in / f"{PREFIX}{number}-{OVER}").exists():
+        return False
+    try:
+        _put(kept_in / f"{PREFIX}{number}-{seat}")
+    except FileExistsError:
+        with suppress(OSError):
+            _put(kept_in / f"{PREFIX}{number}-{OVER}")
+        return False
+    except OSError:  # who cannot write here says so elsewhere
+        return True
+    return True
+
+
+def _put(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
 
 def _begin(folder: Path, session: Session) -> bool:
