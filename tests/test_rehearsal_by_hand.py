@@ -140,6 +140,17 @@ HONEST = {
         "a = x.clone().requires_grad_()\n"
         "for _ in range(3): checkpoint(net, a, use_reentrant=True).sum().backward()\n"
     ),
+    "slow copy": (
+        "import copy\nslow = copy.deepcopy(net).requires_grad_(False)\n"
+        "for _ in range(3):\n    (net(x) - slow(x)).square().mean().backward()\n"
+        "    for p, q in zip(slow.parameters(), net.parameters()): p.data.mul_(0.9).add_(q.data, alpha=0.2)\n"
+    ),
+    "two optimizers": (
+        "D = nn.Linear(1, 1)\nother = torch.optim.SGD(D.parameters(), lr=0.1)\n"
+        "for _ in range(3):\n    mixed = net(x).detach().requires_grad_()\n"
+        "    g, = torch.autograd.grad(D(mixed).sum(), mixed, create_graph=True)\n"
+        "    (D(mixed).mean() + g.square().sum()).backward()\n"
+    ),
     "norm of gradients": (
         "g = torch.autograd.grad(net(x).sum(), list(net.parameters()), create_graph=True)\n"
         "(net(x).sum() + sum(each.square().sum() for each in g)).backward()\n"

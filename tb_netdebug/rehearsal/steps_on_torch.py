@@ -17,9 +17,9 @@ from tb_netdebug.capture.pytorch.discovery.names import Place, named, user_place
 from tb_netdebug.capture.pytorch.discovery.owners import find_owners, parameter_ids, tensors_of
 from tb_netdebug.capture.pytorch.eager import never_compiled
 from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.rehearsal.leaves_on_torch import Leaves, leaves_of
+from tb_netdebug.rehearsal.passes_on_torch import listen_to_passes
 from tb_netdebug.rehearsal.stop import Gate, Subject
-from tb_netdebug.rehearsal.torch_engine import listen_to_passes
-from tb_netdebug.rehearsal.torch_leaves import Leaves, leaves_of
 
 BY_HAND = "by hand"
 MOST_CALLED = 1000

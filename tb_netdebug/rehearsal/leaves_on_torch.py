@@ -93,10 +93,11 @@ class Leaves:
 
 
 def places_of(models: Iterable[nn.Module]) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
+    """Of what can be trained: copies that follow it slowly are frozen."""
     for model in models:
         for part in model.modules():
             for name, parameter in part._parameters.items():
-                if parameter is not None:
+                if parameter is not None and parameter.requires_grad:
                     yield part, name, parameter
 
 
