@@ -50,13 +50,9 @@ def replay(
 
     def use_script(stopped: Stopped) -> int:
         chosen_models = chosen(content, stopped)
-        if stopped.without_step:
-            sys.stderr.write(
-                f"netdebug: {stopped.script} was ended ({stopped.where}) after {stopped.without_step} "
-                "without an optimizer step: if it trains, it was not seen how.\n"
-            )
-        elif not stopped.has_stepped and stopped.error is None:
-            sys.stderr.write(f"netdebug: {stopped.script} ran to its end: it made no optimizer step.\n")
+        said = without_step(stopped)
+        if said:
+            sys.stderr.write(f"netdebug: {harmless(said)}\n")
         return with_loss(loss_place, Definitions(stopped), partial(use, chosen_models))
 
     try:
@@ -141,6 +137,18 @@ def chosen(content: dict[str, Any], stopped: Stopped) -> dict[str, Any]:
         f"{' up to ' + stopped.where if stopped.where else ', which ended without an optimizer step'}; "
         "give --model MODULE:CALLABLE instead"
     )
+
+
+def without_step(stopped: Stopped) -> str:
+    """What is to be said of a script that was not seen to step; empty when it was, or failed."""
+    if stopped.without_step:
+        return (
+            f"{stopped.script} was ended ({stopped.where}) after {stopped.without_step} without an optimizer "
+            "step: if it trains, it was not seen how."
+        )
+    if not stopped.has_stepped and stopped.error is None:
+        return f"{stopped.script} ran to its end: it made no optimizer step."
+    return ""
 
 
 # ---- the batch -------------------------------------------------------------------------------------------

@@ -65,5 +65,5 @@ class CrashWatch:
         if isinstance(found, Path):
             told = f"the batch and the weights of this step: {visible(as_typed(found))}"
         else:
-            told = f"no capsule of this {type(error).__name__} was written: {found}."
+            told = f"no capsule of this {visible(type(error).__name__)} was written: {found}."
         sys.stderr.write(f"NetDebug: {told}\n")

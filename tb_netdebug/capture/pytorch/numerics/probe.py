@@ -367,6 +367,8 @@ class NumericsProbe:
         """An exception is about to end the training, or some other thread."""
         if self._guard.is_off or self._capsules is None:
             return None
+        if self._collector.first_step is not None and not self._keeper.calls:
+            return None  # it is said that nothing was recorded
         if not self._keeper.calls:
             return "it came between two steps, when no batch was in the model"
         if self._keeper.thread != get_ident():
