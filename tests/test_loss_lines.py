@@ -73,6 +73,90 @@ def test_after_trouble(logdir: Path, facts: list[dict[str, Any]]) -> None:
     assert (2, made_at()) == (found.first_step, found.evidence["line"].value)
 
 
+LABELS = torch.ones(6, 2).index_fill_(0, torch.tensor([3]), float("nan"))
+BY_HAND: dict[str, tuple[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]] = {
+    "squared": ("sub", lambda output, labels: ((output - labels) ** 2).mean()),  # given
+    "absolute": ("sub", lambda output, labels: (output - labels).abs().mean()),  # given
+    "nothing kept": ("sub", lambda output, labels: (output - labels).mean()),  # given
+    "kept": ("mul", lambda output, labels: -(labels * torch.log_softmax(output, 1)).sum()),  # given
+    "under a root": ("sub", lambda output, labels: torch.sqrt(output.abs() - labels).mean()),  # given
+    "an exponential": ("sub", lambda output, labels: torch.exp(output - labels).mean()),  # given
+    "a constant": ("", lambda output, labels: (output + 1e-8 - labels).mean()),  # given
+    "unknown beside": ("sub", lambda output, labels: (torch.special.i0e(output) - labels).sum()),  # given
+    "another term": ("sub", lambda output, labels: (output - labels).mean() + output.square().sum()),  # given
+}
+
+
+@pytest.mark.parametrize("mode", ["sampled", "ops"])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_labels_that_a_loss_by_hand_is_given(
+    name: str, mode: str, logdir: Path, facts: list[dict[str, Any]]
+) -> None:
+    """Neither the loss nor a layer has made the NaN; with operations followed, the line is known, too."""
+    operation, function = BY_HAND[name]
+
+    def loss_of(output: torch.Tensor) -> torch.Tensor:
+        labels = LABELS
+        return function(output, labels)
+
+    def backward_of(output: torch.Tensor) -> torch.Tensor:
+        labels = LABELS  # a loop of one's own has them in a variable
+        loss = loss_of(output)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach() * labels.nan_to_num().sum()
+
+    model = nn.Linear(4, 2)
+    with nd.watch(
+        model, logdir=logdir, run="run", on_finding="ignore", check_numerics=mode, strict=True
+    ) as monitor:
+        monitor.step(loss=backward_of(model(*rows(0))))
+    (told,) = facts
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    at = next(at for at, line in enumerate(lines, 1) if f'"{name}": ' in line and line.endswith("# given"))
+    line = f"test_loss_lines.py:{at}" if mode == "ops" else ""
+    expected = ("loss", "operand", operation, "labels", line)
+    assert expected == tuple(told[each] for each in ("what", "tensor", "operation", "variable", "site"))
+    (finding,) = (each for each in nd.check(logdir).runs[0].findings if each.rule == "nonfinite-loss")
+    assert ("`labels`, which no layer made, was not finite, given to sub" in finding.message) == (
+        operation == "sub"
+    )
+    assert ("check_numerics" in finding.message) == (mode != "ops")
+    assert "Clean the data" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda output, scale: (torch.log(output.abs() * scale) - scale).mean(),
+        lambda output, scale: torch.sqrt(-output.abs() - 1.0).mean(),
+        lambda output, scale: (output / (output * scale)).mean(),
+    ],
+)
+def test_what_a_loss_makes_itself_is_no_operand(
+    function: Callable[[torch.Tensor, float], torch.Tensor], logdir: Path, facts: list[dict[str, Any]]
+) -> None:
+    train(nn.Linear(4, 2), rows, logdir, loss_of=lambda output: function(output, 0.0), steps=1)
+    assert [("loss", "", "")] == [(fact["what"], fact["tensor"], fact["variable"]) for fact in facts]
+    assert facts[0]["operation"] in ("log", "sqrt", "div")
+
+
+def test_a_mode_that_is_on_is_not_advised(logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """Even where it has not found the line."""
+
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, given: torch.Tensor) -> torch.Tensor:
+            return given * float("nan")
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return gradients[0]
+
+    train(nn.Linear(4, 2), rows, logdir, loss_of=lambda output: Own.apply(output).sum(), check_numerics="ops")
+    (finding,) = (each for each in nd.check(logdir).runs[0].findings if each.rule == "nonfinite-loss")
+    assert "its line is not known: backward is called at" in finding.message
+
+
 def test_the_same_losses(logdir: Path) -> None:
     """With traces and without."""
     losses = []

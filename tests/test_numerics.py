@@ -224,7 +224,9 @@ LOSSES: dict[str, tuple[Loss, str, str]] = {
     "exp": (lambda output, _: torch.exp(output.abs() * 1e5).mean(), "exp", ""),
     "sqrt": (lambda output, _: torch.sqrt(-output.abs()).mean(), "sqrt", ""),
     "target": (functional.mse_loss, "mse_loss", "target"),
-    "unknown": (lambda output, _: (output * INF).mean(), "", ""),
+    "operand": (lambda output, _: (output * INF).mean(), "mul", "operand"),
+    "too big": (lambda output, _: (output.abs() * 3e38 * 3e38 - 1.0).mean(), "", ""),
+    "unknown": (lambda output, _: torch.lgamma(output * 0.0).mean(), "", ""),
 }
 
 

@@ -164,7 +164,10 @@ def sentence_of(found: dict[str, Any]) -> str:
     if what == "gradient":
         return f"The loss is finite; the first {kind} on the way back is in the gradients of {where}."
     if what == "loss":
-        if found.get("tensor"):
+        if tensor == "operand":
+            held = text_of(found.get("variable") or "an operand such as the labels")
+            return f"The models put out finite numbers; {held} has others, given to the loss{by}{line}."
+        if tensor:
             return f"The models put out finite numbers; the {tensor} of the loss has others."
         operations = found.get("operations")
         through = " → ".join(map(text_of, some(operations if isinstance(operations, list) else ())))

@@ -17,7 +17,7 @@ from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
-from tb_netdebug.capture.pytorch.numerics.loss_origin import mark_output
+from tb_netdebug.capture.pytorch.numerics.graph_nodes import mark_output
 from tb_netdebug.capture.pytorch.values import is_tensor, tensors_in
 
 is_compiling = torch.compiler.is_compiling

@@ -31,7 +31,9 @@ class TracedOrigin:
     step: int
     operation: str
     line: str  # of the operation itself
-    tensor: str  # such as "target"
+    tensor: str  # such as "target"; "operand": of the loss, no layer made it
+    variable: str  # that held such an operand
+    follows: bool  # operations were followed: nothing more would find the line
     before: str  # a loss function that was given it, with its line
     backward: str  # the line of backward
     capsule: str
@@ -63,6 +65,8 @@ class TracedOrigin:
             # In older records of torch the line of a loss is that of backward.
             line="" if is_old_loss else text("site"),
             tensor=text("tensor"),
+            variable=text("variable"),
+            follows=bool(fact.get("follows")),
             before=text("before"),
             backward=text("site") if is_old_loss else text("backward"),
             capsule=text("capsule"),
@@ -104,7 +108,17 @@ class TracedOrigin:
             known.append(f"backward is called at {self.backward}")
         if self.line or not known:
             return ""
-        return f'; its line is not known (check_numerics="ops" finds it): {", ".join(known)}'
+        advice = "" if self.follows else ' (check_numerics="ops" finds it)'
+        return f"; its line is not known{advice}: {', '.join(known)}"
+
+    def operand_text(self) -> str:
+        """Return what brought a NaN into the loss, as a sentence goes on; empty when the loss made it."""
+        if self.tensor == "operand":
+            held = f"`{self.variable}`" if self.variable else "an operand such as the labels"
+            return f"{held}, which no layer made, was not finite{self.operation_text(', given to')}"
+        if self.tensor:
+            return f"the {self.tensor} of the loss was not finite{self.operation_text(', given to')}"
+        return ""
 
     def evidence(self) -> dict[str, Evidence]:
         known = {
@@ -115,6 +129,7 @@ class TracedOrigin:
             "backward": self.backward,
             "inputs_finite": self.inputs_finite if self.what == "output" else "",
             "capsule": self.capsule,
+            "variable": self.variable,
             "rank": "" if self.rank is None else self.rank,
             "repeats": "" if self.repeats is None else self.repeats,
         }
@@ -167,7 +182,7 @@ def is_in_the_batch(history: History) -> bool:
     """Whether the batch has brought the first NaN, as traced, or, untraced, as a sample of it shows."""
     origin = traced_origin(history, history.step)
     if origin is not None and origin.what != "unknown":
-        return origin.what == "input" or origin.tensor == "target"
+        return origin.what == "input" or origin.tensor in ("target", "operand")
     seen = history.tensors
     is_batch = [name.startswith(("input/", "label/")) for name in seen.names]
     return bool(seen.now is not None and (seen.now.nan[is_batch] > 0).any())

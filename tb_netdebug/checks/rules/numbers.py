@@ -12,7 +12,15 @@ from ..history import History
 from ..phrases import agree, counted, named, number, percent
 from ..rule import Rule, When
 from .nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
-from .numbers_forward import LOSS_LEFT_OUT, MOST_NAMED, NonfiniteActivation, NonfiniteInput, losses, nonfinite
+from .numbers_forward import (
+    CLEAN,
+    LOSS_LEFT_OUT,
+    MOST_NAMED,
+    NonfiniteActivation,
+    NonfiniteInput,
+    losses,
+    nonfinite,
+)
 from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
 from .parameters import parameters_of
 
@@ -63,7 +71,7 @@ class NonfiniteLoss(Rule):
         if origin.left_out:
             yield left_out_sign(message, origin, origin.step)
         elif origin.is_of_another:
-            sign = bad_loss_sign(message, origin.opening(), origin.evidence(), origin.step)
+            sign = bad_loss_sign(message, origin, origin.evidence(), origin.step)
             yield replace(sign, knows_more=True)
 
     def _sign(self, history: History, record: StepRecord, name: str, value: float) -> Sign:
@@ -71,7 +79,6 @@ class NonfiniteLoss(Rule):
         before = "" if last is None else f"; the last one that was a number was {number(last, 4)}"
         origin = traced_origin(history, record.step)
         place = "" if origin is None else of_loss(origin)
-        opening = "" if origin is None else origin.opening()
         evidence = {**({} if origin is None else origin.evidence()), "loss": Evidence(value)}
         if record.scalars.get("probe/loss_scale_skipped"):
             return Sign(
@@ -86,7 +93,7 @@ class NonfiniteLoss(Rule):
         message = f"The loss is {text(value)} at step {record.step}{before}.{place}"
         if record.scalars.get(LOSS_LEFT_OUT):
             return left_out_sign(message, origin, record.step, evidence)
-        return bad_loss_sign(message, opening, evidence, record.step)
+        return bad_loss_sign(message, origin, evidence, record.step)
 
 
 class NonfiniteGradient(Rule):
@@ -169,14 +176,20 @@ class NonfiniteWeight(Rule):
         )
 
 
-def bad_loss_sign(message: str, opening: str, evidence: dict[str, Evidence], step: int) -> Sign:
+def bad_loss_sign(
+    message: str, origin: TracedOrigin | None, evidence: dict[str, Evidence], step: int
+) -> Sign:
     """A loss that may have been trained on."""
+    reasons = (
+        "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
+        "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
+        "data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)."
+    )
+    is_of_data = origin is not None and origin.what == "loss" and origin.tensor
     return Sign(
         Severity.ERROR,
         f"{message} Unless this step is left out, the weights take up NaN from here on.",
-        "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
-        "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
-        f"data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).{opening}",
+        f"{CLEAN if is_of_data else reasons}{'' if origin is None else origin.opening()}",
         evidence,
         since=step,
         sureness=1.0,
@@ -224,10 +237,8 @@ def of_loss(origin: TracedOrigin) -> str:
     if origin.what == "loss":
         # Only torch runs a batch again, and only there a line of backward is known.
         again = " when run again" if origin.backward and origin.repeats is None else ""
-        made = f"the loss itself made it{origin.operation_text()}{origin.line_text()}"
-        if origin.tensor:
-            made = f"the {origin.tensor} of the loss was not finite{origin.operation_text(', given to')}"
-        return f" The models put out finite values{origin.on_rank}{again}: {made}."
+        made = origin.operand_text() or f"the loss itself made it{origin.operation_text()}"
+        return f" The models put out finite values{origin.on_rank}{again}: {made}{origin.line_text()}."
     if origin.where and origin.what:
         rank = "" if origin.what == "gradient" else origin.on_rank  # those are averaged
         return f" It came from the {origin.what} of {named(origin.where)}{rank}{origin.operation_text()}."

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tb_netdebug.capture.pytorch.numerics.loss_origin import MOST_OPERATIONS, name_of, nodes_of
+from tb_netdebug.capture.pytorch.numerics.graph_nodes import MOST_OPERATIONS, name_of, nodes_of
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 
 # One look would do; the first backward pass may be of something else.

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from tb_netdebug.capture.pytorch.losses.outlet import Outlet, is_recorded, measuring
-from tb_netdebug.capture.pytorch.numerics.loss_origin import MARK, name_of
+from tb_netdebug.capture.pytorch.numerics.graph_nodes import MARK, name_of
 
 MOST_OPERATIONS = 24
 MOST_QUOTIENTS = 4

@@ -29,11 +29,14 @@ class Asked:
     loss_function: str = ""  # that was the first to return it, at `loss_site`
     loss_site: str = ""
     is_of_function: bool = False  # that was given finite values only
+    is_of_target: bool = False  # that was given finite outputs, and a target that was not
     backward_site: str = ""
 
     def lines_of_loss(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is known of the line at which a loss made it: its own, or others to find it by."""
         lines = {"site": fields.get("site", ""), "before": "", "backward": self.backward_site}
+        if self.is_of_target:
+            return {**lines, "site": self.loss_site, "operation": self.loss_function, "tensor": "target"}
         if lines["site"] or not self.loss_function:
             return lines
         if self.is_of_function or fields.get("tensor") == "target":

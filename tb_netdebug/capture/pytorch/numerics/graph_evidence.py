@@ -18,7 +18,8 @@ from torch import nn
 from tb_netdebug.capture.pytorch.calls import Call, next_operation
 from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
 from tb_netdebug.capture.pytorch.numerics.flags import flags_of
-from tb_netdebug.capture.pytorch.numerics.loss_origin import CULPRITS, MARK, is_bad, name_of
+from tb_netdebug.capture.pytorch.numerics.graph_nodes import MARK, name_of, number_of
+from tb_netdebug.capture.pytorch.numerics.loss_origin import part_of
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
 from tb_netdebug.capture.pytorch.values import tensors_in
 
@@ -88,10 +89,6 @@ def forward_order(*roots: torch.Tensor) -> list[Any]:
     return sorted(seen, key=number_of)
 
 
-def number_of(node: Any) -> int:
-    return int(node._sequence_nr())
-
-
 def evidence_of(node: Any) -> tuple[bool, bool]:
     """Return whether such a value was made here, and whether it was given already."""
     inputs = outputs = False
@@ -110,12 +107,7 @@ def evidence_of(node: Any) -> tuple[bool, bool]:
 
 def makes_one(node: Any) -> bool:
     """Whether what this operation was given is known to make a NaN or an infinity: a log of 0."""
-    part, test = CULPRITS.get(name_of(node), ("", is_bad))
-    try:
-        kept = getattr(node, f"_saved_{part}", None) if part and part != "target" else None
-    except RuntimeError:
-        return False
-    return isinstance(kept, torch.Tensor) and bool(test(kept.detach()).any())
+    return part_of(node) not in ("", "target")
 
 
 # ---- the module, by the weights that operations use -------------------------------------------------------

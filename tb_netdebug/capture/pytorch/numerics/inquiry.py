@@ -126,12 +126,12 @@ def answer_about(
 def fields_of_loss(root: torch.Tensor) -> Fields:
     """What the graph of a loss tells, when the models are not to blame."""
     culprit = culprit_of(root)
-    is_target = culprit.part == "target"
     return {
         "operations": operations_of(root),
         "operation": culprit.operation.lower(),
         "site": culprit.line,
-        "tensor": "target" if is_target else "",
+        "tensor": culprit.part if culprit.part in ("target", "operand") else "",
+        "variable": culprit.variable,
     }
 
 

@@ -44,19 +44,20 @@ class Suspect:
     """What is known of such a tensor. `asked` is what `ask` has returned, None when enough was asked before.
 
     `function` is the loss function that returned it, at the line `site`; `made_here` when it was given finite
-    values only.
+    values only, `of_target` when what was not finite has no graph.
     """
 
     asked: Asked | None
     function: str = ""
     site: str = ""
     made_here: bool = False
+    of_target: bool = False
 
     def known(self) -> Asked | None:
         """Return all that is known of it."""
         if self.asked is not None:
             self.asked.loss_function, self.asked.loss_site = self.function, self.site
-            self.asked.is_of_function = self.made_here
+            self.asked.is_of_function, self.asked.is_of_target = self.made_here, self.of_target
         return self.asked
 
 
@@ -151,8 +152,9 @@ class LeftOut:
         try:
             if not self._context.guard.is_off and self._meant < MOST_MEANT:
                 given = [each for each in args if isinstance(each, torch.Tensor)]
-                made_here = not any(flags_of(each).any for each in given)
-                self.suspect(output, function=function, site=site(), made_here=made_here)
+                bad = [each for each in given if flags_of(each).any]
+                of_target = bool(bad) and not any(each.requires_grad for each in bad)
+                self.suspect(output, function=function, site=site(), made_here=not bad, of_target=of_target)
         except Exception as error:
             self._context.guard.fault("looking at a loss", error)
         self._context.collector.charge(started)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from tb_netdebug.capture.pytorch.numerics.brought_along import (
+    Operand,
+    is_nan_or_infinite,
+    kept_inputs,
+    operand_of,
+)
+from tb_netdebug.capture.pytorch.numerics.flags import flags_of
+from tb_netdebug.capture.pytorch.numerics.graph_nodes import MOST_OPERATIONS, name_of, nodes_of, number_of
 from tb_netdebug.capture.pytorch.numerics.loss_lines import line_of
 
-# Left on the operation that made a model's output: there the loss begins. It keeps nothing alive.
-MARK = "netdebug_output"
-MOST_OPERATIONS = 64
 MOST_NAMED = 8
 
 Test = Callable[[torch.Tensor], torch.Tensor]
@@ -22,6 +26,11 @@ def is_bad(values: torch.Tensor) -> torch.Tensor:
     return ~torch.isfinite(values)
 
 
+def is_infinite(values: torch.Tensor) -> torch.Tensor:
+    """A NaN was given to such an operation already."""
+    return torch.isinf(values)
+
+
 # Of an operation: what it has kept for its backward pass, and when that makes a NaN or an infinity.
 CULPRITS: dict[str, tuple[str, Test]] = {
     **dict.fromkeys(("Log", "Log2", "Log10"), ("self", lambda values: values <= 0)),
@@ -29,21 +38,15 @@ CULPRITS: dict[str, tuple[str, Test]] = {
     "Div": ("other", lambda values: values == 0),
     **dict.fromkeys(("Acos", "Asin", "Atanh"), ("self", lambda values: values.abs() > 1)),
     **dict.fromkeys(
-        ("Exp", "Exp2", "Expm1", "Sqrt", "Rsqrt", "Reciprocal", "Softmax", "LogSoftmax", "Tan"),
+        ("Sqrt", "Rsqrt", "Softmax", "LogSoftmax", "Tan"),
         ("result", is_bad),
     ),
+    **dict.fromkeys(("Exp", "Exp2", "Expm1", "Reciprocal"), ("result", is_infinite)),
     **dict.fromkeys(
         ("MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"),
         ("target", is_bad),
     ),
 }
-
-
-def mark_output(output: torch.Tensor) -> None:
-    """Called when a model puts it out."""
-    node: Any = output.grad_fn
-    if node is not None:
-        node.metadata[MARK] = True
 
 
 def operations_of(root: torch.Tensor) -> list[str]:
@@ -52,40 +55,52 @@ def operations_of(root: torch.Tensor) -> list[str]:
 
 
 class Culprit(NamedTuple):
-    """An operation that made a NaN or an infinity: "Log", what of it was bad: "self", and its line."""
+    """An operation that made a NaN or an infinity: "Log", what of it was bad: "self", and its line.
+
+    The part "operand" is a tensor without a graph that the operation was given, and `variable` held it.
+    """
 
     operation: str = ""
     part: str = ""
     line: str = ""
+    variable: str = ""
 
 
 def culprit_of(root: torch.Tensor) -> Culprit:
     """Return the first operation that is known to be one; empty when none is. Waits for a device."""
-    for node in reversed(list(nodes_of(root, MOST_OPERATIONS))):
-        part, test = CULPRITS.get(name_of(node), ("", is_bad))
-        try:
-            kept = getattr(node, f"_saved_{part}", None) if part else None
-        except RuntimeError:  # it is gone, after an earlier backward pass
-            continue
-        if isinstance(kept, torch.Tensor) and bool(test(kept.detach()).any()):
+    is_nan = flags_of(root).nan
+    for node in sorted(nodes_of(root, MOST_OPERATIONS), key=number_of):
+        part = part_of(node)
+        if part == "target":
             return Culprit(name_of(node), part, line_of(node))
-    return Culprit()
+        was_given = any(map(is_nan_or_infinite, kept_inputs(node).values()))
+        if was_given or part == "result":  # which is NaN as well when the operation was given one
+            operand = operand_of(node, is_nan=is_nan, is_maker=not was_given)
+            if operand is not None:
+                return of_operand(operand)
+        if part:
+            return Culprit(name_of(node), part, line_of(node))
+    operand = operand_of(root.grad_fn, is_nan=is_nan, is_maker=False)
+    return Culprit() if operand is None else of_operand(operand)
 
 
-def nodes_of(root: torch.Tensor, most: int) -> Iterator[Any]:
-    """From the loss backwards, as far as the outputs of models and as parameters."""
-    waiting: deque[Any] = deque([root.grad_fn])
-    seen: set[Any] = set()
-    while waiting and len(seen) < most:
-        node = waiting.popleft()
-        if node is None or node in seen or name_of(node) == "AccumulateGrad" or MARK in node.metadata:
-            continue
-        seen.add(node)
-        yield node
-        waiting.extend(following for following, _ in node.next_functions)
+def of_operand(operand: Operand) -> Culprit:
+    """Name the operation and its line where there is but one."""
+    names = {name_of(each) for each in operand.nodes}
+    lines = {line_of(each) for each in operand.nodes}
+    return Culprit(
+        names.pop() if len(names) == 1 else "",
+        "operand",
+        lines.pop() if len(lines) == 1 else "",
+        operand.variable,
+    )
 
 
-def name_of(node: Any) -> str:
-    """As `Log` of LogBackward0."""
-    name: str = node.name().rpartition("::")[2]
-    return name.partition("Backward")[0]
+def part_of(node: Any) -> str:
+    """Return what of the operation shows that it makes such a value; empty when nothing does."""
+    part, test = CULPRITS.get(name_of(node), ("", is_bad))
+    try:
+        kept = getattr(node, f"_saved_{part}", None) if part else None
+    except RuntimeError:  # it is gone, after an earlier backward pass
+        return ""
+    return part if isinstance(kept, torch.Tensor) and bool(test(kept.detach()).any()) else ""

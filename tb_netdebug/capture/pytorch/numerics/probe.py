@@ -331,6 +331,7 @@ class NumericsProbe:
             "capsule": None,
             "script": script(),
             "left_out": False,
+            "follows": self._follows,
         }
         fact.update(as_fact(found, what_else, kind))
         fact.update(loss or {})
