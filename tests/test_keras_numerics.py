@@ -166,3 +166,70 @@ def test_a_step_made_once_more_leaves_everything_as_it_was(tmp_path: Path) -> No
     assert len(facts_of(tmp_path)) == 1
     assert all(np.isfinite(each).all() for each in watched)
     assert all(map(np.array_equal, trained([]), watched))
+
+
+def written_by_hand(model: Any, place: int, step: int) -> Any:
+    """A callback that writes an infinity into the kernel of a layer before a step."""
+
+    def write(batch: int, logs: Any = None) -> None:
+        if batch == step:
+            kernel = model.layers[place].kernel
+            kernel.assign(tf.tensor_scatter_nd_update(kernel.value, [[0, 0]], [float("inf")]))
+
+    return keras.callbacks.LambdaCallback(on_train_batch_begin=write)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("mode", ["sampled", "ops"])
+def test_weights_that_nobody_looked_at_are_not_called_finite(place: int, mode: str, tmp_path: Path) -> None:
+    """An infinity was written into one between two steps that are not sampled."""
+    layers = [L.Dense(4, activation="relu", name="first"), L.Dense(3, name="last")]
+    model = dense(L.Input((4,)), *layers, optimizer="sgd", loss="mse")
+
+    def train(model: Any, callbacks: list[Any]) -> Any:
+        labels = np.zeros((ROWS, 3), "float32")
+        hand = written_by_hand(model, place, BAD_BATCH)
+        return in_order(rows(1.0), labels)(model, [*callbacks, hand])
+
+    step, fact = told(tmp_path, model, train, check_numerics=mode)
+    assert (BAD_BATCH, False) == (step, fact["parameters_known"])
+    assert ("first" if place == 0 else "") == fact["where"]
+    told_of = [each.message for run in nd.check(tmp_path).runs for each in run.findings]
+    assert not any("finite inputs and weights" in each or "the loss itself" in each for each in told_of)
+
+
+def test_what_comes_of_nan_in_a_batch_is_explained_by_it(tmp_path: Path) -> None:
+    """TensorFlow's relu makes zeros of NaN, so that the outputs are constant and the gradients zero."""
+    model = dense(L.Input((4,)), L.Dense(4, activation="relu"), L.Dense(3), optimizer="sgd", loss="mse")
+    labels = np.random.default_rng(1).normal(size=(ROWS, 3)).astype("float32")
+    inputs = rows(1.0)
+    inputs[10 * BATCH, 1] = np.nan
+    Run(tmp_path, model, in_order(inputs, labels), every=1)
+    (run,) = nd.check(tmp_path).runs
+    found = {each.rule: each for each in run.findings}
+    assert {"nonfinite-input", "zero-gradients", "constant-output"} <= found.keys()
+    assert ["nonfinite-input"] == [each.rule for each in run.findings if each.cause is None]
+
+
+def test_a_loop_of_ones_own_is_not_told_to_follow_operations(tmp_path: Path) -> None:
+    """It does so in no mode."""
+    model = dense(L.Input((4,)), L.Dense(3))
+    optimizer = keras.optimizers.SGD(0.01)
+    with nd.watch(
+        model, optimizer, logdir=tmp_path, run="run", every=1, on_finding="ignore", check_numerics="ops"
+    ) as monitor:
+        for step in range(3):
+            inputs = rows(1.0)[:BATCH]
+            labels = np.full((BATCH, 3), np.nan if step == 2 else 0.0, "float32")
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(inputs, training=True) - labels) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            monitor.step(loss=loss)
+    ((step, fact),) = facts_of(tmp_path)
+    assert (2, "loss", "operations are followed in `fit` alone, not in loops of one's own") == (
+        step, fact["what"], fact["why_not"],
+    )  # fmt: skip
+    (run,) = nd.check(tmp_path).runs
+    (finding,) = (each for each in run.findings if each.rule == "nonfinite-loss")
+    assert "made by one of its operations or given to it, as labels are" in finding.message

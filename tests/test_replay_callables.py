@@ -116,6 +116,27 @@ def test_what_is_not_there_when_training_begins(words: Sequence[str], sentence: 
 
 
 @pytest.mark.parametrize(
+    ("options", "value", "why"),
+    [
+        (["--backward"], float("nan"), "the forward pass has NaN or infinities before it gets there"),
+        ([], 1.0, "only --backward (backward=True) goes so far"),
+    ],
+)
+def test_a_loss_that_is_not_called(
+    options: list[str], value: float, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """That is said, and why; else the result would seem to be the loss's."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(GUARDED)
+    model = nn.Linear(3, 2)
+    nn.init.constant_(model.weight, value)
+    words = ["--no-debug", *options, "--model", "net.py:make", "--loss", "net.py:root_loss"]
+    assert (0 if value == 1.0 else 1) == replay_here([*words, capsule_of(model, tmp_path)])
+    assert f"Note: the given loss was not called: {why}." in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
     ("name", "code", "sentence"),
     [
         (

@@ -161,8 +161,17 @@ def test_a_loss_of_ones_own(replay: Replay) -> None:
 def test_a_step_that_fails(replay: Replay) -> None:
     """The error is told, and what came before it can be looked at."""
     shown = replay("continue", "print output:first -s", "restart", words=("--model", "net.py:Crashing"))
-    assert "The step failed: RuntimeError: the layer is full." in shown
+    assert "The step failed: RuntimeError: the layer is full (net.py:24)." in " ".join(shown.split())
     assert "output:first  float32[3, 4]" in shown
+
+
+def test_a_loss_that_does_not_fit(replay: Replay) -> None:
+    """In the words of the table; the class of our own error is no part of them."""
+    shown = replay("delete all", "continue", words=("--loss", "net.py:make", "--model", "net.py:make"))
+    assert "The step failed: --loss net.py:make cannot be called with the model's output alone" in " ".join(
+        shown.split()
+    )
+    assert "UserMistake" not in shown
 
 
 def test_operations_of_the_step(replay: Replay) -> None:

@@ -12,6 +12,11 @@ EARLY_STEPS = 50
 BLOWN_UP = (
     "nonfinite-loss", "nonfinite-gradient", "nonfinite-weight", "nonfinite-activation", "loss-scale-overflow",
 )  # fmt: skip
+# What becomes of a network whose weights are NaN: relu, for one, may make zeros of that.
+LOST = (
+    "zero-gradients", "constant-output", "dead-units", "dead-layer", "unchanged-weights", "frozen-weights",
+    "not-learning", "loss-at-chance", "loss-plateau",
+)  # fmt: skip
 EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "nonfinite-input": (*BLOWN_UP, "not-learning", "loss-at-chance"),
     "input-scale": (
@@ -76,7 +81,10 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "nonfinite-activation": ("nonfinite-loss", "nonfinite-gradient", "nonfinite-weight"),
     "nonfinite-loss": ("nonfinite-gradient", "nonfinite-weight"),
     "nonfinite-gradient": ("nonfinite-weight", "nonfinite-loss"),
+    "nonfinite-weight": ("nonfinite-activation", "nonfinite-loss", "nonfinite-gradient", *LOST),
 }  # fmt: skip
+# In the evidence of a weight that a step was given like that: it is no consequence of that step.
+BEFORE_FORWARD = "before the forward pass"
 
 
 def explain(found: Mapping[str, Finding]) -> None:
@@ -84,8 +92,8 @@ def explain(found: Mapping[str, Finding]) -> None:
     was seen in time and is not itself a consequence of it. A note causes nothing."""
     for finding in found.values():
         finding.cause, finding.consequences = None, []
-    for slug, effects in EXPLAINS.items():
-        cause = found.get(slug)
+    for slug in sorted(EXPLAINS, key=lambda each: not _came_first(found.get(each))):
+        cause, effects = found.get(slug), EXPLAINS[slug]
         if cause is not None and cause.severity > Severity.INFO:
             for effect in effects:
                 _join(cause, effect, found)
@@ -111,6 +119,10 @@ def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
     if finding.first_step >= cause.first_step - early:
         finding.cause = cause.rule
         cause.consequences.append(effect)
+
+
+def _came_first(finding: Finding | None) -> bool:
+    return finding is not None and BEFORE_FORWARD in finding.evidence
 
 
 def _root(finding: Finding, found: Mapping[str, Finding]) -> Finding:

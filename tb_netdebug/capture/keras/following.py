@@ -99,6 +99,11 @@ class Following:
 
     # ---- afterwards --------------------------------------------------------------------------------------
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether everything that the step computed or read is known, as of one that ran eagerly."""
+        return self._graph is None
+
     def blamed(self, tap: Tap, known: Known) -> Followed | None:
         """What the loss, or else a gradient or an output, got its first bad value from. `known`: what
         was read
@@ -168,6 +173,8 @@ class Following:
                 (each.name for each, tensor, _ in reversed(tap.gradients()) if id(tensor) in bad), ""
             )
             return Followed("gradient", where, "", word, *rest)
+        if layer is None and any(each.layer is not None for each in found.others):
+            return Followed("unknown", "", "", word, "", why_not=rest[-1])
         if layer is None:
             loss = tap.losses[0].loss if tap.losses else None
             name = type(loss).__name__ if loss is not None else ""

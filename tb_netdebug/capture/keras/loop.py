@@ -17,6 +17,8 @@ from tb_netdebug.capture.keras.tensors import dense, tensors_in
 from tb_netdebug.capture.keras.traced import Shown
 from tb_netdebug.capture.settings import Settings
 
+UNFOLLOWED = "operations are followed in `fit` alone, not in loops of one's own"
+
 
 class LoopTap:
     """Listens between two steps to everything that does not belong to `fit` (see `calls.Listener`).
@@ -40,7 +42,7 @@ class LoopTap:
         self.is_in_use = False
         self.is_hidden = False
         self.has_stepped = False
-        self.tap = Tap(network, guard, wants_layers=False)
+        self.tap = Tap(network, guard, wants_layers=False, unfollowed=UNFOLLOWED)
         self.datasets = Datasets(guard)
         self._given: tuple[Any, ...] = ()
 
@@ -48,7 +50,7 @@ class LoopTap:
         self._thread = threading.get_ident()
         self.has_stepped = False
         self._given = ()
-        self.tap = Tap(self._network, self._guard, wants_layers=sampling)
+        self.tap = Tap(self._network, self._guard, wants_layers=sampling, unfollowed=UNFOLLOWED)
 
     def finish(self) -> Tap | None:
         """What was seen; None when there was nothing."""

@@ -69,6 +69,9 @@ class Origin:
             entries = shown.get("entries", [])
             fact = of_layers(tap, outputs, gradients, entries, is_loss_bad=is_loss_bad)
         if fact is not None:
+            fact["parameters_known"] = (following is not None and following.sees_all) or all(
+                before(each) is not None for each in tap.network.weights.values()
+            )
             self._told += 1
             self._last_told = step
             self._collector.fact("first-nonfinite", **fact)

@@ -83,6 +83,8 @@ class Tap:
     rates: list[Any] = field(default_factory=list)
     looks: int = 0
     following: Following | None = None
+    unfollowed: str = ""
+    """Why nobody can follow the operations of such a step in any mode."""
     shown: dict[str, list[Any]] = field(default_factory=dict)
     """What a step in a graph shows, as it stands there."""
     mode_counts: tuple[float, float] = (0.0, 0.0)

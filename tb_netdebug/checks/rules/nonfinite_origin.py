@@ -42,6 +42,7 @@ class TracedOrigin:
     repeats: bool | None
     inputs_finite: bool
     parameters_finite: bool
+    parameters_known: bool  # whether anybody looked at them before the step
     masked_only: bool
     left_out: bool
     rank: int | None  # of several processes the one that made it
@@ -75,6 +76,7 @@ class TracedOrigin:
             repeats=repeats if isinstance(repeats, bool) else None,
             inputs_finite=bool(fact.get("inputs_finite", True)),
             parameters_finite=bool(fact.get("parameters_finite", True)),
+            parameters_known=bool(fact.get("parameters_known", True)),
             masked_only=bool(fact.get("masked_only")),
             left_out=bool(fact.get("left_out")),
             rank=rank if type(rank) is int else None,
@@ -95,6 +97,11 @@ class TracedOrigin:
         """The name of the layer and its class."""
         shown = named(self.where)
         return f"{shown} ({self.class_name})" if self.class_name else shown
+
+    @property
+    def weight(self) -> str:
+        """The weight that was not finite when the step began, with its layer; Keras names it by both."""
+        return f"`{self.tensor}` of {self.layer}" if self.tensor else self.layer
 
     def operation_text(self, preposition: str = " by") -> str:
         """Such as " by log at model.py:91"; empty where neither is known."""
@@ -119,6 +126,12 @@ class TracedOrigin:
         if self.tensor:
             return f"the {self.tensor} of the loss was not finite{self.operation_text(', given to')}"
         return ""
+
+    def made_by_loss_text(self) -> str:
+        """Return that the loss made it, as a sentence goes on; that is sure of a known operation."""
+        if self.operation or self.line:
+            return f"the loss itself made it{self.operation_text()}"
+        return "it came up in the loss, made by one of its operations or given to it, as labels are"
 
     def evidence(self) -> dict[str, Evidence]:
         known = {

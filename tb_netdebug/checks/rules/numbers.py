@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...records.step import Kind, StepRecord
+from ..causes import BEFORE_FORWARD
 from ..finding import Evidence, Severity, Sign
 from ..history import History
 from ..phrases import agree, counted, named, number, percent
@@ -152,7 +153,34 @@ class NonfiniteWeight(Rule):
     when = When.SAMPLES
     needs = ("weights",)
 
-    def update(self, history: History) -> Sign | None:
+    def __init__(self) -> None:
+        self._is_traced = False
+
+    def update(self, history: History) -> Iterator[Sign]:
+        origin = traced_origin(history, history.step)
+        if origin is not None and origin.what == "parameter" and not self._is_traced:
+            self._is_traced = True
+            yield self._traced(history, origin)
+        seen = self._seen(history)
+        if seen is not None:  # once it is traced, other weights only show what has become of it
+            yield replace(seen, where=()) if self._is_traced else seen
+
+    def _traced(self, history: History, origin: TracedOrigin) -> Sign:
+        return Sign(
+            Severity.ERROR,
+            f"{origin.weight} held {origin.made_of} before the forward pass of step {origin.step}"
+            f"{origin.on_rank}: that step did not make it. {writers(history, origin.step)}",
+            "Look for code of your own that writes weights between steps (copy_, a checkpoint), "
+            "and at the update of the step before: a learning rate that is too high, a gradient that is not "
+            f"finite. Then go back to a checkpoint from before.{origin.opening()}",
+            {**origin.evidence(), BEFORE_FORWARD: Evidence(True)},
+            (f"{origin.where}.{origin.tensor}" if origin.tensor else origin.where,),
+            since=origin.step,
+            sureness=1.0,
+            knows_more=True,
+        )
+
+    def _seen(self, history: History) -> Sign | None:
         now = history.weights.now
         if now is None or not (now.nonfinite > 0).any():
             return None
@@ -237,14 +265,28 @@ def of_loss(origin: TracedOrigin) -> str:
     if origin.what == "loss":
         # Only torch runs a batch again, and only there a line of backward is known.
         again = " when run again" if origin.backward and origin.repeats is None else ""
-        made = origin.operand_text() or f"the loss itself made it{origin.operation_text()}"
+        made = origin.operand_text() or origin.made_by_loss_text()
         return f" The models put out finite values{origin.on_rank}{again}: {made}{origin.line_text()}."
+    if origin.what == "parameter":
+        return f" It came from {origin.weight}, which held {origin.made_of} before the forward pass."
     if origin.where and origin.what:
         rank = "" if origin.what == "gradient" else origin.on_rank  # those are averaged
         return f" It came from the {origin.what} of {named(origin.where)}{rank}{origin.operation_text()}."
     if origin.repeats is False:
         return origin.repeats_text()
     return f" Where it came from is not known: {origin.why_not}." if origin.why_not else ""
+
+
+def writers(history: History, step: int) -> str:
+    """Who can have written such a weight before this step, as a sentence."""
+    curve = history.curve("nonfinite_gradients")
+    before = {} if curve is None else dict(zip(curve.steps, curve.values, strict=True))
+    if before.get(step - 1) == 0.0:
+        return (
+            f"The gradients of step {step - 1} were finite, so code between the steps wrote it, or an update "
+            "that was too big for its type."
+        )
+    return f"The update of step {step - 1} wrote it, or code between the steps."
 
 
 def text(value: float) -> str:

@@ -43,6 +43,7 @@ class NonfiniteActivation(Rule):
             if origin.is_made_in_a_layer:
                 yield self._traced(history, origin)
                 self._is_traced = True
+            self._is_lost = self._is_lost or (origin.what == "parameter" and not origin.masked_only)
         if not self._is_lost and not self._is_traced and were_others(history, Kind.ACTIVATION):
             for record in history.recent:
                 if record.step > self._judged and not self._is_lost:
@@ -64,7 +65,8 @@ class NonfiniteActivation(Rule):
             when = f"at step {origin.step}{origin.on_rank}"
             made = f"{origin.layer} made {origin.made_of} {when}{origin.operation_text()}"
             before = f"; it was there before {origin.before}" if origin.before else ""
-            message = f"{made}, from finite inputs and weights{before}."
+            weights = " and weights" if origin.parameters_known else "; nobody looked at its weights before"
+            message = f"{made}, from finite inputs{weights}{before}."
         where = (origin.where,) if origin.where else ()
         return self._sign(
             message + origin.repeats_text() + fate,

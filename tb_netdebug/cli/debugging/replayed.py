@@ -14,6 +14,8 @@ from tb_netdebug.cli.debugging.paper import Paper
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
 from tb_netdebug.cli.harmless import harmless
+from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.cli.replay_callables import told
 from tb_netdebug.debugger.attendance import Attendance
 from tb_netdebug.debugger.local_client import LocalClient
 
@@ -35,7 +37,7 @@ def debug_capsule(
     CapsuleError."""
     rerun_module = importlib.import_module("tb_netdebug.capture.pytorch.numerics.rerun")
     client = LocalClient()
-    rerun: Rerun = rerun_module.Rerun(path, content, model, send=client.take, loss=loss)
+    rerun: Rerun = rerun_module.Rerun(path, content, model, send=client.take, loss=loss, words_of=words_of)
     client.listen(rerun.session.receive)
     rerun.start()
     try:
@@ -55,6 +57,11 @@ def debug_capsule(
     finally:
         rerun.close()
     return 0
+
+
+def words_of(error: Exception) -> str:
+    """A mistake is told as it is in the table; of other errors the class says what they are."""
+    return str(error).rstrip(".") if isinstance(error, UserMistake) else told(error)
 
 
 def watch_numbers(desk: Desk) -> None:

@@ -45,6 +45,7 @@ class Replay:
     rows: list[Row] = field(default_factory=list)
     origin: Origin | None = None
     gradient: Origin | None = None
+    has_used_loss: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -84,7 +85,15 @@ def replay(
         run_call(number, call, models, done, backward=backward, loss=loss)
         if not done.is_finite:
             break
+    if loss is not None and not done.has_used_loss:
+        done.notes.append(f"the given loss was not called: {why_no_loss(done, backward=backward)}")
     return done
+
+
+def why_no_loss(done: Replay, *, backward: bool) -> str:
+    if done.origin is not None:
+        return "the forward pass has NaN or infinities before it gets there"
+    return "no call put out a tensor" if backward else "only --backward (backward=True) goes so far"
 
 
 def restore(content: dict[str, Any], name: str, model: nn.Module, done: Replay) -> None:
@@ -129,6 +138,7 @@ def run_call(
     if origin is not None and not origin.masked_only:
         done.origin = origin
     elif backward:
+        done.has_used_loss = loss is not None
         done.gradient = gradient_of(output, models, order, loss)
 
 

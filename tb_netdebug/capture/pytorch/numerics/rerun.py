@@ -48,7 +48,8 @@ class Rerun:
     """A session of the debugger in a thread of its own, paused before the step. `send` takes its frames.
 
     The end of the step pauses it, too; whoever goes on from there is at its beginning again, with the
-    weights, modes and random numbers of the capsule. `notes` are sentences about what is not as it was.
+    weights, modes and random numbers of the capsule. `notes` are sentences about what is not as it was;
+    `words_of` puts an error that ends the step into words.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Rerun:
         *,
         send: Callable[[bytes], bool],
         loss: Loss | None = None,
+        words_of: Callable[[Exception], str] = first_line,
     ) -> None:
         given = model if isinstance(model, Mapping) else {"": model}
         self.notes: list[str] = []
         self._models = {name: inner(each) for name, each in given.items()}
         self._content = self._with_weights(content)
         self._loss = loss
+        self._words_of = words_of
         self._passing = threading.Event()
         self._closing = threading.Event()
         self.session = Session(
@@ -123,7 +126,7 @@ class Rerun:
             for number, call in enumerate(self._content["calls"]):
                 self._call(number, call)
         except Exception as error:  # the model's own, perhaps the very one that the capsule is about
-            note = f"The step failed: {first_line(error)}. {note}"
+            note = f"The step failed: {self._words_of(error)}. {note}"
         if self._passing.is_set():
             self.session.bench.end_batch()
             return
