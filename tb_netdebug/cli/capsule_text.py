@@ -162,7 +162,8 @@ def sentence_of(found: dict[str, Any]) -> str:
     if what == "parameter":
         return f"The first {kind} is in the weights: {tensor} of {where}."
     if what == "gradient":
-        return f"The loss is finite; the first {kind} on the way back is in the gradients of {where}."
+        first = f"The loss is finite; the first {kind} on the way back is in the gradients of {where}"
+        return f"{first}{by and f', made{by}'}{line}."
     if what == "loss":
         if tensor == "operand":
             held = text_of(found.get("variable") or "an operand such as the labels")

@@ -133,7 +133,7 @@ class NonfiniteGradient(Rule):
         return Sign(
             Severity.ERROR,
             f"{counted(count, 'value')} of the gradients {agree(count, 'is', 'are')} NaN (no number) or "
-            f"infinite{but}.{of_averaged(origin, record.step)} The optimizer writes them into the weights, "
+            f"infinite{but}.{of_gradient(origin, record.step)} The optimizer writes them into the weights, "
             "and the network is lost.",
             "Look at the operations behind the layers named here: sqrt, norm, log, division and x ** y "
             "have no slope at 0; add 1e-8 below the root or in the denominator. If the loss grew before, "
@@ -249,6 +249,17 @@ def last_finite(history: History, name: str, step: int) -> float | None:
         if at < step and math.isfinite(value):
             return value
     return None
+
+
+def of_gradient(origin: TracedOrigin | None, step: int) -> str:
+    """Where bad gradients came from, as a sentence."""
+    averaged = of_averaged(origin, step)
+    if averaged or origin is None or origin.what != "gradient" or origin.step != step:
+        return averaged
+    if origin.operation:
+        return f" They came up on the way back{origin.operation_text(' in')}, which was given finite ones."
+    advice = "" if origin.follows else ' (check_numerics="ops" names the operation)'
+    return f" On the way back from the loss, {origin.layer} is the first with such gradients{advice}."
 
 
 def of_averaged(origin: TracedOrigin | None, step: int) -> str:

@@ -17,7 +17,7 @@ from tb_netdebug.capture.pytorch.coverage.calls import is_compiled
 from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
 from tb_netdebug.capture.pytorch.interception import Unintercepted, is_traced
 from tb_netdebug.capture.pytorch.numerics.origin import OriginTracer
-from tb_netdebug.capture.pytorch.numerics.origin_told import Origin
+from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, Place
 from tb_netdebug.capture.pytorch.probe import ProbeContext
 
 COMPILED = (
@@ -40,6 +40,7 @@ class OperationChecks:
         self._stack = ExitStack()
         self._following = ExitStack()  # open while a call is followed
         self._tracer = OriginTracer(context.models)
+        self._tracer.keeps_places = True
         self._tracer.on_fault = lambda error: self._guard.fault("following operations", error)
         self._stack.enter_context(self._tracer.names())
         for model in context.models.values():
@@ -51,6 +52,11 @@ class OperationChecks:
 
     def end_step(self) -> None:
         self.origin = None
+        self._tracer.places.clear()
+
+    def place_of(self, number: int) -> Place | None:
+        """Where in a model the operation of this number was; None of one outside."""
+        return self._tracer.places.get(number)
 
     def close(self) -> None:
         self._stack.close()

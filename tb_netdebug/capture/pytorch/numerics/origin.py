@@ -30,11 +30,13 @@ from tb_netdebug.capture.pytorch.numerics.operations import (
     key_of,
     site,
 )
-from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
+from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, Place, names_of
 from tb_netdebug.capture.pytorch.values import tensors_in
 
 is_compiling = torch.compiler.is_compiling
+next_operation = torch._C._autograd._get_sequence_nr
 MOST_TRACKED = 4096
+MOST_PLACES = 20_000
 MOST_ATTRIBUTES = 32
 
 
@@ -53,6 +55,8 @@ class OriginTracer(TorchDispatchMode):
         self._origins: dict[StorageWeakRef, Origin] = {}
         self._count = 0
         self.on_fault: Callable[[Exception], None] | None = None
+        self.keeps_places = False
+        self.places: dict[int, Place] = {}  # of operations, by autograd's numbers
 
     # ---- before and after --------------------------------------------------------------------------------
 
@@ -149,6 +153,10 @@ class OriginTracer(TorchDispatchMode):
         name = func._overloadpacket.__name__
         if name in UNINITIALISED:
             return
+        if self.keeps_places and len(self.places) < MOST_PLACES:
+            number = next_operation() - 1  # of an operation without a gradient that of the one before it
+            if number not in self.places:
+                self.places[number] = Place(*self._around(), site())
         for tensor in [output] if isinstance(output, torch.Tensor) else list(flat(output)):
             found = flags_of(tensor)
             key = key_of(tensor) if found.any or self._origins else None
@@ -169,14 +177,9 @@ class OriginTracer(TorchDispatchMode):
             if not is_new or any(source.kind == "Inf" for source in sources):
                 return sources[0]
         was_asked = not found.nan and (name in ASKED_FOR or any(map(is_infinite, (*args, *kwargs.values()))))
-        module = self._running[-1] if self._running else None
-        full, class_name = self._names.get(id(module), ("", type(module).__name__))
-        if module is not None and next(module.children(), None) is not None:
-            class_name += " (own code)"
         return Origin(
             "output",
-            full,
-            class_name if module is not None else "",
+            *self._around(),
             found.kind,
             self._next(),
             inputs_finite=not sources,
@@ -185,6 +188,14 @@ class OriginTracer(TorchDispatchMode):
             operation=name.strip("_"),
             site=site(),
         )
+
+    def _around(self) -> tuple[str, str]:
+        """The name and the class of the innermost module that is running."""
+        if not self._running:
+            return "", ""
+        module = self._running[-1]
+        full, class_name = self._names.get(id(module), ("", type(module).__name__))
+        return full, class_name + (" (own code)" if next(module.children(), None) is not None else "")
 
     def _sources(self, func: Any, args: Any, kwargs: Any) -> Iterator[Origin]:
         """The origins of what an operation was given; what it writes to has its result by now."""

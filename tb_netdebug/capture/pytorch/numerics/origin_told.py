@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import nn
 
@@ -32,6 +33,14 @@ class Origin:
     operation: str = ""
     site: str = ""
     before: str = ""
+
+
+class Place(NamedTuple):
+    """Of an operation in a model: the innermost module around it, and its line."""
+
+    where: str
+    class_name: str
+    line: str
 
 
 def names_of(models: Mapping[str, nn.Module]) -> dict[int, tuple[str, str]]:

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -24,6 +25,7 @@ from tb_netdebug.capture.pytorch.calls import Call, CallKeeper
 from tb_netdebug.capture.pytorch.hooks import before_step
 from tb_netdebug.capture.pytorch.interception import unintercepted
 from tb_netdebug.capture.pytorch.numerics.asked import Asked
+from tb_netdebug.capture.pytorch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.capture.pytorch.numerics.capsule import CapsuleWriter
 from tb_netdebug.capture.pytorch.numerics.crashes import CrashWatch
 from tb_netdebug.capture.pytorch.numerics.fact import as_fact, script
@@ -71,10 +73,16 @@ class NumericsProbe:
         self._device_roots = DeviceRoots()
         self._layers = LayerChecks(context, always=context.settings.check_numerics == "layers")
         self._operations = OperationChecks(context) if self._follows else None
+        on_fault = partial(context.guard.fault, "following a backward pass")
+        self._slopes = BackwardChecks(on_fault) if self._follows else None
         self._capsules = self._capsule_writer()
         self._crashes = CrashWatch(self._on_crash) if self._capsules is not None else None
         self._collector.keep_capsule = unintercepted(self.capsule)
-        self._backward = watch_backward(self._before_backward, guard=context.guard)
+        self._backward = watch_backward(
+            self._before_backward,
+            self._after_backward if self._follows else None,
+            guard=context.guard,
+        )
         self._hooks = list(self._watch_optimizers())
 
     def told_loss(self, loss: Any) -> None:
@@ -100,6 +108,8 @@ class NumericsProbe:
                 self._tell_late()
         if self._operations is not None:
             self._operations.end_step()
+        if self._slopes is not None:
+            self._slopes.forget()
         self._keeper.forget()
 
     def _tell_late(self) -> None:
@@ -133,6 +143,8 @@ class NumericsProbe:
         for hook in self._hooks:
             hook.remove()
         self._collector.keep_capsule = None
+        if self._slopes is not None:
+            self._slopes.forget()
         for part in (self._left_out, self._keeper, self._order, self._layers, self._operations):
             if part is not None:
                 part.close()
@@ -161,8 +173,14 @@ class NumericsProbe:
             self._on_bad_root(bad)
         else:
             self._on_good_roots(roots)
+            if self._slopes is not None:
+                self._slopes.begin(root for root in roots if type(root) is torch.Tensor)
         self._left_out.note_use()
         self._collector.charge(started)
+
+    def _after_backward(self, given: Any) -> None:
+        if self._slopes is not None:
+            self._slopes.end()
 
     def _on_good_roots(self, roots: Sequence[torch.Tensor]) -> None:
         if self._left_out.is_pending:
@@ -301,6 +319,9 @@ class NumericsProbe:
         origin = last_bad_module(parameters, self._context.models, self._order)
         if origin is None:
             return
+        slope = None if self._slopes is None else self._slopes.found
+        if slope is not None and self._operations is not None:
+            origin = of_slope(slope, origin, self._operations.place_of(slope.number))
         if is_distributed(os.environ):  # nor is it known whether this step is the one to keep
             self._tell(Searched(origin, why_not=AVERAGED), "gradient", origin.kind, None)
         else:

@@ -11,11 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from tb_netdebug.capture.pytorch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.capture.pytorch.numerics.capsule_file import CapsuleError, load_capsule
 from tb_netdebug.capture.pytorch.numerics.capsule_weights import put_weights
 from tb_netdebug.capture.pytorch.numerics.flags import flags_of
+from tb_netdebug.capture.pytorch.numerics.graph_nodes import mark_output
+from tb_netdebug.capture.pytorch.numerics.loss_origin import culprit_of
 from tb_netdebug.capture.pytorch.numerics.origin import OriginTracer
-from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
+from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, Place, names_of
 from tb_netdebug.capture.pytorch.numerics.search import inner
 from tb_netdebug.capture.pytorch.order import CallOrder, last_bad_module
 from tb_netdebug.capture.pytorch.reader import host_item
@@ -127,8 +130,9 @@ def run_call(
         stack.callback(order.close)
         stack.enter_context(tracer.names())
         stack.enter_context(conditions(call["autocast"]))
-        if not backward:
-            stack.enter_context(torch.no_grad())
+        tracer.keeps_places = backward
+        # With a trace on each operation, the line of one that goes wrong on the way back is known.
+        stack.enter_context(torch.autograd.set_detect_anomaly(True, False) if backward else torch.no_grad())
         stack.enter_context(statistics(models, done))
         tracer.begin(model, call["args"], call["kwargs"])
         set_random(call)
@@ -139,7 +143,8 @@ def run_call(
         done.origin = origin
     elif backward:
         done.has_used_loss = loss is not None
-        done.gradient = gradient_of(output, models, order, loss)
+        with torch.autograd.set_detect_anomaly(True, False):
+            done.gradient = gradient_of(output, models, order, loss, tracer.places)
 
 
 def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any], done: Replay) -> nn.Module:
@@ -217,13 +222,30 @@ def gradient_of(
     models: Mapping[str, nn.Module],
     order: CallOrder,
     loss: Callable[[Any], torch.Tensor] | None,
+    places: Mapping[int, Place],
 ) -> Origin | None:
     """Where the gradients go wrong on the way back from the loss."""
     for model in models.values():
         model.zero_grad()
+    for _, tensor in tensors_in(output):
+        mark_output(tensor)  # from here on it is the loss
     roots = [loss(output)] if loss else [each for _, each in tensors_in(output) if each.requires_grad]
-    if any(flags_of(root).any for root in roots):
-        return Origin("loss", "", "", "NaN", 0)
+    bad = next((root for root in roots if flags_of(root).any), None)
+    if bad is not None:
+        return origin_in_loss(bad)
+    checks = BackwardChecks()
+    checks.begin(roots)
     torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
     parameters = [each for model in models.values() for each in model.parameters()]
-    return last_bad_module(parameters, models, order)
+    seen, slope = last_bad_module(parameters, models, order), checks.found
+    return seen if seen is None or slope is None else of_slope(slope, seen, places.get(slope.number))
+
+
+def origin_in_loss(root: torch.Tensor) -> Origin:
+    """Of a loss that is not finite, of finite outputs."""
+    culprit = culprit_of(root)
+    tensor = culprit.part if culprit.part in ("target", "operand") else ""
+    kind = flags_of(root).kind
+    return Origin(
+        "loss", "", "", kind, 0, tensor=tensor, operation=culprit.operation.lower(), site=culprit.line
+    )
