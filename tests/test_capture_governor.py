@@ -138,6 +138,37 @@ def test_gradient_norms_are_rarer_where_they_are_dear(norm_secs: float, steps_pe
     assert 960 // steps_per_norm == norms(governor, norm_secs=norm_secs, user_secs=0.01, steps=960)
 
 
+@pytest.mark.parametrize(
+    ("norm_secs", "glance_secs", "steps_per_norm"),
+    [(0.00014, 0.00001, 6), (0.00014, 0.00003, None), (0.0007, 0.00001, None)],
+)
+def test_a_glance_is_paid_by_rarer_norms(
+    norm_secs: float, glance_secs: float, steps_per_norm: int | None
+) -> None:
+    """All together cost 37 µs a step as before; where that cannot be, or a glance is dear, there is none."""
+    governor = Governor(period=None, overhead=0.02)
+    governor.next(sampled=True, user_secs=0.01, spent_secs=0.0)
+    governor.glance_cost(glance_secs)
+    spent = due = glances = 0.0
+    for step in range(2960):
+        if step == 2000:
+            spent = due = glances = 0.0
+        if governor.norm_is_due():
+            due += 1
+            spent += norm_secs
+            governor.norm_cost(norm_secs)
+        elif governor.glance_is_due():
+            glances += 1
+            spent += glance_secs
+            governor.glance_cost(glance_secs)
+        governor.next(sampled=False, user_secs=0.01, spent_secs=norm_secs)
+    if steps_per_norm is None:
+        assert 0 == glances
+    else:
+        assert (960 // steps_per_norm, 960) == (due, due + glances)
+        assert spent <= 960 * 0.0000375
+
+
 def test_a_period_has_every_gradient_norm() -> None:
     """Who says how often to look has decided what it may cost."""
     governor = Governor(period=10, overhead=0.02)

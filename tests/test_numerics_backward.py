@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
+from tb_netdebug.capture.governor import Governor
 from tb_netdebug.capture.pytorch.numerics.backward_checks import BackwardChecks
 from tb_netdebug.capture.pytorch.numerics.capsule_file import load_capsule
 from tb_netdebug.capture.pytorch.numerics.replay import replay
@@ -70,6 +71,36 @@ def test_by_default_the_first_layer_on_the_way_back_is_named(logdir: Path) -> No
     done = replay(str(finding.evidence["capsule"].value), nn.Linear(4, 2), backward=True, loss=loss_of)
     assert done.gradient is not None
     assert ("SqrtBackward0", line()) == (done.gradient.operation, done.gradient.site)
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_step_without_a_norm_is_caught_by_a_glance(
+    is_wanted: bool, logdir: Path, facts: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the weights are changed; where it does not fit, the step after it says whose update it was."""
+    monkeypatch.setattr(Governor, "next", lambda self, **_: False)
+    monkeypatch.setattr(Governor, "norm_is_due", lambda self: False)
+    monkeypatch.setattr(Governor, "glance_is_due", lambda self: is_wanted)
+    steps = iter(range(6))
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    train(
+        model,
+        rows,
+        logdir,
+        loss_of=lambda output: loss_of(output) if next(steps) == 3 else output.square().mean(),
+        steps=6,
+    )
+    (told,) = facts
+    weights = load_capsule(told["capsule"])["models"][""].values()
+    is_finite = all(each.isfinite().all() for each in weights)
+    assert ((3, "gradient", True) if is_wanted else (4, "parameter", False)) == (
+        told["step"], told["what"], is_finite,
+    )  # fmt: skip
+    found = {each.rule: each for each in nd.check(logdir).runs[0].findings}
+    if is_wanted:
+        assert 3 == found["nonfinite-gradient"].first_step
+    else:
+        assert "The update of step 3 wrote it, or code between" in found["nonfinite-weight"].message
 
 
 def test_a_replay_names_what_a_loss_was_given(logdir: Path) -> None:

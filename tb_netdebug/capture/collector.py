@@ -24,15 +24,18 @@ class Collector:
     """Written by the hooks of a framework, emptied by the monitor at the end of each step.
 
     `sampling` tells whether this step gets full statistics; hooks look at it first and return at once when
-    it is false. `wants_norm` tells whether an ordinary step gets its gradient norm. `spent_secs` is what our
-    own code has cost the training thread in this step, `norm_secs` the part of the gradient norm.
+    it is false. `wants_norm` tells whether an ordinary step gets its gradient norm, `wants_glance` whether
+    one without gets a look at a single gradient. `spent_secs` is what our own code has cost the training
+    thread in this step, `norm_secs` the part of the gradient norm, `glance_secs` that of the single look.
     """
 
     step: int = 0
     sampling: bool = False
     wants_norm: bool = True
+    wants_glance: bool = True
     spent_secs: float = 0.0
     norm_secs: float = 0.0
+    glance_secs: float = 0.0
     clock: StepClock = field(default_factory=StepClock)
     scalars: dict[str, float] = field(default_factory=dict)
     # by id of the series, which its owner keeps: hashing names would cost more than all the rest here

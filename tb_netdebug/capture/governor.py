@@ -30,6 +30,9 @@ SHARE_OF_SAMPLES = 0.1
 # step is so short that reading all gradients is dear: then in every second, third … at least every 16th.
 SHARE_OF_NORMS = 0.25
 MOST_STEPS_BETWEEN_NORMS = 16
+# In the steps between, a look at one small gradient, which NaN on its way back gets into, may take this share
+# of what norms may.
+SHARE_OF_GLANCES = 0.5
 # A part of the budget is kept for what no clock of ours sees: the framework's way through its hooks, what we
 # push out of the caches, the writer's thread holding the interpreter. Measured from outside, it is about a
 # fifth.
@@ -68,6 +71,8 @@ class Governor:
         self._plain_secs = Estimate()
         self._user_secs = Estimate()
         self._norm_secs = Estimate()
+        self._glance_secs = Estimate()
+        self._norm_share_secs = 0.0  # what norms may take of each step
         self._steps_per_norm = 1
         self._steps = 0
         self._dense_until = FIRST_STEPS
@@ -121,9 +126,22 @@ class Governor:
         """What the gradient norm of an ordinary step took."""
         self._norm_secs.observe(secs)
         if self._period is None:
-            share = SHARE_OF_NORMS * self._overhead * self._user_secs.value
+            share = self._norm_share_secs = SHARE_OF_NORMS * self._overhead * self._user_secs.value
+            if self._steps_per_norm > 1 and self.glance_is_due():
+                share -= self._glance_secs.value
             wanted = math.ceil(self._norm_secs.value / share) if share > 0 else 1
             self._steps_per_norm = min(wanted, MOST_STEPS_BETWEEN_NORMS)
+
+    def glance_is_due(self) -> bool:
+        """Whether a step without its norm gets a look at one gradient: norms are rarer for it, so all of them
+        together cost as much as norms alone. Not where they are as rare as can be already."""
+        share, glance = self._norm_share_secs, self._glance_secs.value
+        is_paid = share > 0 and self._norm_secs.value <= (share - glance) * MOST_STEPS_BETWEEN_NORMS
+        return is_paid and glance <= SHARE_OF_GLANCES * share
+
+    def glance_cost(self, secs: float) -> None:
+        """What the look at one gradient took."""
+        self._glance_secs.observe(secs)
 
     def alert(self) -> bool:
         """Something happened: sample the next steps. False when that was said not long ago."""

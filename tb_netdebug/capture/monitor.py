@@ -437,8 +437,12 @@ class Monitor:
         if collector.norm_secs:
             governor.norm_cost(collector.norm_secs)
             collector.norm_secs = 0.0
+        if collector.glance_secs:
+            governor.glance_cost(collector.glance_secs)
+            collector.glance_secs = 0.0
         collector.sampling = governor.next(sampled=sampled, user_secs=user, spent_secs=spent, agreed=agreed)
         collector.wants_norm = self._norm_always or governor.norm_is_due()
+        collector.wants_glance = not collector.wants_norm and governor.glance_is_due()
         collector.spent_secs = 0.0
         self._step_began = moment
         if sampled or collector.sampling:

@@ -24,6 +24,9 @@ from tb_netdebug.records.step import Series
 
 # Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
 COPIES_SHARE = 0.1
+# A single gradient is chosen among so many, and has so many values: a look at it takes about a microsecond.
+MOST_GLANCED_AT = 4
+MOST_GLANCED_VALUES = 4096
 
 
 class OptimizerHooks:
@@ -53,6 +56,7 @@ class OptimizerHooks:
         self._stepping: Optimizer | None = None
         self._moved: list[Watched] = []  # by the one that is stepping
         self._squares: dict[int, tuple[float, int] | None] = {}
+        self._glanced_at: tuple[list[Watched] | None, Watched | None] = (None, None)
         self.stepped = False
         self.steps = 0  # of optimizers that move a watched parameter, since watching began
         self._is_owed = False
@@ -121,10 +125,11 @@ class OptimizerHooks:
         self._squares.clear()
         self.stepped = False
 
-    def look_at_gradients(self, key: int, watched: Sequence[Watched]) -> None:
+    def look_at_gradients(self, key: int, watched: list[Watched]) -> None:
         """Samples of the gradients in a sampled step; else their norm, when it is due."""
         is_sampling = self._is_sampling
-        if not is_sampling and not self._collector.wants_norm:
+        is_due = is_sampling or self._collector.wants_norm
+        if not is_due and not (self._collector.wants_glance and self._glance_is_bad(watched)):
             return
         gradients = gradients_of(watched)
         if not gradients and key == NO_OPTIMIZER:
@@ -134,6 +139,17 @@ class OptimizerHooks:
         started = now()
         self._squares[key] = self._reader.squares([gradient for _, gradient in gradients], key)
         self._collector.norm_secs += now() - started
+
+    def _glance_is_bad(self, watched: list[Watched]) -> bool:
+        """Whether one gradient shows NaN or infinity: then all are looked at before they get to weights."""
+        started = now()
+        if self._glanced_at[0] is not watched:
+            self._glanced_at = watched, smallest_of_first(watched)
+        small = self._glanced_at[1]
+        given = None if small is None else small.tensor.grad
+        is_bad = given is not None and self._reader.is_bad_on_host(given)
+        self._collector.glance_secs += now() - started
+        return is_bad
 
     @property
     def _is_sampling(self) -> bool:
@@ -249,6 +265,12 @@ def forget(all_known: dict[int, Known], number: int, known: Known) -> None:
 def gradients_of(watched: Sequence[Watched]) -> list[tuple[Series, torch.Tensor]]:
     """Those that are there."""
     return [(each.gradient, given) for each in watched if (given := each.tensor.grad) is not None]
+
+
+def smallest_of_first(watched: Sequence[Watched]) -> Watched | None:
+    """Of the first layers, which all that goes wrong on the way back gets to; mostly a bias."""
+    small = [each for each in watched[:MOST_GLANCED_AT] if each.tensor.numel() <= MOST_GLANCED_VALUES]
+    return min(small, key=lambda each: each.tensor.numel(), default=None)
 
 
 @cache

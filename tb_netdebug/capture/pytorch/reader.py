@@ -143,6 +143,15 @@ class TensorReader:
             self._refuse("a gradient", f"it {refusal.reason}")
         return None
 
+    def is_bad_on_host(self, tensor: torch.Tensor) -> bool:
+        """Whether a value in host memory is not finite; what would take longer to read counts as finite."""
+        # it is asked in ordinary steps, and spelled out as above
+        if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and tensor.is_contiguous():
+            address, code = tensor.data_ptr(), CODES.get(tensor.dtype)
+            if address and code is not None and self.reads_host:
+                return kernel.sum_squares([(address, tensor.numel(), code)], 1)[1] > 0
+        return False
+
     def readable(self, name: str, tensor: torch.Tensor) -> torch.Tensor | None:
         """The tensor, or an ordinary dense one with its values; None when it cannot be watched."""
         if is_direct(tensor):
