@@ -103,6 +103,27 @@ def test_a_step_without_a_norm_is_caught_by_a_glance(
         assert "The update of step 3 wrote it, or code between" in found["nonfinite-weight"].message
 
 
+def test_operations_that_are_followed_tell_without_a_norm(
+    logdir: Path, facts: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the step itself, whether or not its gradients are measured."""
+    monkeypatch.setattr(Governor, "next", lambda self, **_: False)
+    monkeypatch.setattr(Governor, "norm_is_due", lambda self: False)
+    monkeypatch.setattr(Governor, "glance_is_due", lambda self: False)
+    steps = iter(range(4))
+    train(
+        nn.Linear(4, 2),
+        rows,
+        logdir,
+        loss_of=lambda output: loss_of(output) if next(steps) == 2 else output.square().mean(),
+        steps=4,
+        check_numerics="ops",
+    )
+    assert [(2, "gradient", "SqrtBackward0")] == [
+        (told["step"], told["what"], told["operation"]) for told in facts
+    ]
+
+
 def test_a_replay_names_what_a_loss_was_given(logdir: Path) -> None:
     train(nn.Linear(4, 2), rows, logdir, loss_of=loss_of, steps=1)
     capsule = next((logdir / "run/capsules").iterdir())

@@ -66,6 +66,10 @@ class BackwardChecks:
         self._hooks.clear()
         self._causes.clear()
 
+    def end_pass(self, _: Any) -> None:
+        """As `end`, for who says which pass has ended."""
+        self.end()
+
     def forget(self) -> None:
         self.end()
         self.found = None

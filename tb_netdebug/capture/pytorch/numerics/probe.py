@@ -80,7 +80,7 @@ class NumericsProbe:
         self._collector.keep_capsule = unintercepted(self.capsule)
         self._backward = watch_backward(
             self._before_backward,
-            self._after_backward if self._follows else None,
+            None if self._slopes is None else self._slopes.end_pass,
             guard=context.guard,
         )
         self._hooks = list(self._watch_optimizers())
@@ -177,10 +177,6 @@ class NumericsProbe:
                 self._slopes.begin(root for root in roots if type(root) is torch.Tensor)
         self._left_out.note_use()
         self._collector.charge(started)
-
-    def _after_backward(self, given: Any) -> None:
-        if self._slopes is not None:
-            self._slopes.end()
 
     def _on_good_roots(self, roots: Sequence[torch.Tensor]) -> None:
         if self._left_out.is_pending:
@@ -300,7 +296,8 @@ class NumericsProbe:
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         squares = self._context.optimizers.squares_of_step(optimizer)
-        if squares is None or not squares[1] or self._guard.is_off:
+        is_bad = bool(squares and squares[1]) or (self._slopes is not None and self._slopes.found is not None)
+        if not is_bad or self._guard.is_off:
             return
         started = now()
         try:
