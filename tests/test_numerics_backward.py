@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tb_netdebug as nd
 from tb_netdebug.capture.governor import Governor
@@ -188,6 +189,34 @@ def test_it_leaves_nothing_behind() -> None:
         assert kept() is None
     finally:
         gc.enable()
+
+
+def test_modes_of_the_user_see_nothing_of_it() -> None:
+    """Gradients that are spread out are read by operations of torch."""
+
+    def seen(checks: BackwardChecks | None) -> list[str]:
+        parameter = torch.nn.Parameter(torch.ones(3, 4))
+        root = (parameter * 2.0).t().sum()
+        mode = Listing()
+        if checks is not None:
+            checks.begin([root])
+        with mode:
+            torch.autograd.backward([root])
+        return mode.seen
+
+    assert seen(None) == seen(BackwardChecks())
+
+
+class Listing(TorchDispatchMode):
+    """A mode of the user's."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def test_the_same_training(logdir: Path) -> None:

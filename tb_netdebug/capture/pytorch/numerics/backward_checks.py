@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tb_netdebug.capture.pytorch.interception import Unintercepted
 from tb_netdebug.capture.pytorch.numerics.flags import CLEAN, Flags, flags_of
 from tb_netdebug.capture.pytorch.numerics.graph_evidence import forward_order
 from tb_netdebug.capture.pytorch.numerics.graph_nodes import name_of, number_of
@@ -78,7 +79,8 @@ class BackwardChecks:
         if self.found is not None:
             return
         try:
-            self._follow(node, [flags(each) for each in made or ()], given)
+            with Unintercepted():
+                self._follow(node, [flags(each) for each in made or ()], given)
         except Exception as error:
             if self._on_fault is None:
                 raise
