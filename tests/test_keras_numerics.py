@@ -209,6 +209,7 @@ def test_what_comes_of_nan_in_a_batch_is_explained_by_it(tmp_path: Path) -> None
     found = {each.rule: each for each in run.findings}
     assert {"nonfinite-input", "zero-gradients", "constant-output"} <= found.keys()
     assert ["nonfinite-input"] == [each.rule for each in run.findings if each.cause is None]
+    assert found["nonfinite-input"].message.startswith("The inputs of step 10 hold NaN already")
 
 
 def test_a_loop_of_ones_own_is_not_told_to_follow_operations(tmp_path: Path) -> None:

@@ -103,6 +103,14 @@ class TracedOrigin:
         """The weight that was not finite when the step began, with its layer; Keras names it by both."""
         return f"`{self.tensor}` of {self.layer}" if self.tensor else self.layer
 
+    def batch_text(self) -> str:
+        """What the batch brought along, as a sentence without its end."""
+        when = f"of step {self.step}{self.on_rank}"
+        for prefix, name in (("label/", "labels"), ("input/", "inputs")):
+            if self.where.startswith(prefix):
+                return f"The {name} {when} hold {self.made_of} already"
+        return f"The batch {when} holds {self.made_of} already when it gets to {named(self.where)}"
+
     def operation_text(self, preposition: str = " by") -> str:
         """Such as " by log at model.py:91"; empty where neither is known."""
         by = f"{preposition} {self.operation}" if self.operation else ""

@@ -280,6 +280,8 @@ def of_loss(origin: TracedOrigin) -> str:
         return f" The models put out finite values{origin.on_rank}{again}: {made}{origin.line_text()}."
     if origin.what == "parameter":
         return f" It came from {origin.weight}, which held {origin.made_of} before the forward pass."
+    if origin.what == "input":
+        return f" {origin.batch_text()}."
     if origin.where and origin.what:
         rank = "" if origin.what == "gradient" else origin.on_rank  # those are averaged
         return f" It came from the {origin.what} of {named(origin.where)}{rank}{origin.operation_text()}."

@@ -169,8 +169,7 @@ class NonfiniteInput(Rule):
         severity, fate = fate_of(history, origin)
         return Sign(
             severity,
-            f"The batch of step {origin.step}{origin.on_rank} holds {origin.made_of} already when it gets to "
-            f"{named(origin.where)}: one such value is enough to make the loss NaN.{fate}",
+            f"{origin.batch_text()}: one such value is enough to make the loss NaN.{fate}",
             f"{CLEAN}{origin.opening()}",
             origin.evidence(),
             (origin.where,),
