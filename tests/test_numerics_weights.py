@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
+from tb_netdebug.capture.governor import Governor
 from tb_netdebug.capture.pytorch.numerics.capsule_file import load_capsule
 from tb_netdebug.checks.finding import Finding
 from tests.support.numerics import INF, NAN
@@ -60,3 +61,32 @@ def test_written_by_hand(layer: int, value: float, made: str, mode: str, every: 
     assert BAD_STEP == capsule["step"]
     assert not capsule["models"][""][f"{layer}.weight"].isfinite().all()
     assert f"`weight` of layer {layer} (Linear), which held {made}" in found["nonfinite-loss"].message
+
+
+@pytest.mark.parametrize("is_by_hand", [True, False])
+def test_an_update_is_told_from_code_between_steps(
+    is_by_hand: bool, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the optimizer keeps, where nobody has looked at the gradients."""
+    monkeypatch.setattr(Governor, "next", lambda self, **_: False)
+    monkeypatch.setattr(Governor, "norm_is_due", lambda self: False)
+    monkeypatch.setattr(Governor, "glance_is_due", lambda self: False)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    with nd.watch(model, optimizer, logdir=logdir, run="run", on_finding="ignore") as monitor:
+        for step in range(BAD_STEP + 2):
+            if step == BAD_STEP and is_by_hand:
+                nn.init.constant_(model.weight, NAN)
+            output = model(torch.ones(6, 4))
+            is_bad = step == BAD_STEP - 1 and not is_by_hand
+            loss = (output * 0.0).square().sqrt().mean() if is_bad else output.square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            monitor.step(loss=loss)
+    (told,) = (each for each in nd.check(logdir).runs[0].findings if each.rule == "nonfinite-weight")
+    assert told.message.startswith(
+        f"`weight` of Linear (Linear) held NaN before the forward pass of step {BAD_STEP}"
+    )
+    by_update = f"The update of step {BAD_STEP - 1} wrote it, by a gradient that was not finite"
+    assert is_by_hand == (by_update not in told.message)

@@ -19,7 +19,15 @@ from tensorflow.python.framework import op_callbacks
 from tb_netdebug.capture.frames import is_foreign, place_of
 from tb_netdebug.capture.guard import Guard
 from tb_netdebug.capture.keras.layers import Layer, Network, Watched, native
-from tb_netdebug.capture.keras.operations import Counts, Culprit, Flow, Followed, Operation, word_of
+from tb_netdebug.capture.keras.operations import (
+    Counts,
+    Culprit,
+    Flow,
+    Followed,
+    Operation,
+    is_harmless,
+    word_of,
+)
 from tb_netdebug.capture.keras.tap import Tap, graph_now
 from tb_netdebug.capture.keras.tensors import dense
 from tb_netdebug.capture.keras.values import array_of, item_of
@@ -173,7 +181,8 @@ class Following:
                 (each.name for each, tensor, _ in reversed(tap.gradients()) if id(tensor) in bad), ""
             )
             return Followed("gradient", where, "", word, *rest)
-        if layer is None and any(each.layer is not None for each in found.others):
+        is_in_doubt = is_harmless(made.kind) and any(each.layer is not None for each in found.others)
+        if layer is None and is_in_doubt:
             return Followed("unknown", "", "", word, "", why_not=rest[-1])
         if layer is None:
             loss = tap.losses[0].loss if tap.losses else None

@@ -144,6 +144,11 @@ def risk(kind: str) -> int:
     return RISKY.index(kind) if kind in RISKY else len(RISKY)
 
 
+def is_harmless(kind: str) -> bool:
+    """Whether it makes NaN or infinity only of numbers that are too big: mostly it was given them."""
+    return risk(kind) >= RISKY.index("Square")
+
+
 def word_of(counts: Counts) -> str:
     _, positive, nan = counts
     return "NaN" if nan else "Inf" if positive else "-Inf"

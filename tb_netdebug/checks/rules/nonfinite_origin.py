@@ -43,6 +43,7 @@ class TracedOrigin:
     inputs_finite: bool
     parameters_finite: bool
     parameters_known: bool  # whether anybody looked at them before the step
+    was_updated: bool  # a bad gradient wrote them: what the optimizer keeps of gradients is bad as well
     masked_only: bool
     left_out: bool
     rank: int | None  # of several processes the one that made it
@@ -77,6 +78,7 @@ class TracedOrigin:
             inputs_finite=bool(fact.get("inputs_finite", True)),
             parameters_finite=bool(fact.get("parameters_finite", True)),
             parameters_known=bool(fact.get("parameters_known", True)),
+            was_updated=bool(fact.get("was_updated")),
             masked_only=bool(fact.get("masked_only")),
             left_out=bool(fact.get("left_out")),
             rank=rank if type(rank) is int else None,

@@ -169,7 +169,7 @@ class NonfiniteWeight(Rule):
         return Sign(
             Severity.ERROR,
             f"{origin.weight} held {origin.made_of} before the forward pass of step {origin.step}"
-            f"{origin.on_rank}: that step did not make it. {writers(history, origin.step)}",
+            f"{origin.on_rank}: that step did not make it. {writers(history, origin)}",
             "Look for code of your own that writes weights between steps (copy_, a checkpoint), "
             "and at the update of the step before: a learning rate that is too high, a gradient that is not "
             f"finite. Then go back to a checkpoint from before.{origin.opening()}",
@@ -290,8 +290,15 @@ def of_loss(origin: TracedOrigin) -> str:
     return f" Where it came from is not known: {origin.why_not}." if origin.why_not else ""
 
 
-def writers(history: History, step: int) -> str:
-    """Who can have written such a weight before this step, as a sentence."""
+def writers(history: History, origin: TracedOrigin) -> str:
+    """Who can have written such a weight before the step, as a sentence."""
+    step = origin.step
+    if origin.was_updated:
+        advice = "" if origin.follows else '; check_numerics="ops" names the operation that makes such'
+        return (
+            f"The update of step {step - 1} wrote it, by a gradient that was not finite: what the optimizer "
+            f"keeps of its gradients is not, either{advice}."
+        )
     curve = history.curve("nonfinite_gradients")
     before = {} if curve is None else dict(zip(curve.steps, curve.values, strict=True))
     if before.get(step - 1) == 0.0:

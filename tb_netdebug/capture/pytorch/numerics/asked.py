@@ -26,11 +26,16 @@ class Asked:
     why_not: str = ""
     capsule: str | None = None
     left_out: bool = False
+    was_updated: bool = False  # with a gradient that was not finite, before this step
     loss_function: str = ""  # that was the first to return it, at `loss_site`
     loss_site: str = ""
     is_of_function: bool = False  # that was given finite values only
     is_of_target: bool = False  # that was given finite outputs, and a target that was not
     backward_site: str = ""
+
+    def fate(self) -> dict[str, bool]:
+        """Return what became of this batch, and of the weights before it."""
+        return {"left_out": self.left_out, "was_updated": self.was_updated}
 
     def lines_of_loss(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is known of the line at which a loss made it: its own, or others to find it by."""

@@ -25,6 +25,7 @@ from tb_netdebug.capture.pytorch.calls import Call, CallKeeper
 from tb_netdebug.capture.pytorch.hooks import before_step
 from tb_netdebug.capture.pytorch.interception import unintercepted
 from tb_netdebug.capture.pytorch.numerics.asked import Asked
+from tb_netdebug.capture.pytorch.numerics.averages import are_bad
 from tb_netdebug.capture.pytorch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.capture.pytorch.numerics.capsule import CapsuleWriter
 from tb_netdebug.capture.pytorch.numerics.crashes import CrashWatch
@@ -231,6 +232,7 @@ class NumericsProbe:
     def _ask(self, root: torch.Tensor) -> Asked:
         calls = list(self._keeper.calls)
         asked = Asked(self._collector.step, flags_of(root).kind, calls, operations_of(root))
+        asked.was_updated = are_bad(self._context.optimizers.known())
         if self._operations is not None:
             asked.live = self._operations.origin
         if asked.live is None:
@@ -240,7 +242,7 @@ class NumericsProbe:
 
     def _tell_asked(self, asked: Asked) -> None:
         if asked.live is not None:
-            self._tell(Searched(asked.live), "loss", asked.kind, asked.calls, {"left_out": asked.left_out})
+            self._tell(Searched(asked.live), "loss", asked.kind, asked.calls, asked.fate())
         elif asked.why_not:
             found = Searched(asked.seen, why_not=asked.why_not, is_open=True)
             self._tell_of(found, {"operations": asked.operations}, asked)
@@ -269,7 +271,7 @@ class NumericsProbe:
             fields = {**fields, **asked.lines_of_loss(fields)}
             if not fields["site"]:
                 self._loss_lines.arm()
-        fields = {**fields, "left_out": asked.left_out}
+        fields = {**fields, **asked.fate()}
         self._tell(found, "loss", asked.kind, None if is_late else asked.calls, fields)
         if found.is_open and found.repeats is None:
             self._is_open = True
