@@ -147,6 +147,34 @@ def test_news_are_told_once_and_when_they_get_worse() -> None:
     }
 
 
+class Passing(Rule):
+    """A loss above a threshold, taken back once it is below."""
+
+    slug = "passing"
+    when = When.STEPS
+
+    def update(self, history: History) -> Sign:
+        is_high = history.scalars["loss"] > 5.0
+        return (
+            sign(Severity.WARNING)
+            if is_high
+            else Sign(Severity.INFO, "It is over.", "rest", {}, is_over=True)
+        )
+
+
+def test_what_is_over_is_a_note_until_it_is_said_again() -> None:
+    engine = Engine(rules=(Passing,))
+    told = [
+        [each.severity for each in engine.feed([record(step, {"loss": float(level)}) for step in steps])]
+        for level, steps in [(1, range(16)), (9, range(16, 32)), (1, range(32, 64)), (9, range(64, 80))]
+    ]
+    assert [[], [Severity.WARNING], [], [Severity.WARNING]] == told
+    engine.feed([record(step, {"loss": 1.0}) for step in range(80, 96)])
+    (over,) = engine.findings
+    assert (Severity.INFO, 31, 79) == (over.severity, over.first_step, over.last_step)
+    assert ("warning it is It is over.", "rest") == (over.message, over.advice)
+
+
 def test_places_are_in_the_order_of_execution() -> None:
     engine = Engine(rules=RULES)
     engine.describe(graph=graph(("a.weight", "Linear"), ("b.weight", "Linear")))

@@ -331,6 +331,63 @@ def test_what_was_learned_may_be_lost() -> None:
     assert 100 <= said.first_step <= 132
 
 
+def raised_beside(function: Sequence[float], other: Sequence[float], guess: float) -> list[StepRecord]:
+    """A loss function of its own beside a part whose weight is raised, as the divergence of a VAE."""
+    losses = [sum(parts) for parts in zip(function, other, strict=True)]
+    records = training(losses, call=NUMBERS, numbers={"baseline": guess}, measured=64)
+    for each in records:
+        if each.step < 64 or each.step % 64 == 0:  # later looks are rare
+            each.scalars["probe/loss/0/value"] = function[each.step]
+        else:
+            for name in ("value", "baseline"):
+                each.scalars.pop(f"probe/loss/0/{name}", None)
+    return records
+
+
+def ramp(end: float, steps: int = 400) -> list[float]:
+    return [end * min(1.0, 2 * step / steps) for step in range(steps)]
+
+
+def test_a_part_whose_weight_is_raised_is_no_guessing() -> None:
+    """The sum is as high as guessing; its loss function is not, and no lower than it was early."""
+    records = raised_beside(noisy([0.94] * 400, 0.01), ramp(0.1), 1.0)
+    assert [] == alarms(judged(RULES, records))
+    guessing = raised_beside(noisy([1.0] * 400, 0.01), ramp(0.06), 1.0)
+    assert "loss-at-chance" in alarms(judged(RULES, guessing))
+
+
+def test_a_part_whose_weight_is_raised_loses_nothing() -> None:
+    """Nor is it a sign that nothing is learned."""
+    function = noisy((0.2 + 0.8 * math.exp(-step / 40) for step in range(400)), 0.02)
+    assert [] == alarms(judged(RULES, raised_beside(function, ramp(0.8), 0.9)))
+    down = [0.01 + math.exp(-step / 10) + ramp(0.4)[max(step - 150, 0)] for step in range(400)]
+    assert [] == alarms(judged(RULES, raised_beside(down, ramp(0.5), 0.9)))
+
+
+def test_what_the_loss_has_left_is_over() -> None:
+    """A late start makes a note of what was an error; the run is not sick any more."""
+    late = [*noisy([LN10] * 450, 0.01), *learning(200)]
+    early = classes(late[:450])
+    assert Severity.ERROR is early["loss-at-chance"].severity
+    found = classes(late)
+    assert [] == alarms(found)
+    assert found["loss-at-chance"].message.startswith(early["loss-at-chance"].message[:30])
+    assert "this is over: the loss has come down to" in found["loss-at-chance"].message
+    assert 449 >= found["loss-at-chance"].last_step > 400
+    again = classes([*late, *noisy([LN10] * 64, 0.01)])
+    assert ["diverging-loss"] == alarms(again)
+    unknown = judged(RULES, training(late))
+    assert [] == alarms(unknown)
+    assert "this is over" in unknown["not-learning"].message
+
+
+def test_what_was_lost_may_be_learned_again() -> None:
+    losses = [*learning(100), *noisy([LN10] * 64, 0.01), *learning(100)]
+    said = judged(RULES, training(losses))["diverging-loss"]
+    assert Severity.INFO is said.severity
+    assert "of its start again" in said.message
+
+
 def test_bounces_near_zero_are_harmless() -> None:
     losses = [math.exp(-step / 8) for step in range(120)] + [1e-3] * 40
     assert [] == alarms(judged(RULES, training(losses)))

@@ -14,7 +14,7 @@ from ..records.step import Kind, Sample, StepRecord
 from ..stats.packed import NONFINITE
 from .causes import explain, weigh
 from .evaluation import is_evaluation
-from .finding import MOST_PLACES, Finding, Sign
+from .finding import MOST_PLACES, Finding, Severity, Sign
 from .history import History
 from .idioms import in_words_of
 from .layers import Layers
@@ -145,6 +145,9 @@ class Engine:
         step = self.history.step
         in_order = self.history.layers.in_order
         known = self._found.get(slug)
+        if sign.is_over:
+            self._end(known, sign)
+            return
         if known is None:
             self._found[slug] = self._news[slug] = Finding(
                 rule=slug,
@@ -168,6 +171,13 @@ class Engine:
             known.message, known.advice = self._worded(sign.message), self._worded(sign.advice)
             known.evidence, known.sureness = dict(sign.evidence), sign.sureness
             self._news[slug] = known
+
+    def _end(self, known: Finding | None, sign: Sign) -> None:
+        """Take back what was said; it becomes a warning or an error again when it is said once more."""
+        if known is not None and known.severity > Severity.INFO:
+            known.severity = Severity.INFO
+            known.message = f"{known.message} {self._worded(sign.message)}"
+            known.advice = self._worded(sign.advice)
 
     def _worded(self, text: str) -> str:
         return in_words_of(self.history.info.get("framework"), text)

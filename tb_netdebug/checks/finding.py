@@ -41,6 +41,7 @@ class Sign:
     `where` are names of layers, tensors or scalars; the engine puts them into the order of execution.
     `since` is the step at which it began, when the rule had to wait to be sure. `sureness` is how often the
     rule is right when it says this, from 0 to 1. One that `knows_more` takes the place of what was said.
+    After one that `is_over` what was said holds no longer, and is only worth knowing.
     """
 
     severity: Severity
@@ -51,6 +52,7 @@ class Sign:
     since: int | None = None
     sureness: float = 0.9
     knows_more: bool = False
+    is_over: bool = False
 
 
 @dataclass(slots=True)

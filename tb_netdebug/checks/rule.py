@@ -24,7 +24,8 @@ class Rule(ABC):
     """Made once for a run. `update` looks at the history and says what it sees, or None.
 
     It may remember what it likes, within bounds, but does no I/O and reads no clock. Saying the same again
-    prolongs the finding; a higher severity replaces what was said before.
+    prolongs the finding; a higher severity replaces what was said before. What the training has outgrown is
+    taken back by a sign that `is_over`.
     """
 
     slug: ClassVar[str]

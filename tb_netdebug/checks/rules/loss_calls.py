@@ -38,7 +38,8 @@ class LossCalls:
     `factor` is that of the recorded loss to theirs; `are_the_loss` that it is the same in each step.
     `first_ratio` is the very first factor, and `ratio` the last one; `least` is the lowest share of `chance`
     that the loss functions had so far, and `level` that of the last looks, or of the last alone if less.
-    `share` and `error_of_chance` say how sure that is.
+    `share` and `error_of_chance` say how sure that is. `remains` is what the last looks gave as a share of
+    the first ones.
     `targets_move`: numbers to be met have gone further than they are wide, as values that are being learned.
     `is_contrast`: of several classes it is always the same that is right, as in contrasts with a queue, where
     the others get harder while the network learns.
@@ -56,6 +57,19 @@ class LossCalls:
         self._levels: deque[float] = deque(maxlen=LEAST_ALIKE)
         self._pairs: deque[tuple[int, float, float]] = deque(maxlen=RATIOS_KEPT)
         self._chances: list[float] = []
+        self._first_values: list[float] = []
+        self._last_values: deque[float] = deque(maxlen=LEAST_ALIKE)
+
+    @property
+    def remains(self) -> float:
+        """NaN before there are looks enough."""
+        first = float(np.median(self._first_values)) if len(self._last_values) == LEAST_ALIKE else 0.0
+        return float(np.mean(self._last_values)) / first if first > 0 else math.nan
+
+    def has_fallen_to(self, share: float) -> bool:
+        """Whether the functions fell to this share of their start, or below it, in a loss with other parts:
+        those have a level of their own, and the weights of parts may change in a training."""
+        return not self.are_the_loss and self.remains <= share
 
     @property
     def ratio(self) -> float:
@@ -65,6 +79,10 @@ class LossCalls:
     def level(self) -> float:
         levels = self._levels
         return min(sum(levels) / LEAST_ALIKE, levels[-1]) if len(levels) == LEAST_ALIKE else math.nan
+
+    def has_learned(self, share: float) -> bool:
+        """Whether the functions are below guessing by this share in a loss that has other parts."""
+        return not self.are_the_loss and self.level < 1.0 - share
 
     @property
     def hardest(self) -> float:
@@ -117,6 +135,9 @@ class LossCalls:
             self._ratios.append(loss / value)
             if math.isnan(self.first_ratio):
                 self.first_ratio = loss / value
+            if len(self._first_values) < LEAST_ALIKE:
+                self._first_values.append(value)
+            self._last_values.append(value)
         if was_measured and math.isfinite(chance):
             self._chances.append(chance)
             self._levels.append(value / chance if chance > 0 else math.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..rule import Rule, When
 from .loss_course import FIRST_VALUES, Course, course, is_turn
 from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
 from .loss_term import outweighed
+from .loss_words import over
 from .stillness import standstill
 from .warm_up import still_warming_up
 
@@ -29,6 +31,7 @@ class ChanceLimits:
     rest: float = 0.15  # of a loss function: so much beside it makes it nearly all of the loss
     patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
     error_steps: int = 400  # by then no plateau of a training that works was seen
+    recovered: int = 32  # steps for which it has learned something after all
 
 
 class LossAtChance(Rule):
@@ -39,11 +42,29 @@ class LossAtChance(Rule):
     needs = ("loss", "loss-call")
     limits = ChanceLimits()
 
+    def __init__(self) -> None:
+        self._is_said = False
+
     def update(self, history: History) -> Sign | None:
         seen = course(history)
         if not is_turn(history) or seen.may_rise:
             return None
-        return self._of_loss(history, seen) or self._of_part(history, seen)
+        sign = self._of_loss(history, seen) or self._of_part(history, seen) or self._recovered(seen)
+        self._is_said = not sign.is_over if sign is not None else self._is_said
+        return sign
+
+    def _recovered(self, seen: Course) -> Sign | None:
+        """Clearly below guessing, by the loss or, in a sum, by its loss function."""
+        newest = seen.values[-self.limits.recovered :]
+        chance = seen.chance_beside(newest)
+        if not self._is_said or len(newest) < self.limits.recovered:
+            return None
+        share = float(newest.mean()) / chance if chance else math.inf
+        if not seen.calls.are_the_loss and not math.isnan(seen.calls.level):
+            share = seen.calls.level
+        if share >= 1.0 - 3.0 * self.limits.below:
+            return None
+        return over(int(seen.steps[-1]), f"the loss has come down to {percent(share)} of that of guessing")
 
     def _of_part(self, history: History, seen: Course) -> Sign | None:
         """Of a sum, what is left of it in the end."""
@@ -71,6 +92,8 @@ class LossAtChance(Rule):
 
     def _is_at_chance(self, seen: Course, values: Doubles) -> bool:
         chance, limits = seen.chance_beside(values) or 0.0, self.limits
+        if seen.calls.has_learned(limits.below):
+            return False  # what stands beside the loss function makes the sum as high as guessing
         # The best of many means of 8 lies low by chance alone, all the more in regressions.
         doubt = limits.luck * noise(values) / FIRST_VALUES**0.5
         if seen.best < (1.0 - 3.0 * limits.below) * chance - doubt:
@@ -130,6 +153,7 @@ class LearningLimits:
     patience: int = 128  # steps, where it is not known what guessing would get
     variation: float = 0.4  # a loss that varies more than that from batch to batch is not judged by its mean
     error_steps: int = 400
+    recovered: float = 0.1  # share below the start, in the window, that it has fallen by after all
 
 
 class NotLearning(Rule):
@@ -140,7 +164,26 @@ class NotLearning(Rule):
     needs = ("loss",)
     limits = LearningLimits()
 
+    def __init__(self) -> None:
+        self._is_said = False
+
     def update(self, history: History) -> Sign | None:
+        sign = self._stuck(history)
+        if sign is None and self._is_said and is_turn(history):
+            sign = self._recovered(course(history))
+        self._is_said = not sign.is_over if sign is not None else self._is_said
+        return sign
+
+    def _recovered(self, seen: Course) -> Sign | None:
+        newest = seen.values[-self.limits.window :]
+        share = float(newest.mean()) / seen.start
+        has_fallen = share < 1.0 - self.limits.recovered - 3.0 * error_of_mean(newest) / seen.start
+        if not (has_fallen or seen.calls.has_fallen_to(1.0 - self.limits.recovered)):
+            return None
+        share = share if has_fallen else seen.calls.remains
+        return over(int(seen.steps[-1]), f"the loss has come down to {percent(share)} of its start")
+
+    def _stuck(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
         lasted = history.step - seen.first_step + 1
         if (
@@ -149,6 +192,7 @@ class NotLearning(Rule):
             or len(seen.values) < limits.window + 8
             or seen.may_rise
             or seen.start <= 0
+            or seen.calls.has_fallen_to(1.0 - limits.recovered)
         ):
             return None
         recent = without_spikes(seen.values[-max(limits.window, min(len(seen.values), lasted) // 3) :])
@@ -166,6 +210,8 @@ class NotLearning(Rule):
         if mean > limits.runaway * max(seen.start, seen.chance or 0.0):
             return False
         chance = seen.chance_beside(recent)
+        if seen.calls.has_learned(limits.learned):
+            return False
         if chance is not None and mean < (1.0 - limits.learned) * chance:
             return False
         first = noise(np.array(seen.first)) / len(seen.first) ** 0.5

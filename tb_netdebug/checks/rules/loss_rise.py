@@ -9,10 +9,11 @@ import numpy as np
 
 from ..finding import Evidence, Severity, Sign
 from ..history import History
-from ..phrases import number
+from ..phrases import number, percent
 from ..rule import Rule, When
 from .loss_course import Course, course
 from .loss_shape import Doubles, is_falling, middle
+from .loss_words import over
 
 LOWER_RATE = (
     "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
@@ -33,6 +34,7 @@ class DivergingLimits:
     lost: float = 0.3  # a loss that was down to this share of its start …
     returned: float = 0.85  # … and is back at this share of it, has lost what it had learned …
     lost_window: int = 32  # … when it stays there for so many steps
+    recovered: float = 0.7  # of its start: from here on it has learned it again
     unknown_factor: float = 100.0  # times the start, for losses that may rise (policies, games)
 
 
@@ -43,6 +45,9 @@ class DivergingLoss(Rule):
     when = When.STEPS
     needs = ("loss",)
     limits = DivergingLimits()
+
+    def __init__(self) -> None:
+        self._is_lost = False  # what was learned, as was said last
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
@@ -83,6 +88,7 @@ class DivergingLoss(Rule):
     def _sign(
         self, seen: Course, level: float, start: float, factor: float, severity: Severity, end: str = ""
     ) -> Sign:
+        self._is_lost = False
         above = np.flatnonzero(seen.values <= start * factor)
         since = seen.steps[min(above[-1] + 1, len(seen.steps) - 1)] if len(above) else seen.steps[0]
         return Sign(
@@ -102,8 +108,15 @@ class DivergingLoss(Rule):
         if seen.may_rise or seen.best > limits.lost * seen.start or len(recent) < limits.lost_window:
             return None
         level, low = float(recent.mean()), float(np.partition(recent, 3)[3])  # of 32
+        if self._is_lost and level < limits.recovered * seen.start:
+            self._is_lost = False
+            how = f"the loss has come down to {percent(level / seen.start)} of its start again"
+            return over(int(seen.steps[-1]), how)
         if low < limits.returned * seen.start or is_falling(recent, share=0.02):
             return None
+        if seen.calls.has_fallen_to(limits.returned):
+            return None  # what has grown stands beside it, as a divergence whose weight is raised
+        self._is_lost = True
         return Sign(
             Severity.WARNING,
             f"The loss was down to {number(seen.best, 4)} and is back at {number(level, 4)}, where it began "
