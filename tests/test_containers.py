@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections import Counter, OrderedDict, UserDict, defaultdict, namedtuple
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
@@ -161,6 +163,35 @@ def test_tensors_have_their_places() -> None:
     nested = {"a": [ONE, Pair(TWO, None)], ("user", "item"): ONE, Fields: TWO}
     assert ["[a][0]", "[a][1][0]", "[('user', 'item')]", "[2]"] == [place for place, _ in tensors_in(nested)]
     assert ["[data]"] == [place for place, _ in tensors_in(pack_sequence([TWO]))]
+
+
+def grown(leaf: Any, depth: int) -> Any:
+    return leaf if depth == 0 else [grown(leaf, depth - 1) for _ in range(40)]
+
+
+def calls_of_ours(value: Any) -> int:
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and "tb_netdebug" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        list(tensors_in(value))
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_part_of_a_huge_structure_is_looked_at() -> None:
+    """Whatever it is made of, and without a large part hiding the small ones behind it."""
+    huge = grown(1.0, 4)
+    found = dict(tensors_in({"huge": huge, "images": [TWO] * 32, "boxes": [[TWO] * 4] * 32, "x": TWO}))
+    assert 32 + 32 * 4 + 1 == len(found)
+    assert {"[x]", "[images][31]", "[boxes][31][3]"} <= found.keys()
+    assert 512 == len(list(tensors_in(grown(TWO, 2)[:16] + [grown(TWO, 3)] * 16)))
+    assert calls_of_ours(huge) < 20_000
 
 
 class Number(enum.IntEnum):

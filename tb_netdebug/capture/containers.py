@@ -15,6 +15,12 @@ from typing import Any
 
 Parts = list[tuple[Any, Any]]
 
+# What layers are given and put out may be nested. A structure deeper, wider or larger than this is data: only
+# the first parts of it are looked at, for that is done in every step.
+MOST_DEPTH = 4
+MOST_PARTS = 32
+MOST_LEAVES = 512
+
 # As they are in `type`: a metaclass may have others.
 bases_of = type.__dict__["__mro__"].__get__
 members_of = type.__dict__["__dict__"].__get__
@@ -42,6 +48,11 @@ def parts_of(value: Any, most: int) -> Parts | None:
         return None
     found = ((name, stored(value, name)) for name in fields)
     return list(islice(((name, each) for name, each in found if each is not MISSING), most))
+
+
+def share_of(most: int, parts: Parts) -> int:
+    """Return how many of `most` leaves each of these parts may have: none takes the place of another."""
+    return max(most // len(parts), 1)
 
 
 def items_of(value: Any, most: int | None = None) -> Parts | None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tb_netdebug.capture.containers import MOST_DEPTH, MOST_LEAVES, MOST_PARTS, Parts, share_of
 from tb_netdebug.capture.keras.reader import active_units
 from tb_netdebug.capture.keras.values import array_of, item_of
 from tb_netdebug.records.step import Units
 from tb_netdebug.stats import kernel
-
-# An output may be nested, but a structure deeper or wider than this is data, not activations.
-MOST_DEPTH = 4
-MOST_TENSORS = 32
 
 
 def dense(value: Any) -> Any:
@@ -31,20 +29,23 @@ def dense(value: Any) -> Any:
     return value
 
 
-def tensors_in(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def tensors_in(
+    output: Any, name: str = "", depth: int = 0, most: int = MOST_LEAVES
+) -> Iterator[tuple[str, Any]]:
     """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
     if isinstance(output, tf.Tensor | tf.IndexedSlices | tf.SparseTensor | tf.RaggedTensor):
         yield name, output
     elif depth < MOST_DEPTH:
-        for key, value in parts_of(output):
-            yield from tensors_in(value, f"{name}[{key}]", depth + 1)
+        parts = parts_of(output, min(most, MOST_PARTS))
+        for key, value in parts:
+            yield from tensors_in(value, f"{name}[{key}]", depth + 1, share_of(most, parts))
 
 
-def parts_of(output: Any) -> list[tuple[Any, Any]]:
+def parts_of(output: Any, most: int) -> Parts:
     if isinstance(output, Mapping):
-        return list(output.items())[:MOST_TENSORS]
+        return list(islice(output.items(), most))
     if isinstance(output, list | tuple):
-        return list(enumerate(output))[:MOST_TENSORS]
+        return list(enumerate(islice(output, most)))
     return []
 
 

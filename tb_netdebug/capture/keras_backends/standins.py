@@ -9,14 +9,17 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from tb_netdebug.capture.containers import key_text, parts_of
+from tb_netdebug.capture.containers import (
+    MOST_DEPTH,
+    MOST_LEAVES,
+    MOST_PARTS,
+    key_text,
+    parts_of,
+    share_of,
+)
 from tb_netdebug.capture.keras.layers import Layer, Network, Watched, own_weights
 
 Array = NDArray[Any]
-
-# An output may be nested, but a structure deeper or wider than this is data, not activations.
-MOST_DEPTH = 4
-MOST_TENSORS = 32
 
 # The values of a tensor in host memory, not copied where they lie there.
 Read = Callable[[Any], Array]
@@ -142,10 +145,14 @@ class BackendNetwork(Network):
                 weights[id(weight)] = self.weights.get(id(weight)) or Watched(full, weight)
 
 
-def tensors_in(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def tensors_in(
+    value: Any, name: str = "", depth: int = 0, most: int = MOST_LEAVES
+) -> Iterator[tuple[str, Any]]:
     """The tensors of a nested value, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
     if keras.ops.is_tensor(value):
         yield name, value
     elif depth < MOST_DEPTH:
-        for place, (key, part) in enumerate(parts_of(value, MOST_TENSORS) or ()):
-            yield from tensors_in(part, f"{name}[{key_text(key, place)}]", depth + 1)
+        parts = parts_of(value, min(most, MOST_PARTS)) or []
+        for place, (key, part) in enumerate(parts):
+            inside = f"{name}[{key_text(key, place)}]"
+            yield from tensors_in(part, inside, depth + 1, share_of(most, parts))

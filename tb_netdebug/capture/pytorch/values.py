@@ -7,7 +7,16 @@ from typing import Any, TypeGuard
 
 import torch
 
-from tb_netdebug.capture.containers import Parts, key_text, parts_of
+from tb_netdebug.capture.containers import (
+    MOST_DEPTH,
+    MOST_LEAVES,
+    MOST_PARTS,
+    PLAIN,
+    Parts,
+    key_text,
+    parts_of,
+    share_of,
+)
 from tb_netdebug.stats.dtypes import DType
 
 CODES: dict[torch.dtype, int] = {
@@ -29,10 +38,6 @@ is_functorch_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 strided = torch.strided
-
-# An output may be nested, but a structure deeper or wider than this is data, not activations.
-MOST_DEPTH = 4
-MOST_TENSORS = 32
 
 
 class UnreadableError(Exception):
@@ -114,13 +119,17 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() or bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
-def tensors_in(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors_in(
+    output: Any, name: str = "", depth: int = 0, most: int = MOST_LEAVES
+) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
     if is_tensor(output):
         yield name, output
     elif depth < MOST_DEPTH:
-        for place, (key, value) in enumerate(opened(output)):
-            yield from tensors_in(value, f"{name}[{key_text(key, place)}]", depth + 1)
+        parts = opened(output, min(most, MOST_PARTS))
+        for place, (key, value) in enumerate(parts):
+            inside = f"{name}[{key_text(key, place)}]"
+            yield from tensors_in(value, inside, depth + 1, share_of(most, parts))
 
 
 def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
@@ -128,8 +137,10 @@ def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
     return issubclass(type(value), torch.Tensor)
 
 
-def opened(output: Any) -> Parts:
-    """Return the parts of an output; none of a value that is not opened."""
+def opened(output: Any, most: int) -> Parts:
+    """Return the first parts of an output; none of a value that is not opened."""
+    if type(output) in PLAIN:
+        return []
     if issubclass(type(output), torch.nn.utils.rnn.PackedSequence):
         return [("data", tuple.__getitem__(output, 0))]
-    return parts_of(output, MOST_TENSORS) or []
+    return parts_of(output, most) or []
