@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules.modes import RULES
 from tb_netdebug.records.step import Fact, Kind, StepRecord
@@ -231,6 +232,36 @@ def test_a_loss_that_the_batch_has_ruined_says_nothing_of_the_rate(is_traced: bo
     else:
         records[20].samples.append(sample(Kind.TENSOR, "input/0", [1.0, float("nan")]))
     assert {} == found(records)
+
+
+BY_THE_BATCH = {"what": "input", "where": "Net", "kind": "NaN", "tensor": "input[0]", "rank": 1}
+
+
+@pytest.mark.parametrize("is_of_batch", [True, False])
+def test_another_process_is_asked_before_the_rate_is_blamed(is_of_batch: bool) -> None:
+    """Its steps come later than those of this one: by then NaN is in the averaged gradients of all."""
+    engine = Engine()
+    engine.describe(info={"processes": 2})
+    engine.feed(stepping(lambda step: 2.3 if step < 20 else float("nan"), 0.4))
+    assert "learning-rate-high" not in [each.rule for each in engine.findings]
+    facts = [("first-nonfinite", BY_THE_BATCH)] if is_of_batch else []
+    engine.feed([record(step, {"loss": 2.0}, (), facts if step == 19 else []) for step in range(21)], rank=1)
+    engine.finish()
+    assert is_of_batch is ("learning-rate-high" not in [each.rule for each in engine.findings])
+
+
+def test_the_rate_is_no_longer_blamed_when_the_batch_is_known_to_be_bad() -> None:
+    """An answer may come after its step."""
+    engine = Engine()
+    records = stepping(lambda step: 2.3 if step < 20 else float("nan"), 0.4)
+    engine.feed(records[:40])
+    assert "learning-rate-high" in [each.rule for each in engine.findings]
+    records[40].facts.append(Fact("first-nonfinite", {**BY_THE_BATCH, "step": 20, "rank": 0}))
+    engine.feed(records[40:])
+    engine.finish()
+    (said,) = (each for each in engine.findings if each.rule == "learning-rate-high")
+    assert (Severity.INFO, True) == (said.severity, "the batch has brought the first NaN" in said.message)
+    assert "nonfinite-input" in [each.rule for each in engine.findings]
 
 
 def test_large_updates_and_a_loss_that_stays() -> None:

@@ -22,6 +22,15 @@ from .numbers_forward import is_lost
 
 # A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
 FROM_ZERO = 1e-5
+# What other processes tell comes by the clock; one that tells nothing is not waited for any longer.
+MOST_STEPS_AWAITED = 1024
+NOT_THE_RATE = Sign(
+    Severity.INFO,
+    "This was no effect of the learning rate: by now it is known that the batch has brought the first NaN.",
+    "See `nonfinite-input` or `nonfinite-loss`.",
+    {},
+    is_over=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,25 +157,34 @@ class LearningRateHigh(Rule):
     def __init__(self) -> None:
         self._looks = 0
         self._from_zero: set[int] = set()
-        self._is_gone = self._is_of_batch = False  # the loss is no number; because of the batch
+        self._gone_step: int | None = None  # since when the loss is no number …
+        self._is_of_batch = False  # … because of the batch
+        self._is_said_of_gone = False
         self._ratio = 0.0
         self._since = 0
 
     def update(self, history: History) -> Sign | None:
         self._look(history)
-        self._is_gone = self._is_gone or any(map(is_loss_gone, history.recent))
+        if self._gone_step is None:
+            self._gone_step = next((each.step for each in history.recent if is_loss_gone(each)), None)
         curve = history.curve("loss")
         if self._ratio < self.limits.sure_ratio or curve is None or rate_now(history) <= 0:
             return None
         course = headway(history)
-        if self._is_gone:
-            self._is_of_batch = self._is_of_batch or is_in_the_batch(history)
-            if self._is_of_batch:
-                return None
-            return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
+        if self._gone_step is not None:
+            return self._of_gone_loss(history, course, self._gone_step)
         if course is None or course.steps < self.limits.steps:
             return None
         return self._judge(history, course)
+
+    def _of_gone_loss(self, history: History, course: Headway | None, step: int) -> Sign | None:
+        self._is_of_batch = self._is_of_batch or is_in_the_batch(history)
+        if self._is_of_batch:
+            return NOT_THE_RATE if self._is_said_of_gone else None
+        if not self._is_said_of_gone and may_be_of_another(history, step):
+            return None
+        self._is_said_of_gone = True
+        return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
 
     def _look(self, history: History) -> None:
         """Remembers the largest share of the weights that one step has changed, for half of all tensors."""
@@ -238,6 +256,15 @@ class LearningRateHigh(Rule):
             since=self._since,
             sureness=0.85,
         )
+
+
+def may_be_of_another(history: History, step: int) -> bool:
+    """Whether other processes have not told yet what they know of this step: through averaged gradients, NaN
+    of one of them gets into all."""
+    processes = history.info.get("processes")
+    others = processes - 1 if type(processes) is int else 0
+    heard = sum(rank.step >= step for rank in history.ranks.values())
+    return heard < others and history.step - step < MOST_STEPS_AWAITED
 
 
 def largest_growth(history: History) -> float:
