@@ -80,7 +80,7 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "diverging-loss": BLOWN_UP,
     "nonfinite-activation": ("nonfinite-loss", "nonfinite-gradient", "nonfinite-weight"),
     "nonfinite-loss": ("nonfinite-gradient", "nonfinite-weight"),
-    "nonfinite-gradient": ("nonfinite-weight", "nonfinite-loss"),
+    "nonfinite-gradient": ("nonfinite-weight", "nonfinite-loss", "unchanged-weights"),
     "nonfinite-weight": ("nonfinite-activation", "nonfinite-loss", "nonfinite-gradient", *LOST),
 }  # fmt: skip
 # In the evidence of a weight that a step was given like that: it is no consequence of that step.

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from tb_netdebug.capture.pytorch.batches.probe import BatchProbe
 from tb_netdebug.capture.pytorch.coverage.probe import CoverageProbe
+from tb_netdebug.capture.pytorch.losses.clipping import ClippingProbe
 from tb_netdebug.capture.pytorch.losses.probe import LossProbe
 from tb_netdebug.capture.pytorch.modes.probe import ModeProbe
 from tb_netdebug.capture.pytorch.numerics.probe import NumericsProbe
@@ -28,7 +29,15 @@ class Probe(Protocol):
         """Takes everything away that was put on."""
 
 
-PROBES: tuple[type[Probe], ...] = (LossProbe, BatchProbe, ModeProbe, CoverageProbe, NumericsProbe, RanksProbe)
+PROBES: tuple[type[Probe], ...] = (
+    LossProbe,
+    BatchProbe,
+    ModeProbe,
+    CoverageProbe,
+    NumericsProbe,
+    ClippingProbe,
+    RanksProbe,
+)
 
 
 class Probes:

@@ -19,9 +19,11 @@ from .numbers_forward import (
     MOST_NAMED,
     NonfiniteActivation,
     NonfiniteInput,
+    is_skipped,
     losses,
     nonfinite,
 )
+from .numbers_left_out import GRADIENTS_LEFT_OUT, left_out_gradients
 from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
 from .parameters import parameters_of
 
@@ -81,11 +83,12 @@ class NonfiniteLoss(Rule):
         origin = traced_origin(history, record.step)
         place = "" if origin is None else of_loss(origin)
         evidence = {**({} if origin is None else origin.evidence()), "loss": Evidence(value)}
-        if record.scalars.get("probe/loss_scale_skipped"):
+        if is_skipped(record) or record.scalars.get(GRADIENTS_LEFT_OUT):
+            who = "the gradient scaler" if is_skipped(record) else "the program"
             return Sign(
                 Severity.INFO,
-                f"The loss of step {record.step} was {text(value)}{before}, and the gradient scaler left "
-                f"this step out.{place}",
+                f"The loss of step {record.step} was {text(value)}{before}, and {who} left this step "
+                f"out.{place}",
                 "Nothing, as long as it is rare: mixed precision now and then goes beyond what 16 bits hold.",
                 evidence,
                 since=record.step,
@@ -113,9 +116,12 @@ class NonfiniteGradient(Rule):
         if self._first is not None and origin != self._origin and origin is not None and origin.is_of_another:
             yield replace(self._sign(history, *self._first), knows_more=True)  # it has come only now
         self._origin = origin
+        left_out = left_out_gradients(history)
+        if left_out is not None:
+            yield left_out
         for record in history.recent:
             count = record.scalars.get("nonfinite_gradients", 0.0)
-            if count > 0 and not record.scalars.get("probe/loss_scale_skipped"):
+            if count > 0 and not (is_skipped(record) or record.scalars.get(GRADIENTS_LEFT_OUT)):
                 self._first = self._first or (record, count)
                 yield self._sign(history, record, count)
 

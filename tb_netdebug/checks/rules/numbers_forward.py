@@ -13,12 +13,14 @@ from ..phrases import agree, counted, named
 from ..rule import Rule, When
 from .loss_curves import is_loss
 from .nonfinite_origin import LEFT_OUT, TracedOrigin
+from .numbers_left_out import GRADIENTS_LEFT_OUT, was_left_out
 
 MOST_NAMED = 50
 # No backward pass has followed on the loss of this step, or on one of its batches, which held NaN.
 LOSS_LEFT_OUT, BATCH_LEFT_OUT = "probe/loss_left_out", "probe/batch_left_out"
 SCALER_SKIPPED = "probe/loss_scale_skipped"
 SKIPPED = " The gradient scaler skipped this step: it did not reach the weights."
+NOT_STEPPED = " The program did not step on its gradients: this batch did not reach the weights."
 CLEAN = (
     "Clean the data before training: find such rows with torch.isnan(x).any(1), then drop or fill them "
     "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
@@ -148,7 +150,7 @@ class NonfiniteInput(Rule):
         bad = nan + plus + minus
         what = "labels" if name.startswith("label/") else "inputs"
         loss = [value for _, value in losses(record)]
-        is_borne = bool(loss) and all(map(math.isfinite, loss)) and not is_left_out(record)
+        is_borne = bool(loss) and all(map(math.isfinite, loss)) and not is_kept_off(record)
         effect = (
             "the loss is a number all the same, so the model seems to expect them"
             if is_borne
@@ -199,7 +201,8 @@ def is_lost(record: StepRecord) -> bool:
     """Whether NaN came into the weights, as far as scalars tell: gradients are not counted in every step."""
     scalars = record.scalars
     is_bad = scalars.get("nonfinite_gradients", 0.0) > 0 or not math.isfinite(scalars.get("loss", 0.0))
-    return is_bad and not is_skipped(record) and not scalars.get(LOSS_LEFT_OUT)
+    is_off = is_skipped(record) or scalars.get(LOSS_LEFT_OUT) or scalars.get(GRADIENTS_LEFT_OUT)
+    return is_bad and not is_off
 
 
 def is_skipped(record: StepRecord) -> bool:
@@ -212,12 +215,23 @@ def fate_of(history: History, origin: TracedOrigin) -> tuple[Severity, str]:
     skipped = history.curve(SCALER_SKIPPED)
     if skipped is not None and (origin.step, 1.0) in zip(skipped.steps, skipped.values, strict=True):
         return Severity.WARNING, SKIPPED
+    if was_left_out(history, origin.step):
+        return Severity.WARNING, NOT_STEPPED
     return origin.severity, origin.left_out_text()
 
 
 def fate_text(record: StepRecord) -> str:
     """Return what became of the batch of this step, as a sentence or nothing."""
-    return LEFT_OUT if is_left_out(record) else SKIPPED if is_skipped(record) else ""
+    if is_left_out(record):
+        return LEFT_OUT
+    if record.scalars.get(GRADIENTS_LEFT_OUT):
+        return NOT_STEPPED
+    return SKIPPED if is_skipped(record) else ""
+
+
+def is_kept_off(record: StepRecord) -> bool:
+    """Return whether a batch of this step did not reach the weights because the program left it out."""
+    return is_left_out(record) or bool(record.scalars.get(GRADIENTS_LEFT_OUT))
 
 
 def is_left_out(record: StepRecord) -> bool:
@@ -227,7 +241,7 @@ def is_left_out(record: StepRecord) -> bool:
 
 def severity_of(record: StepRecord) -> Severity:
     """Return how bad such values are in this step."""
-    return Severity.WARNING if is_left_out(record) or is_skipped(record) else Severity.ERROR
+    return Severity.WARNING if is_kept_off(record) or is_skipped(record) else Severity.ERROR
 
 
 def were_weights_lost(history: History, step: int) -> bool:

@@ -77,6 +77,10 @@ class Followed:
         if self._cycle.stepped(id(optimizer)):
             self._end()
 
+    @property
+    def is_open(self) -> bool:
+        return self._training.is_open
+
     def differentiated(self) -> None:
         """The gradients of a step by hand are there."""
         if self._adapter is not None and self._training.is_open:

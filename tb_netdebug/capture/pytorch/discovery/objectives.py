@@ -26,11 +26,13 @@ class Objectives:
 
     def __init__(self) -> None:
         self._sum: Value | None = None
-        self._is_in_closure = False
+        self._is_in_closure = self._is_doubtful = False
         self._scaled: deque[tuple[weakref.ref[Any], torch.Tensor]] = deque(maxlen=MOST_SCALED)
 
     def add(self, roots: Any) -> None:
         """The argument of torch.autograd.backward."""
+        if self._is_doubtful:
+            self._sum, self._is_doubtful = None, False
         for root in [roots] if isinstance(roots, torch.Tensor) else list(roots):
             if not isinstance(root, torch.Tensor) or (self._is_in_closure and self._sum is not None):
                 continue
@@ -43,13 +45,22 @@ class Objectives:
         if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor) and after is not before:
             self._scaled.append((weakref.ref(after), before.detach()))
 
+    def doubt(self) -> None:
+        """Its gradients are not finite: it is left out when no step comes before the next backward pass."""
+        self._is_doubtful = True
+
+    @property
+    def is_left_out(self) -> bool:
+        """Asked when the next backward pass begins, or no more comes."""
+        return self._is_doubtful
+
     def begin_closure(self) -> None:
         self._is_in_closure, self._sum = True, None
 
     def take(self) -> Value | None:
         """An optimizer has stepped; None when nothing was differentiated for it."""
         taken, self._sum = self._sum, None
-        self._is_in_closure = False
+        self._is_in_closure = self._is_doubtful = False
         return taken
 
     def _unscaled(self, root: torch.Tensor) -> torch.Tensor:

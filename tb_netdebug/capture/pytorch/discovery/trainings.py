@@ -18,6 +18,7 @@ from tb_netdebug.capture.pytorch.discovery.by_hand import ByHand
 from tb_netdebug.capture.pytorch.discovery.objectives import Objectives
 from tb_netdebug.capture.pytorch.eager import never_compiled
 from tb_netdebug.capture.pytorch.interception import OVERRIDING
+from tb_netdebug.capture.pytorch.losses.clipping import when_clipped
 from tb_netdebug.capture.pytorch.optimizers import has_closure
 from tb_netdebug.capture.pytorch.taps import Handle, listen
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 is_compiling = torch.compiler.is_compiling
 is_grad_enabled = torch.is_grad_enabled
 SCALER = torch.amp.GradScaler
+# So many batches that a program leaves out in a row end a step: else nothing of them would be recorded.
+MOST_LEFT_OUT = 16
 
 
 def discover(zero_code: ZeroCode) -> TorchDiscovery:
@@ -46,6 +49,7 @@ class TorchDiscovery:
         self._by_hand = ByHand(self._beginnings, lambda: self._objectives.take())
         self._calls: Handle | None = None
         self._has_stepped = False
+        self._left_out = 0  # batches in a row
         self._handles = self._listen()
         # A step ends after all that others do when an optimizer has stepped, the monitor's probes too.
         self._last = optimizer_steps.ENDED.listen(self._safe("ending a step", self._after))
@@ -62,6 +66,7 @@ class TorchDiscovery:
                 safe("looking at new gradients", self._differentiated),
             ),
             listen(torch.autograd.grad, before=safe("looking at gradients", self._gradients_taken)),
+            when_clipped(safe("looking at a norm of gradients", lambda: self._objectives.doubt())),
             listen(SCALER.scale, after=safe("looking at a scaled loss", self._scaled)),
             listen(SCALER.step, before=safe("looking at a scaler's step", self._before_scaler)),
             optimizer_steps.BEGINNING.listen(safe("looking at an optimizer's step", self._before)),
@@ -98,6 +103,7 @@ class TorchDiscovery:
 
     def close(self) -> None:
         self._safe("ending the last step", self._by_hand.finish)()
+        self._safe("ending the last step", lambda: self._look_whether_left_out(is_last=True))()
         for handle in (*self._handles, self._last, self._last_of_scaler):
             handle.remove() if hasattr(handle, "remove") else handle.close()
         self._listen_to_calls(False)
@@ -126,6 +132,7 @@ class TorchDiscovery:
 
     def _backward(self, roots: Any) -> None:
         self._by_hand.before(roots)
+        self._look_whether_left_out()
         self._objectives.add(roots)
         self._began(self._beginnings.differentiated())
 
@@ -165,10 +172,22 @@ class TorchDiscovery:
 
     def _after(self, optimizer: Optimizer, *_: Any) -> None:
         self._has_stepped = True
+        self._left_out = 0
         value = self._objectives.take()
         followed = self._beginnings.training_of(optimizer)
         if followed is not None:
             followed.stepped(optimizer, value)
+
+    def _look_whether_left_out(self, *, is_last: bool = False) -> None:
+        """A batch that the program leaves out belongs to the next step. Many end one, so does the last."""
+        self._left_out += self._objectives.is_left_out
+        if self._left_out < (1 if is_last else MOST_LEFT_OUT):
+            return
+        followed = [each for each in self._beginnings.followed if each.is_open]
+        if len(followed) == 1:
+            self._left_out = 0
+            self._objectives.take()
+            followed[0].updated_by_hand(None)
 
     def _before_scaler(self, _: tuple[Any, ...]) -> None:
         self._has_stepped = False
