@@ -51,6 +51,24 @@ def test_a_loss_that_is_no_number(value: float) -> None:
     assert "the last one that was a number was 1" in finding.message
 
 
+@pytest.mark.parametrize("nonfinite", [0.0, 5.0])
+def test_what_a_loss_does_to_the_weights(nonfinite: float) -> None:
+    """log(-x) has a slope: where the gradients were counted, and are numbers, none is said to be lost."""
+    finding = found(at(37, loss=NAN, nonfinite_gradients=nonfinite))["nonfinite-loss"]
+    assert ("the weights take up NaN" in finding.message) is (nonfinite > 0)
+    assert ("it brings no NaN into the weights" in finding.message) is (nonfinite == 0)
+
+
+def test_batches_that_the_program_leaves_out() -> None:
+    """By their share of the last 32; a step may hold many."""
+    for count, apart, severity in [(1, 40, Severity.INFO), (1, 2, Severity.WARNING), (16, 1, Severity.ERROR)]:
+        records = steps(40)
+        for each in records[5::apart]:
+            each.scalars["probe/gradients_left_out"] = float(count)
+        finding = found(records)["nonfinite-gradient"]
+        assert (severity, 5) == (finding.severity, finding.first_step)
+
+
 def test_a_logged_loss_counts_when_no_other_is_given() -> None:
     records = [
         record(step, {"scalar/d_loss": 1.0, "scalar/g_loss": NAN if step else 2.0}) for step in range(3)

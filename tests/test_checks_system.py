@@ -113,6 +113,12 @@ def test_single_slow_steps() -> None:
     assert "every 20 steps" in finding.message
 
 
+def test_slow_steps_that_come_together() -> None:
+    """Two in a row now and then are not said to come every step."""
+    records = scalar("time/step", lambda step: 0.5 if step % 30 < 2 else 0.02)
+    assert "They come in bursts." in found(records)["step-time-outlier"].message
+
+
 def test_a_graph_that_is_made_anew_takes_its_time() -> None:
     """As TensorFlow does after each `compile`: that is no slow step."""
     records = scalar("time/step", lambda step: 0.5 if step % 20 == 19 else 0.02)

@@ -246,6 +246,9 @@ def test_a_training_that_fails_is_recorded_to_its_end(
     )
     assert list(range(steps)) == Recorded(folder / "r").steps
     assert (how == "os-exit") == ("steps recorded" not in actual.closing)
+    last = "".join(expected.errors.splitlines()[-1:]).partition(":")[0]
+    ended = "was interrupted" if how == "interrupt" else f"ended with {last}"
+    assert (how != "os-exit") == (f"The program {ended}: the verdict is on the steps" in actual.closing)
 
 
 def test_a_script_that_only_infers(tmp_path: Path) -> None:
@@ -326,7 +329,7 @@ NEVER = "the script made no optimizer of torch.optim"
 @pytest.mark.parametrize(
     ("text", "closing"),
     [
-        (FAILING, "an optimizer was made, but no step of it was seen. Nothing was recorded.\n"),
+        (FAILING, "no step of it was seen. Nothing was recorded. Was the training loop reached, and had its"),
         (
             "import torch\nraise SystemExit(4)\n",
             "the script ended itself with exit status 4 before its first",

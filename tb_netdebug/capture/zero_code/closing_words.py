@@ -19,6 +19,7 @@ from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.words import paragraph, places, since
 from tb_netdebug.configuration import checks_of
+from tb_netdebug.records.verdict import ENDED_WITH, ending
 from tb_netdebug.start_folder import as_typed
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ NOTABLE_SECS = 2.0
 PROBE_SECS = 1.0
 OF_CHECKS = "--set, --off or --config"
 IN_CODE = "call nd.watch and monitor.step there"
+REACHED = " Was the training loop reached, and had its loader any batches?"
 
 
 def tell(finding: Finding) -> None:
@@ -61,6 +63,10 @@ def closing_words(watched: ZeroCode) -> str:
     lines = [f"NetDebug: {summary(results)}"]
     if len(results) > 1:
         lines += run_lines(results)
+    how = watched.failed_with.__name__ if watched.failed_with is not None else ""
+    ended = ending({ENDED_WITH: how})
+    if ended is not None:
+        lines.append(ended)
     for finding, runs in joined(results):
         lines += ["", paragraph(finding)]
         if len(results) > 1:
@@ -106,7 +112,8 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
     how = ending_of(watched)
     if watched.optimizers:
         return (
-            f"{how or 'an optimizer was made, but no step of it was seen'}. Nothing was recorded.{compiled()}"
+            f"{how or 'an optimizer was made, but no step of it was seen'}. Nothing was recorded."
+            f"{'' if how else REACHED}{compiled()}"
         )
     for discovery in watched.unrecorded():
         return discovery

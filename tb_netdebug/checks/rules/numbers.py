@@ -27,6 +27,9 @@ from .numbers_left_out import GRADIENTS_LEFT_OUT, left_out_gradients
 from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
 from .parameters import parameters_of
 
+TAKEN_UP = " Unless this step is left out, the weights take up NaN from here on."
+UNHARMED = " The gradients of this step are numbers all the same, so it brings no NaN into the weights."
+
 
 class NonfiniteLoss(Rule):
     """The loss is NaN or infinite."""
@@ -97,7 +100,8 @@ class NonfiniteLoss(Rule):
         message = f"The loss is {text(value)} at step {record.step}{before}.{place}"
         if record.scalars.get(LOSS_LEFT_OUT):
             return left_out_sign(message, origin, record.step, evidence)
-        return bad_loss_sign(message, origin, evidence, record.step)
+        are_numbers = record.scalars.get("nonfinite_gradients") == 0.0
+        return bad_loss_sign(message, origin, evidence, record.step, UNHARMED if are_numbers else TAKEN_UP)
 
 
 class NonfiniteGradient(Rule):
@@ -211,7 +215,11 @@ class NonfiniteWeight(Rule):
 
 
 def bad_loss_sign(
-    message: str, origin: TracedOrigin | None, evidence: dict[str, Evidence], step: int
+    message: str,
+    origin: TracedOrigin | None,
+    evidence: dict[str, Evidence],
+    step: int,
+    effect: str = TAKEN_UP,
 ) -> Sign:
     """A loss that may have been trained on."""
     reasons = (
@@ -222,7 +230,7 @@ def bad_loss_sign(
     is_of_data = origin is not None and origin.what == "loss" and origin.tensor
     return Sign(
         Severity.ERROR,
-        f"{message} Unless this step is left out, the weights take up NaN from here on.",
+        message + effect,
         f"{CLEAN if is_of_data else reasons}{'' if origin is None else origin.opening()}",
         evidence,
         since=step,

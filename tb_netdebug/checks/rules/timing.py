@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -62,14 +63,12 @@ class StepTimeOutlier(Rule):
         share = lost / sum(times)
         if len(slow) < limits.count or share < limits.info_share:
             return None
-        apart = median([later - step for (step, _), (later, _) in itertools.pairwise(slow)])
         slowest = max(secs for _, secs in slow)
         return Sign(
             Severity.WARNING if share >= limits.share and lost >= limits.lost_secs else Severity.INFO,
             f"{len(slow)} of the last {len(times)} steps took more than {span(bound)} (up to "
             f"{span(slowest)}), where {span(usual)} is usual: {percent(share)} of all time "
-            f"({percent(limits.share)} is too much). They come about every "
-            f"{counted(apart, 'step')}.",
+            f"({percent(limits.share)} is too much). They come {rhythm([step for step, _ in slow])}.",
             "Look at what happens only in those steps: saving, logging, drawing, an evaluation, a data "
             "loader that refills, a batch that is longer than the others. The Resources page shows in which "
             "part of the step the time goes.",
@@ -81,6 +80,15 @@ class StepTimeOutlier(Rule):
             since=slow[0][0],
             sureness=0.7,
         )
+
+
+def rhythm(steps: Sequence[int]) -> str:
+    """How they follow each other, as the end of a sentence."""
+    gaps = [later - step for step, later in itertools.pairwise(steps)]
+    usual = median(gaps)
+    if 2.0 * usual < sum(gaps) / len(gaps):
+        return "in bursts"
+    return "one after the other" if usual < 2 else f"about every {counted(usual, 'step')}"
 
 
 @dataclass(frozen=True, slots=True)
