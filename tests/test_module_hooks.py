@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import io
 import pickle
 import subprocess
@@ -367,3 +368,38 @@ def test_hooks_of_the_user_have_the_numbers_that_they_would_have(logdir: Path) -
                     monitor.step()
             numbers.append(model.register_forward_hook(lambda *_: None).id - first)
     assert [1, 1] == numbers
+
+
+class Nested(nn.Module):
+    """Of modules within each other; the innermost notes how many frames there are."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.inner = Nested(depth - 1) if depth else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.inner is not None:
+            out: torch.Tensor = self.inner(x * self.scale)
+            return out
+        FRAMES.append(len(inspect.stack(0)))
+        return x * self.scale
+
+
+FRAMES: list[int] = []
+
+
+def test_deeply_nested_modules_need_no_more_frames(logdir: Path) -> None:
+    """Torch adds one for each module with hooks; else a model that just fits would not."""
+    model = Nested(90)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model(torch.ones(2))
+    with nd.watch(model, optimizer, logdir=logdir, run="run", every=1, on_finding="ignore") as monitor:
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = model(torch.ones(2)).sum()
+            loss.backward()
+            optimizer.step()
+            monitor.step(loss=loss)
+    alone, *watched = FRAMES
+    assert all(alone <= each <= alone + 40 for each in watched)

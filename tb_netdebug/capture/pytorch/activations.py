@@ -11,7 +11,7 @@ from torch import nn
 from tb_netdebug.capture.clock import now
 from tb_netdebug.capture.collector import Collector
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.pytorch.hooks import after_forward
+from tb_netdebug.capture.pytorch.hooks import after_forward, is_too_deep
 from tb_netdebug.capture.pytorch.parameters import clean, wrappers_of
 from tb_netdebug.capture.pytorch.reader import TensorReader
 from tb_netdebug.capture.pytorch.values import tensors_in
@@ -84,7 +84,9 @@ class ActivationHooks:
             for name, module in model.named_modules():
                 full = clean(name, wrappers) or type(module).__name__
                 full = f"{prefix}/{full}" if prefix else full
-                if id(module) not in self._layers and is_layer(module) and self._wants(full):
+                if is_too_deep(name, module) or id(module) in self._layers:
+                    continue
+                if is_layer(module) and self._wants(full):
                     self._layers[id(module)] = Layer(full, module)
         if self._is_armed:
             self._put_on()

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward
+from tb_netdebug.capture.pytorch.hooks import after_forward, before_forward, is_too_deep
 from tb_netdebug.capture.pytorch.parameters import clean, wrappers_of
 from tb_netdebug.capture.pytorch.values import tensors_in
 from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
@@ -127,6 +127,8 @@ class GraphTracer:
         for name, module in model.named_modules():
             full = "/".join(part for part in (prefix, clean(name, wrappers)) if part) or type(model).__name__
             trace = self._traces[id(module)] = Trace(full)
+            if is_too_deep(name, module):
+                continue
             before = before_forward(module, self._before, with_kwargs=True)
             self._hooks += [(trace, before), (trace, after_forward(module, self._after))]
 

@@ -27,6 +27,16 @@ AFTER, AFTER_ALWAYS = "_forward_hooks", "_forward_hooks_always_called"
 REGISTRIES = (BEFORE, BEFORE_WITH_KWARGS, AFTER, AFTER_ALWAYS)
 
 
+# Torch calls a module that has hooks by way of one frame more, and Python allows 1000 frames at a time. Where
+# modules are nested deeper than this, only those without parts have hooks.
+MOST_NESTED = 32
+
+
+def is_too_deep(name: str, module: nn.Module) -> bool:
+    """Whether a module of this name in its model, with parts in it, goes without hooks of ours."""
+    return name.count(".") >= MOST_NESTED and bool(module._modules)
+
+
 class Key:
     """What one of our hooks is registered under; `moves_modes`: it has to find torch's modes as they are."""
 

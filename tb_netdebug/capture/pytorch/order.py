@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.hooks import before_forward
+from tb_netdebug.capture.pytorch.hooks import before_forward, is_too_deep
 from tb_netdebug.capture.pytorch.numerics.flags import Flags, flags_of
 from tb_netdebug.capture.pytorch.numerics.origin_told import Origin, names_of
 
@@ -20,8 +20,9 @@ class CallOrder:
         self._order: dict[int, int] = {}
         self._hooks: dict[int, Any] = {}
         for model in models.values():
-            for module in model.modules():
-                if module._parameters and id(module) not in self._hooks:
+            for name, module in model.named_modules():
+                is_known = id(module) in self._hooks
+                if module._parameters and not (is_known or is_too_deep(name, module)):
                     self._hooks[id(module)] = before_forward(module, self._note)
 
     def of(self, module: nn.Module) -> int:

@@ -11,7 +11,7 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
 from tb_netdebug.capture.pytorch.coverage.members import Member
-from tb_netdebug.capture.pytorch.hooks import before_forward
+from tb_netdebug.capture.pytorch.hooks import before_forward, is_too_deep
 
 is_compiling = torch.compiler.is_compiling
 
@@ -32,7 +32,9 @@ class CallWatch:
     def ask(self, members: Sequence[Member], models: Mapping[str, nn.Module]) -> None:
         """For the next step. Hooks on a compiled model would make it compile again."""
         owners = {
-            member.owner_name: member.owner for member in members if member.owner_name not in self._called
+            member.owner_name: member.owner
+            for member in members
+            if member.owner_name not in self._called and not is_too_deep(member.owner_name, member.owner)
         }
         if self.is_on or not owners or any(is_compiled(each) for each in models.values()):
             return
