@@ -28,7 +28,7 @@ SELF := $(MAKE)
 PROTOS := $(shell find tb_netdebug -name '*.proto')
 GENERATED := $(PROTOS:.proto=_pb2.pyi)
 SOURCES := $(shell find setup.py pyproject.toml MANIFEST.in README.md LICENSE tb_netdebug -type f \
-    ! -name '*_pb2.py*' ! -name '*.so' ! -name '*.pyc' ! -path 'tb_netdebug/plugin/page/*')
+    ! -name '*_pb2.py*' ! -name '*.so' ! -name '*.pyc' ! -path 'tb_netdebug/viewer/plugin/page/*')
 PAGE := $(shell find tools/build_page.py frontend -type f ! -path '*/node_modules/*' ! -path 'frontend/dist/*')
 MODULES := frontend/node_modules/.made-from
 
@@ -65,7 +65,7 @@ soak: compiler .venv/test .venv/netdebug ## kills what streams at random, and lo
 
 matrix: compiler .venv/test .venv/netdebug ## trainings with and without NetDebug, bit by bit (an hour, most of it Keras)
 	@$(RUN) tests/matrix $(MATRIX_ARGS)
-	@$(if $(MATRIX_ARGS),:,NETDEBUG_TEST_WHOLE=1 $(RUN) -Im pytest -q -n0 tests/test_keras_copies.py)
+	@$(if $(MATRIX_ARGS),:,NETDEBUG_TEST_WHOLE=1 $(RUN) -Im pytest -q -n0 tests/frameworks/keras/test_keras_copies.py)
 
 dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an editable install in .venv, for work on the code
 	$(STEP) 'Installing the checkout itself (about 20 s)' $(LOGS)/dev.log tools/install_editable $(BUILD) $(RUN)
@@ -95,7 +95,7 @@ constraints: .venv/ready ## resolves constraints.txt anew, for the Pythons in PI
 	    $(RUN) tools/constraints.py $(or $(PINNED_FOR),$(RUN))
 
 clean: ## removes everything that was made here
-	rm -rf frontend/node_modules frontend/dist tb_netdebug/plugin/page
+	rm -rf frontend/node_modules frontend/dist tb_netdebug/viewer/plugin/page
 	rm -rf .venv .venv-build build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find tb_netdebug \( -name '*_pb2.py*' -o -name '*.so' \) -delete
 	find . -name node_modules -prune -o -name __pycache__ -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
-NATIVE = Path("tb_netdebug/stats/native")
+NATIVE = Path("tb_netdebug/core/stats/native")
 PROTOS = sorted(Path("tb_netdebug").rglob("*.proto"))
 
 # The same file compiled once for each instruction set; the module picks the best one when it is loaded.
@@ -143,11 +143,11 @@ setup(
     },
     entry_points={
         "console_scripts": ["netdebug = tb_netdebug.cli:main"],
-        "tensorboard_plugins": ["netdebug = tb_netdebug.plugin.loader:NetDebugLoader"],
+        "tensorboard_plugins": ["netdebug = tb_netdebug.viewer.plugin.loader:NetDebugLoader"],
     },
     ext_modules=[
         Extension(
-            "tb_netdebug.stats._kernel",
+            "tb_netdebug.core.stats._kernel",
             [
                 str(NATIVE / f"{name}.c")
                 for name in ("module", "arguments", "variants", "batch", "team", "tally", "packed")
@@ -160,22 +160,24 @@ setup(
             optional=True,
         ),
         Extension(
-            "tb_netdebug.records._codec",
-            ["tb_netdebug/records/codec.c"],
-            depends=[str(path) for path in sorted(Path("tb_netdebug/records").glob("*.h"))],
+            "tb_netdebug.core.records._codec",
+            ["tb_netdebug/core/records/codec.c"],
+            depends=[str(path) for path in sorted(Path("tb_netdebug/core/records").glob("*.h"))],
             extra_compile_args=FLAGS,
             optional=True,
         ),
         Extension(
-            "tb_netdebug.capture.fork._fork",
-            ["tb_netdebug/capture/fork/_fork.c"],
+            "tb_netdebug.recording.fork._fork",
+            ["tb_netdebug/recording/fork/_fork.c"],
             extra_compile_args=FLAGS,
             optional=True,
         ),
         Extension(
-            "tb_netdebug.reader._native",
-            ["tb_netdebug/reader/native/module.c"],
-            depends=[str(path) for path in sorted(Path("tb_netdebug/reader/native").glob("*.h"))],
+            "tb_netdebug.core.eventlog.reader._native",
+            ["tb_netdebug/core/eventlog/reader/native/module.c"],
+            depends=[
+                str(path) for path in sorted(Path("tb_netdebug/core/eventlog/reader/native").glob("*.h"))
+            ],
             extra_compile_args=FLAGS,
             optional=True,
         ),

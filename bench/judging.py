@@ -16,11 +16,11 @@ from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import timed
 from tb_netdebug.checks.engine import Engine
+from tb_netdebug.core.eventlog.reader.run import run_files
+from tb_netdebug.core.eventlog.writer import EventWriter
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
+from tb_netdebug.core.stats import kernel
 from tb_netdebug.judging.recorded import described, records_in
-from tb_netdebug.reader.run import run_files
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
-from tb_netdebug.stats import kernel
-from tb_netdebug.writer import EventWriter
 
 TITLE = "Checks"
 METHOD = (

@@ -21,7 +21,7 @@ from bench.elsewhere import meeting_place
 from bench.latency import Lateness, delays_of
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
-from tb_netdebug.reader.run import read_run
+from tb_netdebug.core.eventlog.reader.run import read_run
 
 TITLE = "From a batch to the screen"
 METHOD = (

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tb_netdebug.records.graph import Edge, Graph, Node, TensorType, encode_graph
-from tb_netdebug.records.run_info import encode_run_info
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
-from tb_netdebug.stats import kernel
-from tb_netdebug.stats.dtypes import DType
-from tb_netdebug.writer.backlog import Dropped, Extra, Payload
-from tb_netdebug.writer.mirror import MirrorOptions
-from tb_netdebug.writer.packing import Packer
-from tb_netdebug.writer.run_log import RunLog
+from tb_netdebug.core.eventlog.writer.backlog import Dropped, Extra, Payload
+from tb_netdebug.core.eventlog.writer.mirror import MirrorOptions
+from tb_netdebug.core.eventlog.writer.packing import Packer
+from tb_netdebug.core.eventlog.writer.run_log import RunLog
+from tb_netdebug.core.records.graph import Edge, Graph, Node, TensorType, encode_graph
+from tb_netdebug.core.records.run_info import encode_run_info
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.core.stats.dtypes import DType
 
 KINDS = (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE, Kind.ACTIVATION)
 # Different looks at each tensor, which come in turn: sketches of real numbers, made once.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tb_netdebug.stats import kernel
+from tb_netdebug.core.stats import kernel
 from tb_netdebug.version import __version__
 
 PACKAGES = ("torch", "keras", "tensorflow-cpu", "numpy", "tensorboard", "wandb")

@@ -20,8 +20,8 @@ from bench.long_log import LongLog
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import paired_difference, turn
-from tb_netdebug.records.step import StepRecord
-from tb_netdebug.writer import EventWriter
+from tb_netdebug.core.eventlog.writer import EventWriter
+from tb_netdebug.core.records.step import StepRecord
 
 TITLE = "Manners"
 METHOD = (

@@ -15,7 +15,7 @@ from bench.latency import Spread
 from bench.long_log import LongLog
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
-from tb_netdebug.reader.logdir import LogDir
+from tb_netdebug.core.eventlog.reader.logdir import LogDir
 
 TITLE = "Many runs and much data"
 METHOD = (

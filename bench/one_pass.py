@@ -16,9 +16,9 @@ from torch import Tensor
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import contest, paired
-from tb_netdebug.capture.pytorch.adapter import COMPUTING
-from tb_netdebug.stats import kernel, twin
-from tb_netdebug.stats.dtypes import DType
+from tb_netdebug.core.stats import kernel, twin
+from tb_netdebug.core.stats.dtypes import DType
+from tb_netdebug.frameworks.torch.adapter import COMPUTING
 
 TITLE = "One pass"
 METHOD = (

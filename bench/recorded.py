@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tb_netdebug.capture.governor import MOST_STEPS_BETWEEN_NORMS
-from tb_netdebug.reader.run import Columns, read_run
-from tb_netdebug.records.step import Kind
+from tb_netdebug.core.eventlog.reader.run import Columns, read_run
+from tb_netdebug.core.records.step import Kind
+from tb_netdebug.recording.governor import MOST_STEPS_BETWEEN_NORMS
 
 # What each step has, sampled or not: the second one comes from the hooks. Gradient norms may be rarer, as far
 # as the governor lets them be.

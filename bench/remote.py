@@ -17,7 +17,7 @@ from bench.progress import Session
 from bench.recorded import NotRecordedError, columns_of
 from bench.results import Column, Part, Promise, Row, Table
 from bench.side_by_side import Runner, more_busy, noise_of, one_thread, run_rounds, slower
-from tb_netdebug.stream.link import wait_for_deliveries
+from tb_netdebug.transport.link import wait_for_deliveries
 
 TITLE = "Watched from elsewhere"
 METHOD = (

@@ -17,10 +17,10 @@ from typing import Any
 
 import google_crc32c
 
-from tb_netdebug.stream.addresses import address_of
-from tb_netdebug.stream.channel import connected
-from tb_netdebug.stream.credentials import TrainerCredentials
-from tb_netdebug.stream.stream_pb2 import Begin, Chunk, Down, Hello, Offer, Up
+from tb_netdebug.transport.addresses import address_of
+from tb_netdebug.transport.channel import connected
+from tb_netdebug.transport.credentials import TrainerCredentials
+from tb_netdebug.transport.stream_pb2 import Begin, Chunk, Down, Hello, Offer, Up
 
 METHOD = "/netdebug.Stream/Connect"
 NAME = "events.out.tfevents.1700000000.bench.{}.0000.netdebug"

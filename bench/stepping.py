@@ -22,8 +22,8 @@ from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
 from bench.side_by_side import Runner, more_busy, noise_of, one_thread, run_rounds, slower
 from bench.stepping_page import in_the_page
-from tb_netdebug.debugger.http_client import HttpClient
-from tb_netdebug.debugger.hub_address import HubAddress
+from tb_netdebug.debugger.client.http_client import HttpClient
+from tb_netdebug.debugger.client.hub_address import HubAddress
 
 TITLE = "The debugger"
 METHOD = (

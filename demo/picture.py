@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tb_netdebug.cli.sparkline import BARS
-from tb_netdebug.reader.run import Columns, Tensor, read_run
-from tb_netdebug.records.step import Kind
-from tb_netdebug.stats.packed import Summary
-from tb_netdebug.stats.sketch import quantiles
+from tb_netdebug.core.eventlog.reader.run import Columns, Tensor, read_run
+from tb_netdebug.core.records.step import Kind
+from tb_netdebug.core.stats.packed import Summary
+from tb_netdebug.core.stats.sketch import quantiles
 
 WIDTH = 24
 LEAST_WIDTH = 88  # narrower tables would be cut in a pipe

@@ -14,10 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tb_netdebug.capture.console import number
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.reader.logdir import LogDir
+from tb_netdebug.core.eventlog.reader.logdir import LogDir
+from tb_netdebug.training.console import number
 
 COURSE_WIDTH = 24
 # Where the output is a file, a line now and then is enough.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tb_netdebug import start_folder as start_folder  # before the program changes to another
+from tb_netdebug.core import start_folder as start_folder
 from tb_netdebug.version import __version__
 
 if TYPE_CHECKING:
-    from tb_netdebug.capture.excepthook import install_excepthook
-    from tb_netdebug.capture.monitor import Monitor
-    from tb_netdebug.capture.pytorch.numerics.replay import replay
-    from tb_netdebug.capture.watch import watch
-    from tb_netdebug.debugger.session import pause_in_code as breakpoint
+    from tb_netdebug.debugger.trainer.session import pause_in_code as breakpoint
+    from tb_netdebug.frameworks.torch.numerics.replay import replay
     from tb_netdebug.judging.logdir import check
+    from tb_netdebug.training.excepthook import install_excepthook
+    from tb_netdebug.training.monitor import Monitor
+    from tb_netdebug.training.watch import watch
 
 __all__ = ["Monitor", "__version__", "breakpoint", "check", "install_excepthook", "replay", "watch"]
 
@@ -22,16 +22,16 @@ __all__ = ["Monitor", "__version__", "breakpoint", "check", "install_excepthook"
 _PLACES = {
     "KerasCallback": "tb_netdebug.integrations.keras_callback",
     "LightningCallback": "tb_netdebug.integrations.lightning",
-    "Monitor": "tb_netdebug.capture.monitor",
+    "Monitor": "tb_netdebug.training.monitor",
     "OptunaPruning": "tb_netdebug.integrations.optuna",
     "TransformersCallback": "tb_netdebug.integrations.transformers",
-    "breakpoint": "tb_netdebug.debugger.session:pause_in_code",
+    "breakpoint": "tb_netdebug.debugger.trainer.session:pause_in_code",
     "check": "tb_netdebug.judging.logdir",
-    "install_excepthook": "tb_netdebug.capture.excepthook",
-    "load_ipython_extension": "tb_netdebug.notebook",
-    "replay": "tb_netdebug.capture.pytorch.numerics.replay",
-    "unload_ipython_extension": "tb_netdebug.notebook",
-    "watch": "tb_netdebug.capture.watch",
+    "install_excepthook": "tb_netdebug.training.excepthook",
+    "load_ipython_extension": "tb_netdebug.cli.notebook",
+    "replay": "tb_netdebug.frameworks.torch.numerics.replay",
+    "unload_ipython_extension": "tb_netdebug.cli.notebook",
+    "watch": "tb_netdebug.training.watch",
 }
 
 

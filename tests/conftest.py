@@ -75,7 +75,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     What a run waits counts for its whole process, so tests would take it from each other on a busy machine.
     """
     if "torch" in sys.modules:
-        inquiry = importlib.import_module("tb_netdebug.capture.pytorch.numerics.inquiry")
+        inquiry = importlib.import_module("tb_netdebug.frameworks.torch.numerics.inquiry")
         monkeypatch.setattr(inquiry.Inquiry, "waited_secs", 0.0)
         monkeypatch.setattr(inquiry, "MOST_WAITED_SECS", PATIENCE_SECS)
         monkeypatch.setattr(inquiry.Inquiry, "patience_secs", PATIENCE_SECS)
@@ -84,7 +84,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the copy as a run does, where it is never to answer."""
-    from tb_netdebug.capture.pytorch.numerics.inquiry import Inquiry
+    from tb_netdebug.frameworks.torch.numerics.inquiry import Inquiry
 
     monkeypatch.setattr(Inquiry, "patience_secs", 2.0)
 
@@ -136,7 +136,7 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
     """The C kernel, then its twin in NumPy: what a test asks of one holds for the other."""
     module = {"native": "_kernel", "twin": "twin"}[request.param]
     try:
-        return importlib.import_module(f"tb_netdebug.stats.{module}")
+        return importlib.import_module(f"tb_netdebug.core.stats.{module}")
     except ImportError as error:
         pytest.fail(
             f"There is no {request.param} kernel ({error}): see build/logs/wheel.log after `make test`"

@@ -38,14 +38,14 @@ EARLIER_STAGES = {
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
 OURS_AT_START = {
     "tb_netdebug",
-    "tb_netdebug.start_folder",
+    "tb_netdebug.core.start_folder",
     "tb_netdebug.version",
-    "tb_netdebug.plugin",
-    "tb_netdebug.plugin.loader",
-    "tb_netdebug.plugin.tab",
+    "tb_netdebug.viewer.plugin",
+    "tb_netdebug.viewer.plugin.loader",
+    "tb_netdebug.viewer.plugin.tab",
 }
 # Where the pure folders read a file after all: which OpenMP runtime this process has loaded.
-READ_ON_PURPOSE = {("stats/kernel.py", "open")}
+READ_ON_PURPOSE = {("core/stats/kernel.py", "open")}
 HARMLESS_ORIGINS = {"from __future__", "from typing"}
 READING_AND_WRITING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "fromfile", "tofile"}
 
@@ -119,28 +119,28 @@ def test_the_pure_folders_touch_no_file(folder: str) -> None:
 
 
 def test_only_the_torch_modules_import_torch() -> None:
-    """torch is known to `capture/pytorch/`, to Keras on torch and to the integrations, to nobody else."""
+    """torch is known to `frameworks/torch/`, to Keras on torch and to the integrations, to nobody else."""
     wrong = [
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
         if "torch" in roots(path)
         and path.relative_to(PACKAGE).parts[0] != "integrations"
-        and not path.is_relative_to(PACKAGE / "capture/pytorch")
+        and not path.is_relative_to(PACKAGE / "frameworks/torch")
         and not path.name.endswith("on_torch.py")
     ]
     assert [] == wrong
 
 
 def test_only_the_keras_modules_import_keras() -> None:
-    """Keras is known to `capture/keras/`, `capture/keras_backends/` and the integrations, to nobody else;
+    """Keras is known to `frameworks/keras/`, `frameworks/keras/backends/` and the integrations, to nobody else;
     TensorFlow not to Keras's other backends, and JAX to them alone."""
     wrong = [
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
         if (used := roots(path) & {"tensorflow", "keras", "jax"})
         and not (path.relative_to(PACKAGE).parts[0] == "integrations" and "jax" not in used)
-        and not (path.is_relative_to(PACKAGE / "capture/keras") and "jax" not in used)
-        and not (path.is_relative_to(PACKAGE / "capture/keras_backends") and "tensorflow" not in used)
+        and not (path.is_relative_to(PACKAGE / "frameworks/keras") and "jax" not in used)
+        and not (path.is_relative_to(PACKAGE / "frameworks/keras/backends") and "tensorflow" not in used)
     ]
     assert [] == wrong
 
@@ -170,7 +170,7 @@ def test_tensorboard_imports_next_to_nothing_at_its_start(run_python: Callable[.
     """The entry point loads what TensorBoard has loaded anyway and a few small modules, the tab included."""
     code = (
         "import sys\nfrom tensorboard import default\nfrom tensorboard.plugins import base_plugin\n"
-        "before = set(sys.modules)\nfrom tb_netdebug.plugin.loader import NetDebugLoader\n"
+        "before = set(sys.modules)\nfrom tb_netdebug.viewer.plugin.loader import NetDebugLoader\n"
         "plugin = NetDebugLoader().load(base_plugin.TBContext())\n"
         "plugin.get_plugin_apps(), plugin.is_active()\n"
         "plugin.frontend_metadata(), plugin.data_plugin_names()\n"
@@ -184,7 +184,7 @@ def test_tensorboard_imports_next_to_nothing_at_its_start(run_python: Callable[.
 def test_the_entry_point_imports_nothing_that_can_fail() -> None:
     """An error while it is imported would keep TensorBoard from starting: the standard library, and the base
     class that TensorBoard itself has loaded."""
-    tree = ast.parse((PACKAGE / "plugin/loader.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "viewer/plugin/loader.py").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     assert {"import logging", "from tensorboard.plugins import base_plugin"} == {
         text
@@ -195,7 +195,9 @@ def test_the_entry_point_imports_nothing_that_can_fail() -> None:
 
 def test_the_plugin_works_without_frameworks(run_python: Callable[..., str]) -> None:
     """TensorBoard is often installed beside neither torch nor TensorFlow."""
-    names = [f"tb_netdebug.plugin.{path.stem}" for path in modules("plugin") if path.stem != "__init__"]
+    names = [
+        f"tb_netdebug.viewer.plugin.{path.stem}" for path in modules("plugin") if path.stem != "__init__"
+    ]
     code = (
         "import importlib, sys\n"
         "for name in ('torch', 'tensorflow', 'keras', 'grpc'): sys.modules[name] = None\n"

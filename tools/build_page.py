@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FRONTEND = ROOT / "frontend"
 DIST = FRONTEND / "dist"
-PLACE = "tb_netdebug/plugin/page"
+PLACE = "tb_netdebug/viewer/plugin/page"
 OLDEST_NODE = 18
 NOT_SOURCES = {"node_modules", "dist"}
 # What a folder was made from; never part of a wheel.

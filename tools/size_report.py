@@ -37,7 +37,7 @@ def sources() -> Iterator[tuple[Path, str]]:
 
 
 def folder_of(path: Path) -> str:
-    """At most two levels deep: `tb_netdebug/stats/native` counts as `tb_netdebug/stats`."""
+    """At most two levels deep: `tb_netdebug/core/stats/native` counts as `tb_netdebug/core/stats`."""
     return "/".join(path.relative_to(ROOT).parent.parts[:2])
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.core.eventlog.reader.run import run_files
 from tb_netdebug.judging.recorded import described, ranked
-from tb_netdebug.reader.run import run_files
 from zoo.program import KERAS, Program, Zoo
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .finding import Finding, Severity
+from tb_netdebug.checks.finding import Finding, Severity
 
 # What a cause leads to. A consequence begins at the cause's step or after it; `EARLY_STEPS` because a symptom
 # that is seen at once may be told before a cause that takes a few steps to be sure of.

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ..records.graph import Graph
-from ..records.step import Kind, Sample, StepRecord
-from ..stats.packed import NONFINITE
-from .causes import explain, weigh
-from .evaluation import is_evaluation
-from .finding import MOST_PLACES, Finding, Severity, Sign
-from .history import History
-from .idioms import in_words_of
-from .layers import Layers
-from .rule import NEEDS, Rule, When, with_limits
-from .rules import ALL
+from tb_netdebug.checks.causes import explain, weigh
+from tb_netdebug.checks.evaluation import is_evaluation
+from tb_netdebug.checks.finding import MOST_PLACES, Finding, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.idioms import in_words_of
+from tb_netdebug.checks.layers import Layers
+from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
+from tb_netdebug.checks.rules import ALL
+from tb_netdebug.core.records.graph import Graph
+from tb_netdebug.core.records.step import Kind, Sample, StepRecord
+from tb_netdebug.core.stats.packed import NONFINITE
 
 # Rules over scalars are asked this often: a question costs as much for one step as for several.
 STEPS_BETWEEN = 16

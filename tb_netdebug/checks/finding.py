@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from ..records.verdict import word_for
+from tb_netdebug.core.records.verdict import word_for
 
 # Places are named one by one up to here; that there are more stands in the message.
 MOST_PLACES = 50

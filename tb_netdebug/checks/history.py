@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records.step import Kind, StepRecord
-from ..records.verdict import Evidence
-from .curve import Curve
-from .layers import Layers
-from .tensors import Tensors
+from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.layers import Layers
+from tb_netdebug.checks.tensors import Tensors
+from tb_netdebug.core.records.step import Kind, StepRecord
+from tb_netdebug.core.records.verdict import Evidence
 
 MOST_SCALARS = 4096
 MOST_FACTS_KEPT = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..records.graph import Graph, Node
+from tb_netdebug.core.records.graph import Graph, Node
 
 UNKNOWN = 1 << 30
 

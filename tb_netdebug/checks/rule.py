@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from enum import Enum
 from typing import Any, ClassVar
 
-from .finding import Sign
-from .history import History
+from tb_netdebug.checks.finding import Sign
+from tb_netdebug.checks.history import History
 
 
 class When(Enum):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records.step import Sample, Units
-from ..stats.packed import HEADER, Summary
+from tb_netdebug.core.records.step import Sample, Units
+from tb_netdebug.core.stats.packed import HEADER, Summary
 
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]

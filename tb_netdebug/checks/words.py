@@ -6,9 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from ..records.visible import visible
-from .finding import Finding
-from .phrases import listed
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.checks.phrases import listed
+from tb_netdebug.core.records.visible import visible
 
 WIDTH = 100
 # A command that is to be copied from a terminal.

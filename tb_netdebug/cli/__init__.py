@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.records.visible import visible, visible_lines
+from tb_netdebug.core.records.visible import visible, visible_lines
 from tb_netdebug.version import __version__
 
 # One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.

@@ -90,7 +90,7 @@ def some_items(value: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def size(value: Any) -> str:
-    from tb_netdebug.capture.pytorch.numerics.capsule_file import stored_bytes
+    from tb_netdebug.frameworks.torch.numerics.capsule_file import stored_bytes
 
     return f"{stored_bytes(value) / 1e6:.3g} MB"
 

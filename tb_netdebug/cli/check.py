@@ -27,9 +27,9 @@ from tb_netdebug.checks.rules import ALL
 from tb_netdebug.checks.words import WIDTH, indented, paragraph, printable
 from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.core.records.visible import json_text
 from tb_netdebug.judging.logdir import CheckError, NoRunsError, judged
 from tb_netdebug.judging.report import FAIL_ON, Report, RunReport
-from tb_netdebug.records.visible import json_text
 
 STYLES = {"sick": "bold red", "suspect": "yellow", "healthy": "green", "unknown": "magenta"}
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}

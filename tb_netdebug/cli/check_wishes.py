@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.configuration import FILE, ConfigurationError, checks_of, joined, read_checks
+from tb_netdebug.judging.configuration import FILE, ConfigurationError, checks_of, joined, read_checks
 
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:

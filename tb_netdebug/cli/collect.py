@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.records.visible import visible_lines
-from tb_netdebug.stream.addresses import Address, address_of
-from tb_netdebug.stream.credentials import Certificate, CredentialsError, new_token, read_token, token_in
+from tb_netdebug.core.records.visible import visible_lines
+from tb_netdebug.transport.addresses import Address, address_of
+from tb_netdebug.transport.credentials import Certificate, CredentialsError, new_token, read_token, token_in
 
 if TYPE_CHECKING:
-    from tb_netdebug.stream.collector import Collector
+    from tb_netdebug.transport.collector import Collector
 
 DEFAULT_LISTEN = ":6007"
 LINE_WIDTH = 100
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     # gRPC reports peers that are gone or talk nonsense on standard error, in words for its own developers.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tb_netdebug.stream.ports import CollectorError
+    from tb_netdebug.transport.ports import CollectorError
 
     allow_many_files()
     try:
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def prepared(arguments: argparse.Namespace) -> Collector:
     """Raises UserMistake, CredentialsError."""
-    from tb_netdebug.stream.collector import Collector
+    from tb_netdebug.transport.collector import Collector
 
     try:
         listen = address_of(arguments.listen)

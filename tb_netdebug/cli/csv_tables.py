@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from tb_netdebug.reader.run import Columns, Run
-from tb_netdebug.stats.packed import Summary
-from tb_netdebug.stats.sketch import quantiles
+from tb_netdebug.core.eventlog.reader.run import Columns, Run
+from tb_netdebug.core.stats.packed import Summary
+from tb_netdebug.core.stats.sketch import quantiles
 
 TABLES = ("scalars", "tensors")
 

@@ -27,10 +27,10 @@ from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
 from tb_netdebug.cli.debugging.trainings import tell_choice
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.watch_screen import sigterm_as_exit
-from tb_netdebug.debugger.attendance import Attendance
-from tb_netdebug.debugger.client import Client
-from tb_netdebug.debugger.http_client import HttpClient
-from tb_netdebug.records.visible import visible_lines
+from tb_netdebug.core.records.visible import visible_lines
+from tb_netdebug.debugger.client.attendance import Attendance
+from tb_netdebug.debugger.client.client import Client
+from tb_netdebug.debugger.client.http_client import HttpClient
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -103,10 +103,10 @@ def usable_cpus() -> int:
 
 
 def kernel() -> Iterator[Fact]:
-    from tb_netdebug.reader import scanner
-    from tb_netdebug.records import codec_twin
-    from tb_netdebug.records.codec import codec
-    from tb_netdebug.stats import kernel as chosen
+    from tb_netdebug.core.eventlog.reader import scanner
+    from tb_netdebug.core.records import codec_twin
+    from tb_netdebug.core.records.codec import codec
+    from tb_netdebug.core.stats import kernel as chosen
 
     about = chosen.description()
     if about["kernel"] == "native":
@@ -192,7 +192,7 @@ def installed(module: str, distributions: tuple[str, ...]) -> str:
 
 
 def gpus() -> Iterator[Fact]:
-    from tb_netdebug.capture.nvml import Nvml
+    from tb_netdebug.core.machine.nvml import Nvml
 
     nvml = Nvml()
     readings = nvml.read(pid=os.getpid())

@@ -1,4 +1,4 @@
-"""The answer of the route `columns` of our plugin, as arrays; docs: plugin/http_api.md."""
+"""The answer of the route `columns` of our plugin, as arrays; docs: viewer/plugin/http_api.md."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from urllib.parse import quote
 import numpy as np
 
 from tb_netdebug.cli.distant_columns import Columns, answer_of
-from tb_netdebug.debugger.client import ClientError, GoneError
-from tb_netdebug.debugger.http_client import HttpClient
-from tb_netdebug.debugger.hub_address import HubAddress
-from tb_netdebug.reader.views import ScalarColumns, ScalarView, TableView
-from tb_netdebug.records.step import Kind
+from tb_netdebug.core.eventlog.reader.views import ScalarColumns, ScalarView, TableView
+from tb_netdebug.core.records.step import Kind
+from tb_netdebug.debugger.client.client import ClientError, GoneError
+from tb_netdebug.debugger.client.http_client import HttpClient
+from tb_netdebug.debugger.client.hub_address import HubAddress
 
 # Each is a request: what a person sees need not be newer, and the way there may be long.
 LIST_SECS = 2.0

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tb_netdebug.cli.diagnosis import Fact, State, examine
-from tb_netdebug.records.visible import json_text, visible
+from tb_netdebug.core.records.visible import json_text, visible
 
 MARKS = {State.GOOD: ("✓", "green"), State.NOTE: ("·", "yellow"), State.PROBLEM: ("✗", "bold red")}
 PLAIN_MARKS = {State.GOOD: "ok", State.NOTE: "note", State.PROBLEM: "PROBLEM"}

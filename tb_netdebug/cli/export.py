@@ -18,9 +18,9 @@ from pathlib import Path
 from tb_netdebug.cli.csv_tables import TABLES, header_of, rows_of, safe
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.progress import counted
-from tb_netdebug.reader.run import Run, list_runs, read_run
-from tb_netdebug.records.errors import UnsupportedVersion
-from tb_netdebug.records.visible import visible
+from tb_netdebug.core.eventlog.reader.run import Run, list_runs, read_run
+from tb_netdebug.core.records.errors import UnsupportedVersion
+from tb_netdebug.core.records.visible import visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """Names and messages from a log file as text that can do nothing but be read.
 
 A log file is written by others: a name in it may hold escape sequences that move the cursor or rename the
-window, marks that turn the direction of the line, or ten thousand letters. `records/visible.py` knows what is
+window, marks that turn the direction of the line, or ten thousand letters. `core/records/visible.py` knows what is
 no letter, sign or space.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from tb_netdebug.records.visible import LEFT_TO_RIGHT, UNPRINTABLE, escape
+from tb_netdebug.core.records.visible import LEFT_TO_RIGHT, UNPRINTABLE, escape
 
 # Longer texts are cut before anything else is done with them.
 MOST_CHARACTERS = 1000

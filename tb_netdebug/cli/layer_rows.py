@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tb_netdebug.records.step import Kind
+from tb_netdebug.core.records.step import Kind
 
 if TYPE_CHECKING:
     from tb_netdebug.cli.watched_source import WatchedRun

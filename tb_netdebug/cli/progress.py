@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from tb_netdebug.records.visible import visible
+from tb_netdebug.core.records.visible import visible
 
 _ROWS_PER_MESSAGE = 5000
 

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserMistake("give either a SCRIPT or --model, not both")
     if arguments.is_module and not arguments.script:
         raise UserMistake("which module? netdebug replay CAPSULE -m MODULE [ARGS...]")
-    from tb_netdebug.rehearsal.hold import hold
+    from tb_netdebug.experiments.rehearsal.hold import hold
 
     sys.stdout.flush()
     report = hold(TASK, {**vars(arguments), "is_for_debugger": is_for_debugger(arguments.debug)})

@@ -18,9 +18,9 @@ from typing import Any
 
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.debugger.user_code import is_foreign_file
-from tb_netdebug.rehearsal.definitions import Definition, Definitions, Named, ending_of
-from tb_netdebug.rehearsal.stop import Stopped, library_folders, stop_before_step
+from tb_netdebug.core.user_code import is_foreign_file
+from tb_netdebug.experiments.rehearsal.definitions import Definition, Definitions, Named, ending_of
+from tb_netdebug.experiments.rehearsal.stop import Stopped, library_folders, stop_before_step
 
 IMPOSSIBLE = 2
 Loss = Callable[[Any], Any]
@@ -72,7 +72,7 @@ def with_loss(place: Place | None, definitions: Definitions, use: Callable[[Loss
 
 def refusing(use: Callable[[Any], int], found: Any) -> int:
     """Report mistakes here: code that does not end runs beside us, and would hide what is raised."""
-    from tb_netdebug.capture.pytorch.numerics.capsule_file import CapsuleError
+    from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError
 
     try:
         return use(found)

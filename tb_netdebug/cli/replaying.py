@@ -14,15 +14,15 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from tb_netdebug.capture.zero_code.script import Script
 from tb_netdebug.cli.capsule_text import contents, rows_of, verdict
 from tb_netdebug.cli.debugging.replayed import debug_capsule
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.replay_callables import IMPOSSIBLE, Place, refuse, refusing, told, with_loss, with_model
-from tb_netdebug.rehearsal.channel import tell
-from tb_netdebug.rehearsal.definitions import Definitions
-from tb_netdebug.rehearsal.stop import Stopped, run_to_step
+from tb_netdebug.experiments.rehearsal.channel import tell
+from tb_netdebug.experiments.rehearsal.definitions import Definitions
+from tb_netdebug.experiments.rehearsal.stop import Stopped, run_to_step
+from tb_netdebug.training.zero_code.script import Script
 
 HINT = "To run the batch again: netdebug replay CAPSULE SCRIPT, or --model MODULE:CALLABLE."
 # Reading a capsule; most take less than a second.
@@ -42,7 +42,7 @@ def replay(
     **_: Any,
 ) -> int:
     """The exit status, see the command."""
-    from tb_netdebug.capture.pytorch.numerics.capsule_file import CapsuleError
+    from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError
 
     def use(model: Any, function: Callable[[Any], Any] | None) -> int:
         ran = Ran(capsule, content, model, function, backward=backward)
@@ -86,7 +86,7 @@ def say(what: Any) -> None:
 
 def loaded(path: str) -> dict[str, Any]:
     """In bounded time and memory, whatever the file is. Raises CapsuleError."""
-    from tb_netdebug.capture.pytorch.numerics import capsule_file
+    from tb_netdebug.frameworks.torch.numerics import capsule_file
 
     size = capsule_file.check_file(path)
     with limited(2 * size + ROOM_BYTES):
@@ -125,7 +125,7 @@ def check_script(name: str, *, is_module: bool) -> None:
 
 def chosen(content: dict[str, Any], stopped: Stopped) -> dict[str, Any]:
     """The models of the script that the capsule is of, by the names in it."""
-    from tb_netdebug.capture.pytorch.numerics.capsule_choice import choose
+    from tb_netdebug.frameworks.torch.numerics.capsule_choice import choose
 
     found = choose(content, [each.models for each in stopped.subjects])
     if found:
@@ -168,7 +168,7 @@ class Ran:
         return debug_capsule(self._path, self._content, self._model, loss=self._loss)
 
     def show(self) -> int:
-        from tb_netdebug.capture.pytorch.numerics.replay import CapsuleError, replay
+        from tb_netdebug.frameworks.torch.numerics.replay import CapsuleError, replay
 
         tell("waiting", "the replay of the batch has not ended")
         try:

@@ -18,12 +18,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tb_netdebug.capture.remote import remote_of
-from tb_netdebug.capture.settings import CHECK_NUMERICS, Settings
-from tb_netdebug.capture.zero_code.driver import ZeroCode
-from tb_netdebug.capture.zero_code.script import Script, run_as_main
 from tb_netdebug.cli import check_wishes
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.recording.remote import remote_of
+from tb_netdebug.recording.settings import CHECK_NUMERICS, Settings
+from tb_netdebug.training.zero_code.driver import ZeroCode
+from tb_netdebug.training.zero_code.script import Script, run_as_main
 
 # What `--debugger` means without an address.
 HERE = "here"

@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.records.visible import visible_lines
-from tb_netdebug.stream.credentials import Certificate, CredentialsError, new_token, read_token
+from tb_netdebug.core.records.visible import visible_lines
+from tb_netdebug.transport.credentials import Certificate, CredentialsError, new_token, read_token
 
 TOKEN, CERTIFICATE, KEY = "token", "cert.pem", "key.pem"
 DAYS = 3650

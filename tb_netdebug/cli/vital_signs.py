@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from tb_netdebug.cli.watched_source import WatchedRun
-    from tb_netdebug.reader.views import ScalarColumns
+    from tb_netdebug.core.eventlog.reader.views import ScalarColumns
 
 Doubles = NDArray[np.float64]
 

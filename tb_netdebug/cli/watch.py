@@ -21,7 +21,7 @@ from tb_netdebug.cli.watch_page import Page
 from tb_netdebug.cli.watch_screen import Screen, is_ascii
 from tb_netdebug.cli.watched_runs import WatchedRuns
 from tb_netdebug.cli.watched_source import LocalRuns, Source
-from tb_netdebug.debugger.hub_address import HubAddress
+from tb_netdebug.debugger.client.hub_address import HubAddress
 
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]*):\d{1,5}")
 # In a pipe or a file there is no width; the same everywhere, so that outputs can be compared.

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from tb_netdebug.capture.console import MISSING, size
 from tb_netdebug.checks.phrases import percent
 from tb_netdebug.cli.layer_rows import Layer
 from tb_netdebug.cli.vital_signs import PHASES
+from tb_netdebug.training.console import MISSING, size
 
 ALARM = "bold white on red"
 # A letter for each phase, because colours alone are not for everyone, nor for every terminal.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len
 from rich.text import Text
 
-from tb_netdebug.capture.console import duration, number, size
 from tb_netdebug.cli.dates import date_text, is_date
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.layer_rows import Layer
@@ -27,6 +26,7 @@ from tb_netdebug.cli.watch_cells import (
     phase_bar,
     ratio_cell,
 )
+from tb_netdebug.training.console import duration, number, size
 
 LEAST_WIDTH = 20
 NARROW, NARROWER = 64, 48

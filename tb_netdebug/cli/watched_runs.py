@@ -11,7 +11,7 @@ from tb_netdebug.cli.layer_rows import Layer, worst_first
 from tb_netdebug.cli.vital_signs import VitalSigns, vital_signs
 from tb_netdebug.cli.watch_page import RunLine, View
 from tb_netdebug.cli.watched_source import Source
-from tb_netdebug.reader.errors import ReaderError
+from tb_netdebug.core.eventlog.reader.errors import ReaderError
 
 # Runs come and go, and go quiet, at this pace; what is added to the chosen one is looked for at every call.
 LIST_SECS = 1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tb_netdebug.reader.logdir import LogDir
+from tb_netdebug.core.eventlog.reader.logdir import LogDir
 
 if TYPE_CHECKING:
-    from tb_netdebug.reader.views import ScalarView, TableView
-    from tb_netdebug.records.step import Kind
+    from tb_netdebug.core.eventlog.reader.views import ScalarView, TableView
+    from tb_netdebug.core.records.step import Kind
 
 
 class Listed(Protocol):

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.debugger.place import Place
-from tb_netdebug.stats.packed import Summary
 
 # Kinds of tensors, in the order in which a batch makes them.
 KINDS = (

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.discovery.owners import parameter_ids, tensors_of
-from tb_netdebug.capture.pytorch.optimizer_steps import BEGINNING, ENDED
-from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.frameworks.torch.optimizer_steps import BEGINNING, ENDED
+from tb_netdebug.frameworks.torch.taps import Handle, listen
+from tb_netdebug.integrations.torch_scripts.owners import parameter_ids, tensors_of
 
 is_grad_enabled = torch.is_grad_enabled
 

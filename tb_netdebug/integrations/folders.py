@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tb_netdebug.capture.remote import say
-from tb_netdebug.capture.run_folder import rank, run_folder, told_of_suffix
-from tb_netdebug.capture.run_sessions import RunPlace
+from tb_netdebug.core.eventlog.writer.spool import local_folder
 from tb_netdebug.integrations.recording import Recording
-from tb_netdebug.writer.spool import local_folder
+from tb_netdebug.recording.remote import say
+from tb_netdebug.recording.run_folder import rank, run_folder, told_of_suffix
+from tb_netdebug.recording.run_sessions import RunPlace
 
 NAME = "netdebug"
 

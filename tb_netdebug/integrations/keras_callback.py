@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.capture.run_folder import rank
 from tb_netdebug.integrations.folders import folder_for
 from tb_netdebug.integrations.recording import Recorder, Recording
 from tb_netdebug.integrations.requirement import library
+from tb_netdebug.recording.run_folder import rank
 
 keras = library("keras", wanted_by="KerasCallback", extra="keras")
 # Keras's own error for a backend that is missing names TensorFlow; on another backend it is not needed.

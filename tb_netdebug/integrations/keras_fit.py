@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tb_netdebug.capture.judge import FindingError
 from tb_netdebug.integrations.keras_callback import KerasCallback
+from tb_netdebug.judging.online import FindingError
 
 if TYPE_CHECKING:
-    from tb_netdebug.capture.zero_code.driver import ZeroCode
     from tb_netdebug.integrations.keras_trainings import Followed
+    from tb_netdebug.training.zero_code.driver import ZeroCode
 
 
 class FitCallback(KerasCallback):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from tb_netdebug.capture.judge import FindingError
-from tb_netdebug.capture.keras.calls import leave, listen
+from tb_netdebug.frameworks.keras.calls import leave, listen
+from tb_netdebug.judging.online import FindingError
 
 if TYPE_CHECKING:
-    from tb_netdebug.capture.zero_code.driver import ZeroCode
     from tb_netdebug.integrations.keras_trainings import Followed, KerasDiscovery
+    from tb_netdebug.training.zero_code.driver import ZeroCode
 
 
 class Loops:

@@ -13,8 +13,8 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 from tb_netdebug.integrations.keras_loops import Loops, weights_of
 
 if TYPE_CHECKING:
-    from tb_netdebug.capture.zero_code.driver import ZeroCode
     from tb_netdebug.integrations.keras_trainings import KerasDiscovery
+    from tb_netdebug.training.zero_code.driver import ZeroCode
 
 MOST_OUTPUTS = 64
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from tb_netdebug.capture.judge import FindingError
+from tb_netdebug.judging.online import FindingError
 
 if TYPE_CHECKING:
-    from tb_netdebug.capture.zero_code.driver import ZeroCode
-    from tb_netdebug.capture.zero_code.training import Training
+    from tb_netdebug.training.zero_code.driver import ZeroCode
+    from tb_netdebug.training.zero_code.training import Training
 
 # A model whose `fit` takes turns with that of others is let go of after each turn, but not for ever.
 MOST_REOPENINGS = 4
@@ -216,14 +216,14 @@ class KerasDiscovery:
 
 
 def made_for(models: Mapping[str, Any], optimizer: Any) -> Any:
-    from tb_netdebug.capture.watch import adapter_for
+    from tb_netdebug.training.watch import adapter_for
 
     return adapter_for(models, optimizer)
 
 
 def watches_itself(zero_code: ZeroCode) -> bool:
     """Whether the program has a monitor of its own."""
-    module = sys.modules.get("tb_netdebug.capture.monitor")
+    module = sys.modules.get("tb_netdebug.training.monitor")
     monitor_class = getattr(module, "Monitor", None)
     if monitor_class is None:
         return False

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.integrations.first_call import FirstCall, StepGoingOn
 from tb_netdebug.integrations.folders import folder_for
 from tb_netdebug.integrations.networks import networks_of

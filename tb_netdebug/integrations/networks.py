@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from tb_netdebug.capture.pytorch.discovery.owners import parameter_ids
 from tb_netdebug.integrations.first_call import trained_ids
+from tb_netdebug.integrations.torch_scripts.owners import parameter_ids
 
 
 def networks_of(

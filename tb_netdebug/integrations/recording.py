@@ -11,14 +11,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.capture.collector import Collector
-from tb_netdebug.capture.guard import Guard
-from tb_netdebug.capture.monitor import Monitor
-from tb_netdebug.capture.remote import remote_of
-from tb_netdebug.capture.settings import Settings
-from tb_netdebug.capture.watch import adapter_for
 from tb_netdebug.checks.finding import Finding
-from tb_netdebug.configuration import checks_of
+from tb_netdebug.judging.configuration import checks_of
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.remote import remote_of
+from tb_netdebug.recording.settings import Settings
+from tb_netdebug.training.monitor import Monitor
+from tb_netdebug.training.watch import adapter_for
 
 OPTIONS = frozenset(field.name for field in fields(Settings))
 
@@ -48,7 +48,7 @@ class Recording:
 
     def announce(self) -> None:
         """Before a training: `netdebug run` leaves it to us."""
-        driver = sys.modules.get("tb_netdebug.capture.zero_code.driver")
+        driver = sys.modules.get("tb_netdebug.training.zero_code.driver")
         if driver is not None:
             driver.all_stand_aside()
 

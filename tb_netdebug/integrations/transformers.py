@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from tb_netdebug.capture.pytorch.adapter import unwrapped
-from tb_netdebug.capture.pytorch.taps import Handle, listen
+from tb_netdebug.frameworks.torch.adapter import unwrapped
+from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.integrations.folders import folder_for
 from tb_netdebug.integrations.recording import Recorder, Recording
 from tb_netdebug.integrations.requirement import library

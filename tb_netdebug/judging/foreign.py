@@ -12,11 +12,11 @@ from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rules.loss_curves import loss_of
-from tb_netdebug.reader.errors import ReaderError
-from tb_netdebug.reader.followed_run import FollowedRun
-from tb_netdebug.reader.views import BandView, ScalarColumns
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
-from tb_netdebug.stats.packed import HEADER
+from tb_netdebug.core.eventlog.reader.errors import ReaderError
+from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
+from tb_netdebug.core.eventlog.reader.views import BandView, ScalarColumns
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
+from tb_netdebug.core.stats.packed import HEADER
 
 RECORDED_BY_OTHERS = (
     "this run was recorded by another writer, so only its curves and histograms are judged; with "

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.checks.engine import Engine
-from tb_netdebug.configuration import checks_of
+from tb_netdebug.core.eventlog.reader.errors import ReaderError
+from tb_netdebug.core.eventlog.reader.logdir import LogDir, RunPlace
+from tb_netdebug.core.records.errors import UnsupportedVersion
+from tb_netdebug.core.records.step_ranges import StepRanges
+from tb_netdebug.core.records.verdict import ending, verdict
 from tb_netdebug.judging import foreign, recorded
+from tb_netdebug.judging.configuration import checks_of
 from tb_netdebug.judging.report import Report, RunReport
-from tb_netdebug.reader.errors import ReaderError
-from tb_netdebug.reader.logdir import LogDir, RunPlace
-from tb_netdebug.records.errors import UnsupportedVersion
-from tb_netdebug.records.step_ranges import StepRanges
-from tb_netdebug.records.verdict import ending, verdict
 
 
 class CheckError(ValueError):

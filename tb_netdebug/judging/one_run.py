@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
+from tb_netdebug.core.eventlog.reader.logdir import LogDir
+from tb_netdebug.core.records.visible import json_text
 from tb_netdebug.judging.logdir import report_of
-from tb_netdebug.reader.logdir import LogDir
-from tb_netdebug.records.visible import json_text
 
 LOWEST_PRIORITY = 19
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.checks.engine import Engine
+from tb_netdebug.core.eventlog.reader.payloads import payload_at
+from tb_netdebug.core.eventlog.reader.run import run_files
+from tb_netdebug.core.records.block import decode_block
+from tb_netdebug.core.records.errors import DamagedBlock
+from tb_netdebug.core.records.step import StepRecord
+from tb_netdebug.core.records.step_ranges import StepRanges
 from tb_netdebug.judging.survey import Survey, survey_of
-from tb_netdebug.reader.payloads import payload_at
-from tb_netdebug.reader.run import run_files
-from tb_netdebug.records.block import decode_block
-from tb_netdebug.records.errors import DamagedBlock
-from tb_netdebug.records.step import StepRecord
-from tb_netdebug.records.step_ranges import StepRanges
 
 Ranked = tuple[int, StepRecord]
 

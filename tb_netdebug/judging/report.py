@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.records.verdict import UNKNOWN
+from tb_netdebug.core.records.verdict import UNKNOWN
 
 SCHEMA = 1
 FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING}

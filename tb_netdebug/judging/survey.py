@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from tb_netdebug.reader.block_order import in_order, missing_between, missing_text
-from tb_netdebug.reader.frames import Gap
-from tb_netdebug.reader.payloads import Payload, payload_at, read_payloads
-from tb_netdebug.reader.run import measured_range
-from tb_netdebug.reader.timeline import MOST_STEPS
-from tb_netdebug.records import netdebug_pb2 as pb
-from tb_netdebug.records.block import decode_block
-from tb_netdebug.records.errors import DamagedBlock, UnsupportedVersion
-from tb_netdebug.records.graph import Graph, decode_graph
-from tb_netdebug.records.run_info import decode_run_info
-from tb_netdebug.records.samples import MOST_ROWS
+from tb_netdebug.core.eventlog.reader.block_order import in_order, missing_between, missing_text
+from tb_netdebug.core.eventlog.reader.frames import Gap
+from tb_netdebug.core.eventlog.reader.payloads import Payload, payload_at, read_payloads
+from tb_netdebug.core.eventlog.reader.run import measured_range
+from tb_netdebug.core.eventlog.reader.timeline import MOST_STEPS
+from tb_netdebug.core.records import netdebug_pb2 as pb
+from tb_netdebug.core.records.block import decode_block
+from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
+from tb_netdebug.core.records.graph import Graph, decode_graph
+from tb_netdebug.core.records.run_info import decode_run_info
+from tb_netdebug.core.records.samples import MOST_ROWS
 
 
 class Place(NamedTuple):

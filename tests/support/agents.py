@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tb_netdebug.records.witness import Ending, Witness, encode_witness
-from tb_netdebug.writer.event_file import SIDE_FOLDER
-from tb_netdebug.writer.values import payload
+from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER
+from tb_netdebug.core.eventlog.writer.values import payload
+from tb_netdebug.core.records.witness import Ending, Witness, encode_witness
 from tests.support.event_files import framed
 
 KILLED = "The process was killed by SIGKILL in the middle of the training."

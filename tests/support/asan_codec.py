@@ -16,7 +16,7 @@ import numpy as np
 # At the end of the path, so that the package itself is still the installed one.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tb_netdebug.stats.packed import HEADER, Summary
+from tb_netdebug.core.stats.packed import HEADER, Summary
 
 LIMIT = 1 << 22
 ROUNDS = 1500

@@ -17,12 +17,12 @@ import zstandard
 # At the end of the path, so that the package itself is still the installed one.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tb_netdebug.records import netdebug_pb2 as pb
-from tb_netdebug.records.block import encode_block
-from tb_netdebug.records.detail import DetailLevels, encode_detail
-from tb_netdebug.records.step import StepRecord
-from tb_netdebug.writer.framing import frame
-from tb_netdebug.writer.values import histogram, payload, scalar
+from tb_netdebug.core.eventlog.writer.framing import frame
+from tb_netdebug.core.eventlog.writer.values import histogram, payload, scalar
+from tb_netdebug.core.records import netdebug_pb2 as pb
+from tb_netdebug.core.records.block import encode_block
+from tb_netdebug.core.records.detail import DetailLevels, encode_detail
+from tb_netdebug.core.records.step import StepRecord
 from tests.support.event_files import damaged, framed
 from tests.support.record_cases import training
 

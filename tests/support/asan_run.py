@@ -19,7 +19,7 @@ import numpy as np
 # At the end of the path, so that the package itself is still the installed one.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tb_netdebug.stats.dtypes import DType
+from tb_netdebug.core.stats.dtypes import DType
 from tests.support.kernel_cases import Array, values
 
 SIZES = (0, 1, 2, 7, 15, 16, 17, 31, 33, 1023, 1024, 1025, 2047, 16_385, 33_001, 70_003)

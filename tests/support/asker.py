@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tb_netdebug.debugger.client import ClientError, Training
-from tb_netdebug.debugger.http_client import HttpClient
-from tb_netdebug.debugger.hub_address import HubAddress
+from tb_netdebug.debugger.client.client import ClientError, Training
+from tb_netdebug.debugger.client.http_client import HttpClient
+from tb_netdebug.debugger.client.hub_address import HubAddress
 from tests.support.streamed import wait_for
 from tests.support.tensorboard_process import TensorBoard
 

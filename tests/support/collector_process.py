@@ -61,10 +61,10 @@ class _Program:
         self.controls: list[tuple[str, str]] = []
 
     def start(self, at: str, certificate: str, made: dict[str, Any]) -> str:
-        from tb_netdebug.stream.addresses import address_of
-        from tb_netdebug.stream.collector import Collector
-        from tb_netdebug.stream.credentials import Certificate
-        from tb_netdebug.stream.limits import Limits
+        from tb_netdebug.transport.addresses import address_of
+        from tb_netdebug.transport.collector import Collector
+        from tb_netdebug.transport.credentials import Certificate
+        from tb_netdebug.transport.limits import Limits
 
         folder = Path(certificate)
         self.collector = Collector(

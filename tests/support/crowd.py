@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from tb_netdebug.stream.limits import USUAL
+from tb_netdebug.transport.limits import USUAL
 from tests.support.collector_process import CollectorProcess
 from tests.support.spoken_to import ROOT, SpokenTo, listen
 from tests.support.streamed import Home, wait_for
@@ -54,8 +54,8 @@ class _Program:
 
     def __init__(self) -> None:
         import tests.support.trainer
-        from tb_netdebug.stream.link import Link
-        from tb_netdebug.writer import EventWriter
+        from tb_netdebug.core.eventlog.writer import EventWriter
+        from tb_netdebug.transport.link import Link
 
         self.link, self.writer, self.record = Link, EventWriter, tests.support.trainer.record
         self.waits, self.barrier = os.pipe()
@@ -237,7 +237,7 @@ def start_agent(home: Home, remote: str) -> None:
     """Return when it is there, as for the next training of that user."""
     path = os.pathsep.join([*(entry for entry in sys.path if entry), str(ROOT)])
     env = {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **home.env}
-    command = [sys.executable, "-m", "tb_netdebug.stream.agent", remote]
+    command = [sys.executable, "-m", "tb_netdebug.transport.agent", remote]
     subprocess.run(command, env=env, check=True, stdin=subprocess.DEVNULL)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tb_netdebug.debugger.local_client import KEY, LocalClient
+from tb_netdebug.debugger.client.local_client import KEY, LocalClient
 from tb_netdebug.debugger.place import BACKWARD, Place
-from tb_netdebug.debugger.session import Session
+from tb_netdebug.debugger.trainer.session import Session
 from tb_netdebug.debugger.workbench import NOTHING
 from tests.support.debugger_bench import ArrayBench, batch, bench_of
 from tests.support.streamed import wait_for

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.debugger.local_client import KEY, LocalClient
+from tb_netdebug.debugger.client.local_client import KEY, LocalClient
 from tests.support.loops import no_warnings
 from tests.support.streamed import wait_for
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tb_netdebug.debugger.array_readable import ArrayReadable
+from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.debugger.place import AFTER, BACKWARD, BEFORE, END, FORWARD, OPTIMIZER, Place
-from tb_netdebug.debugger.watchpoints import Watchpoints
+from tb_netdebug.debugger.tensors.array_readable import ArrayReadable
+from tb_netdebug.debugger.trainer.watchpoints import Watchpoints
 from tb_netdebug.debugger.workbench import KINDS, Needs, Readable, TensorEntry, WorkbenchError
-from tb_netdebug.stats.packed import Summary
 
 Array = NDArray[Any]
 

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_netdebug.capture.pytorch.device.summaries import DeviceSummaries
-from tb_netdebug.stats import twin
-from tb_netdebug.stats.dtypes import DType
-from tb_netdebug.stats.packed import Summary
+from tb_netdebug.core.stats import twin
+from tb_netdebug.core.stats.dtypes import DType
+from tb_netdebug.core.stats.packed import Summary
+from tb_netdebug.frameworks.torch.device.summaries import DeviceSummaries
 
 TORCH_TYPES = {
     DType.FLOAT32: torch.float32,

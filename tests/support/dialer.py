@@ -35,10 +35,10 @@ def dialed(address: str, environ: Mapping[str, str]) -> str:
 async def _dialed(address: str) -> str:
     import grpc
 
-    from tb_netdebug.stream.addresses import address_of
-    from tb_netdebug.stream.channel import connected
-    from tb_netdebug.stream.credentials import CredentialsError, TrainerCredentials
-    from tb_netdebug.stream.stream_pb2 import Down, Hello, Up
+    from tb_netdebug.transport.addresses import address_of
+    from tb_netdebug.transport.channel import connected
+    from tb_netdebug.transport.credentials import CredentialsError, TrainerCredentials
+    from tb_netdebug.transport.stream_pb2 import Down, Hello, Up
 
     try:
         channel = await connected(address_of(address), TrainerCredentials.of(os.environ))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tb_netdebug as nd
-from tb_netdebug.reader.run import read_run
-from tb_netdebug.writer.framing import OVERHEAD_BYTES, masked_crc
+from tb_netdebug.core.eventlog.reader.run import read_run
+from tb_netdebug.core.eventlog.writer.framing import OVERHEAD_BYTES, masked_crc
 from tests.support.event_files import header_of
 from tests.support.recorded import opened
 

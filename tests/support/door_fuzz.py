@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from tb_netdebug.stream.stream_pb2 import (
+from tb_netdebug.transport.stream_pb2 import (
     Ack,
     Begin,
     Control,

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
-from tb_netdebug.records.visible import visible_lines
+from tb_netdebug.core.records.visible import visible_lines
 from tests.support.collector_process import TOKEN, CollectorProcess
 from tests.support.crowd import cost
 from tests.support.door_fuzz import agent_stream, page_request

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tb_netdebug.reader import scanner
-from tb_netdebug.records import netdebug_pb2 as pb
-from tb_netdebug.records.block import encode_block
-from tb_netdebug.records.step import StepRecord
-from tb_netdebug.writer.framing import frame, masked_crc
-from tb_netdebug.writer.values import Value, events, payload
+from tb_netdebug.core.eventlog.reader import scanner
+from tb_netdebug.core.eventlog.writer.framing import frame, masked_crc
+from tb_netdebug.core.eventlog.writer.values import Value, events, payload
+from tb_netdebug.core.records import netdebug_pb2 as pb
+from tb_netdebug.core.records.block import encode_block
+from tb_netdebug.core.records.step import StepRecord
 
 
 def native_reader() -> scanner.Native:
     try:
-        module: scanner.Native = importlib.import_module("tb_netdebug.reader._native")  # type: ignore[assignment]
+        module: scanner.Native = importlib.import_module("tb_netdebug.core.eventlog.reader._native")  # type: ignore[assignment]
     except ImportError as error:
         pytest.fail(f"There is no C reader ({error}): see build/logs/wheel.log after `make test`")
     return module

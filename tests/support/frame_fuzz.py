@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tb_netdebug.debugger.verbs import VERBS
+from tb_netdebug.debugger.protocol.verbs import VERBS
 
 _LENGTH = struct.Struct("<I")
 ODD: Sequence[Any] = (

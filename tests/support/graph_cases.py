@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType
+from tb_netdebug.core.records.graph import Edge, Graph, Node, Parameter, TensorType
 
 BATCH = TensorType((32, 784), "float32")
 HIDDEN = TensorType((32, 10), "float32")

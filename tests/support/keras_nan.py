@@ -14,8 +14,8 @@ import keras
 import numpy as np
 
 import tb_netdebug as nd
+from tb_netdebug.core.eventlog.reader.run import run_files
 from tb_netdebug.judging.recorded import records_in
-from tb_netdebug.reader.run import run_files
 
 L, ops = keras.layers, keras.ops
 PLACES = ("input", "label", "layer", "between", "loss", "gradient")

@@ -17,8 +17,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tb_netdebug.stats.dtypes import DType
-from tb_netdebug.stats.packed import Summary
+from tb_netdebug.core.stats.dtypes import DType
+from tb_netdebug.core.stats.packed import Summary
 
 Array = NDArray[Any]
 Bits = NDArray[np.uint32]
@@ -284,6 +284,6 @@ def _digest(*results: object) -> str:
 
 
 if __name__ == "__main__":
-    from tb_netdebug.stats import kernel
+    from tb_netdebug.core.stats import kernel
 
     sys.stdout.write(json.dumps({"description": kernel.description(), "digests": digests(kernel)}))

@@ -18,13 +18,13 @@ import numpy as np
 # At the end of the path, so that an installed package comes first.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tb_netdebug.records.block import encode_block
-from tb_netdebug.records.detail import DetailBlocks
-from tb_netdebug.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
-from tb_netdebug.records.run_info import encode_run_info
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord, Units
-from tb_netdebug.writer import values
-from tb_netdebug.writer.framing import frame
+from tb_netdebug.core.eventlog.writer import values
+from tb_netdebug.core.eventlog.writer.framing import frame
+from tb_netdebug.core.records.block import encode_block
+from tb_netdebug.core.records.detail import DetailBlocks
+from tb_netdebug.core.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
+from tb_netdebug.core.records.run_info import encode_run_info
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord, Units
 from tests.support.record_cases import packed_of
 
 START = 1_700_000_000.0

@@ -18,12 +18,12 @@ from torch import nn
 from torch.nn import functional
 
 import tb_netdebug as nd
-from tb_netdebug.reader.run import Columns, Run, read_run
-from tb_netdebug.records.graph import Graph, decode_graph
-from tb_netdebug.records.run_info import decode_run_info
-from tb_netdebug.records.step import Kind, Series, Units
-from tb_netdebug.stats.packed import Summary
-from tb_netdebug.writer import WriterWarning
+from tb_netdebug.core.eventlog.reader.run import Columns, Run, read_run
+from tb_netdebug.core.eventlog.writer import WriterWarning
+from tb_netdebug.core.records.graph import Graph, decode_graph
+from tb_netdebug.core.records.run_info import decode_run_info
+from tb_netdebug.core.records.step import Kind, Series, Units
+from tb_netdebug.core.stats.packed import Summary
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tb_netdebug.records.graph import Graph, Node, Parameter, TensorType
-from tb_netdebug.records.step import Kind, Sample
+from tb_netdebug.core.records.graph import Graph, Node, Parameter, TensorType
+from tb_netdebug.core.records.step import Kind, Sample
 from tests.support.stories import sample
 
 Floats = NDArray[np.float32]

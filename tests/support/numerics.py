@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.collector import Collector
+from tb_netdebug.recording.collector import Collector
 
 NAN, INF = float("nan"), float("inf")
 

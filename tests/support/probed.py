@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 import tb_netdebug as nd
+from tb_netdebug.core.eventlog.reader.run import run_files
 from tb_netdebug.judging.recorded import records_in
-from tb_netdebug.reader.run import run_files
 from tests.support.loops import Recorded, recorded, vectors
 
 # The parameters of `loops.mlp`: all but the last layer, and that one.

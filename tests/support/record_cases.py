@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord, Units
-from tb_netdebug.stats import kernel
-from tb_netdebug.stats.dtypes import DType
-from tb_netdebug.stats.packed import HEADER, Summary
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord, Units
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.core.stats.dtypes import DType
+from tb_netdebug.core.stats.packed import HEADER, Summary
 
 Tensor = NDArray[np.float32]
 

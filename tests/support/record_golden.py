@@ -18,11 +18,11 @@ import numpy as np
 # At the end of the path, so that an installed package comes first.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from tb_netdebug.records.block import VERSION, decode_block, encode_block
-from tb_netdebug.records.detail import DetailLevels, DetailRecord, decode_detail, encode_detail
-from tb_netdebug.records.graph import decode_graph, encode_graph
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord, Units
-from tb_netdebug.stats.packed import Summary
+from tb_netdebug.core.records.block import VERSION, decode_block, encode_block
+from tb_netdebug.core.records.detail import DetailLevels, DetailRecord, decode_detail, encode_detail
+from tb_netdebug.core.records.graph import decode_graph, encode_graph
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord, Units
+from tb_netdebug.core.stats.packed import Summary
 from tests.support.graph_cases import SMALL_GRAPH
 from tests.support.record_cases import Tensor, packed_of
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tb_netdebug.reader.logdir import FollowedRun, LogDir
-from tb_netdebug.reader.run import read_run
-from tb_netdebug.reader.views import ScalarColumns
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord, Units
-from tb_netdebug.stats.packed import Summary
-from tb_netdebug.writer import EventWriter
+from tb_netdebug.core.eventlog.reader.logdir import FollowedRun, LogDir
+from tb_netdebug.core.eventlog.reader.run import read_run
+from tb_netdebug.core.eventlog.reader.views import ScalarColumns
+from tb_netdebug.core.eventlog.writer import EventWriter
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord, Units
+from tb_netdebug.core.stats.packed import Summary
 from tests.support.record_cases import packed_of
 
 WEIGHT, GRADIENT = Series(Kind.WEIGHT, "a.weight"), Series(Kind.GRADIENT, "a.weight")

@@ -13,10 +13,10 @@ from torch.utils.tensorboard import SummaryWriter
 
 import tb_netdebug as nd
 from tb_netdebug.checks.finding import Finding
-from tb_netdebug.records.findings import encode_findings
-from tb_netdebug.records.run_info import encode_run_info
-from tb_netdebug.records.step import StepRecord
-from tb_netdebug.writer import EventWriter
+from tb_netdebug.core.eventlog.writer import EventWriter
+from tb_netdebug.core.records.findings import encode_findings
+from tb_netdebug.core.records.run_info import encode_run_info
+from tb_netdebug.core.records.step import StepRecord
 
 STEPS = 60
 PHASES = {"time/step": 0.01, "time/data": 0.002, "time/forward": 0.003, "time/backward": 0.004}

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from tb_netdebug.capture.zero_code.script import Script
-from tb_netdebug.rehearsal import steps_on_torch
-from tb_netdebug.rehearsal.stop import Stopped, run_to_step
+from tb_netdebug.experiments.rehearsal import steps_on_torch
+from tb_netdebug.experiments.rehearsal.stop import Stopped, run_to_step
+from tb_netdebug.training.zero_code.script import Script
 
 ANSWER = "ANSWER "
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord, Units
-from tb_netdebug.stats.twin import summarize
-from tb_netdebug.writer import EventWriter
+from tb_netdebug.core.eventlog.writer import EventWriter
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord, Units
+from tb_netdebug.core.stats.twin import summarize
 
 
 def sample(kind: Kind, name: str, values: Sequence[float], *, active: Sequence[bool] | None = None) -> Sample:

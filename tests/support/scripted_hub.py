@@ -1,7 +1,7 @@
 """A hub over real HTTP with one training that plays its part: it checks requests as the product does, keeps
 what it was asked, and answers as the wire says.
 
-For the words of the terminal alone; `tests/test_debug_command_live.py` has a real TensorBoard and training.
+For the words of the terminal alone; `tests/cli/test_debug_command_live.py` has a real TensorBoard and training.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def serving(hub: ScriptedHub) -> Iterator[ScriptedHub]:
                 self._error(refusal.status, str(refusal))
 
         def _check(self) -> None:
-            """As `plugin/control.py`."""
+            """As `viewer/plugin/control.py`."""
             if self.headers["Origin"] != f"http://{self.headers['Host']}":
                 raise RefusedError(403, "Only our own page.")
             if self.headers["Content-Type"] != "application/json":

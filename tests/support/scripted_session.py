@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.debugger.messages import decoded, encoded
-from tb_netdebug.debugger.verbs import VERBS
+from tb_netdebug.debugger.protocol.messages import decoded, encoded
+from tb_netdebug.debugger.protocol.verbs import VERBS
 from tests.support.spoken_to import SpokenTo, listen
 from tests.support.streamed import Home, wait_for
 
@@ -203,7 +203,7 @@ class _Program:
     def open(
         self, target: str | None, run_dir: str, rate: float, shares: bool, about: dict[str, Any]
     ) -> None:
-        from tb_netdebug.stream.control_line import ControlLine
+        from tb_netdebug.transport.control_line import ControlLine
 
         self.session = ScriptedSession(lambda data: self.line.send(data), pid=os.getpid(), **about)
         self.session.about["run_dir"] = run_dir
@@ -234,7 +234,7 @@ class _Program:
             threading.Thread(target=self._run, args=(rate,), daemon=True).start()
 
     def _link(self, target: str, run_dir: str) -> Any:
-        from tb_netdebug.stream.link import Link
+        from tb_netdebug.transport.link import Link
 
         return Link.start(
             remote=target,

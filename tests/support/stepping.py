@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.capture.pytorch.stepping.workbench import TorchWorkbench
 from tb_netdebug.debugger.place import Place
 from tb_netdebug.debugger.workbench import NOTHING, Needs
+from tb_netdebug.frameworks.torch.stepping.workbench import TorchWorkbench
 from tests.support.loops import no_warnings
 
 ALL = Needs(phases=True, layers=True, backward=True, ops=True, keep=True)

@@ -12,9 +12,9 @@ from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.checks.rule import Rule
 from tb_netdebug.checks.rules import ALL
-from tb_netdebug.records.graph import Graph, Node
-from tb_netdebug.records.step import Fact, Kind, Sample, Series, StepRecord, Units
-from tb_netdebug.stats.twin import summarize
+from tb_netdebug.core.records.graph import Graph, Node
+from tb_netdebug.core.records.step import Fact, Kind, Sample, Series, StepRecord, Units
+from tb_netdebug.core.stats.twin import summarize
 from tests.support.reading import complaints
 
 SLUGS = frozenset(rule.slug for rule in ALL)

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tb_netdebug.reader.run import read_run
-from tb_netdebug.stream.identity import derived
+from tb_netdebug.core.eventlog.reader.run import read_run
+from tb_netdebug.transport.identity import derived
 from tests.support.collector_process import CollectorProcess
 from tests.support.disorder import check_disorder
 from tests.support.streamed import Home, StreamedTrainer, wait_for

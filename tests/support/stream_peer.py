@@ -20,7 +20,7 @@ from typing import Any
 
 import google_crc32c
 
-from tb_netdebug.stream.stream_pb2 import Begin, Chunk, Control, Down, Hello, Leave, Offer, Up
+from tb_netdebug.transport.stream_pb2 import Begin, Chunk, Control, Down, Hello, Leave, Offer, Up
 from tests.support.collector_process import TOKEN, CollectorProcess
 from tests.support.spoken_to import SpokenTo, listen
 

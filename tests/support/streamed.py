@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tb_netdebug.reader.payloads import Payload, read_payloads
-from tb_netdebug.reader.run import read_run
-from tb_netdebug.records.witness import Witness, decode_witness
+from tb_netdebug.core.eventlog.reader.payloads import Payload, read_payloads
+from tb_netdebug.core.eventlog.reader.run import read_run
+from tb_netdebug.core.records.witness import Witness, decode_witness
 from tests.support.collector_process import TOKEN, CollectorProcess
 from tests.support.spoken_to import SpokenTo, listen
 
@@ -143,8 +143,8 @@ class _Program:
         self, remote: str, run_dir: str, run: list[str], rank: int, is_spool: bool, takes_control: bool,
         identity: str,
     ) -> None:  # fmt: skip
-        from tb_netdebug.stream.link import Link
-        from tb_netdebug.writer import EventWriter
+        from tb_netdebug.core.eventlog.writer import EventWriter
+        from tb_netdebug.transport.link import Link
 
         self.writer = EventWriter(run_dir, rank=rank)
         self.link = Link.start(

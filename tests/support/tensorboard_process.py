@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ENTRY_POINT = "netdebug = tb_netdebug.plugin.loader:NetDebugLoader"
+ENTRY_POINT = "netdebug = tb_netdebug.viewer.plugin.loader:NetDebugLoader"
 OURS = "/data/plugin/netdebug/"
 PROGRAM = {"X-NetDebug": "1"}  # what a page of another site cannot send
 START_SECS = 60

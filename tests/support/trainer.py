@@ -14,9 +14,9 @@ from threading import Event, Timer
 from types import TracebackType
 from typing import Any
 
-from tb_netdebug.records.step import Kind, Sample, Series, StepRecord
-from tb_netdebug.stats.packed import Summary
-from tb_netdebug.writer import EventWriter
+from tb_netdebug.core.eventlog.writer import EventWriter
+from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
+from tb_netdebug.core.stats.packed import Summary
 
 
 def summary(count: int = 100, *, low_bin: int = 0x3F8) -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.checks.rules.weights import RULES
-from tb_netdebug.records.graph import Graph
-from tb_netdebug.records.step import Kind, Sample, StepRecord
+from tb_netdebug.core.records.graph import Graph
+from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 from tests.support.networks import linears, samples
 from tests.support.stories import judged, record
 

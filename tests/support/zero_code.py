@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from tb_netdebug.capture.settings import Settings
-from tb_netdebug.capture.zero_code.driver import ZeroCode
+from tb_netdebug.recording.settings import Settings
+from tb_netdebug.training.zero_code.driver import ZeroCode
 from tests.support.loops import hooks_of
 
 ROOT = Path(__file__).resolve().parents[2]

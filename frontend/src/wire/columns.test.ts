@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { decodeColumns, WireError } from "./columns";
 import { QUANTILES, type Answer } from "./types";
 
-/** Written by the server's own code: tests/test_page_wire.py compares it with what that gives today. */
+/** Written by the server's own code: tests/viewer/test_page_wire.py compares it with what that gives today. */
 function sample(): ArrayBuffer {
   const file = readFileSync(new URL("./columns.sample.bin", import.meta.url));
   return file.buffer.slice(file.byteOffset, file.byteOffset + file.byteLength) as ArrayBuffer;

@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ...records.graph import Node
-from ...records.step import Units
-from ..history import History
-from ..layers import Layers
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.layers import Layers
+from tb_netdebug.core.records.graph import Node
+from tb_netdebug.core.records.step import Units
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]

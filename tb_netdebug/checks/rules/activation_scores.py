@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import named
-from .activation_layers import activation_layers
-from .loss_looks import CLASS_LOSSES
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import named
+from tb_netdebug.checks.rules.activation_layers import activation_layers
+from tb_netdebug.checks.rules.loss_looks import CLASS_LOSSES
 
 
 def unheard_classes(history: History, place: int, dead: int, count: int, looks: int) -> Sign | None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, percent, span
-from ..rule import Rule, When
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, percent, span
+from tb_netdebug.checks.rule import Rule, When
 
 # Of the last steps that drew numbers at random; more of them say nothing new.
 DRAWS_KEPT = 64

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..rule import Rule
-from .batches import DataWait, InputRepeatedBatch
-from .inputs import InputConstant, InputScale
-from .labels import LabelsSingleClass
-from .labels_imbalanced import LabelsImbalanced
-from .labels_sorted import LabelsSorted
-from .ranks import DuplicateBatches
+from tb_netdebug.checks.rule import Rule
+from tb_netdebug.checks.rules.batches import DataWait, InputRepeatedBatch
+from tb_netdebug.checks.rules.inputs import InputConstant, InputScale
+from tb_netdebug.checks.rules.labels import LabelsSingleClass
+from tb_netdebug.checks.rules.labels_imbalanced import LabelsImbalanced
+from tb_netdebug.checks.rules.labels_sorted import LabelsSorted
+from tb_netdebug.checks.rules.ranks import DuplicateBatches
 
 RULES: tuple[type[Rule], ...] = (
     InputConstant,

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, counted, number, percent
-from ..rule import Rule, When
-from ..tensors import Flags
-from .gradients_exploding import ExplodingGradients
-from .gradients_vanishing import VanishingGradients
-from .loss_curves import loss_of
-from .parameters import Parameters, parameters_of
-from .weights_optimizer import is_fresh
-from .weights_still import Streaks
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, counted, number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.gradients_exploding import ExplodingGradients
+from tb_netdebug.checks.rules.gradients_vanishing import VanishingGradients
+from tb_netdebug.checks.rules.loss_curves import loss_of
+from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.rules.weights_optimizer import is_fresh
+from tb_netdebug.checks.rules.weights_still import Streaks
+from tb_netdebug.checks.tensors import Flags
+from tb_netdebug.core.records.step import Kind
 
 ZERO_LOSS = 1e-9
 # A loss may be nought by chance in the first batches.

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number
-from ..rule import Rule, When
-from ..tensors import Doubles
-from .loss_curves import loss_of
-from .parameters import Integers, Parameters, parameters_of
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_curves import loss_of
+from tb_netdebug.checks.rules.parameters import Integers, Parameters, parameters_of
+from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.core.records.step import Kind
 
 CLIP = (
     "Clip them between loss.backward() and optimizer.step(): "

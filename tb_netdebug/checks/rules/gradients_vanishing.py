@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number, percent
-from ..rule import Rule, When
-from ..tensors import Doubles
-from .parameters import Integers, Parameters, parameters_of
-from .progress import learns, progress_of
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.parameters import Integers, Parameters, parameters_of
+from tb_netdebug.checks.rules.progress import learns, progress_of
+from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.core.records.step import Kind
 
 # Smaller than this beside others is called nothing: nobody can picture the number.
 FADED = 1e-14

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..history import History
-from ..phrases import number
-from .loss_course import course
-from .loss_curves import main_curves
-from .progress import mean
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number
+from tb_netdebug.checks.rules.loss_course import course
+from tb_netdebug.checks.rules.loss_curves import main_curves
+from tb_netdebug.checks.rules.progress import mean
 
 FIRST = 4
 NEWEST = 8

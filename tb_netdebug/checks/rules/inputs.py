@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number, percent
-from ..rule import Rule, When
-from .headway import Headway, headway
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.headway import Headway, headway
 
 
 def input_places(history: History) -> list[tuple[str, int]]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted
-from ..rule import Rule, When
-from .loss_looks import BINARY_LOSSES, CLASS_LOSSES, Look, LossLooks, rows
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, Look, LossLooks, rows
 
 # What makes scores of similarities and distances; a classifier's scores come out of a layer.
 PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")

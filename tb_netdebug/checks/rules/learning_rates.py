@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind, StepRecord
-from ..curve import Curve
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, number, percent
-from ..rule import Rule, When
-from .headway import Headway, headway
-from .loss_course import course as course_of
-from .loss_shape import is_falling
-from .nonfinite_origin import is_in_the_batch
-from .numbers_forward import is_lost
+from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.headway import Headway, headway
+from tb_netdebug.checks.rules.loss_course import course as course_of
+from tb_netdebug.checks.rules.loss_shape import is_falling
+from tb_netdebug.checks.rules.nonfinite_origin import is_in_the_batch
+from tb_netdebug.checks.rules.numbers_forward import is_lost
+from tb_netdebug.core.records.step import Kind, StepRecord
 
 # A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
 FROM_ZERO = 1e-5

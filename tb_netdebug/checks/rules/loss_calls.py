@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...records.step import StepRecord
-from ..history import History
-from .loss_shape import middle
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rules.loss_shape import middle
+from tb_netdebug.core.records.step import StepRecord
 
 # The recorded loss is that of the loss calls when their ratio is the same to within this …
 SAME = 2e-3

@@ -7,11 +7,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..curve import STEPS_KEPT, Curve
-from ..history import History
-from ..layers import Layers
-from .loss_calls import LossCalls
-from .loss_shape import Doubles, noise
+from tb_netdebug.checks.curve import STEPS_KEPT, Curve
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.layers import Layers
+from tb_netdebug.checks.rules.loss_calls import LossCalls
+from tb_netdebug.checks.rules.loss_shape import Doubles, noise
 
 # A training's first values, before it has learned anything.
 FIRST_VALUES = 8

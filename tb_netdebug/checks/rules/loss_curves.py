@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..curve import Curve
-from ..history import History
+from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.history import History
 
 
 def loss_of(history: History) -> Curve | None:

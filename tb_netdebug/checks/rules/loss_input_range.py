@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number
-from ..rule import Rule, When
-from .loss_looks import BINARY_LOSSES, CLASS_LOSSES, REGRESSION_LOSSES, Look, LossLooks
-from .loss_unbounded import unbounded
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_looks import (
+    BINARY_LOSSES,
+    CLASS_LOSSES,
+    REGRESSION_LOSSES,
+    Look,
+    LossLooks,
+)
+from tb_netdebug.checks.rules.loss_unbounded import unbounded
 
 Range = tuple[float, float]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..rule import Rule, When
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rule import Rule, When
 
 
 class LossInputShape(Rule):

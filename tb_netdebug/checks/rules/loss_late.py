@@ -7,15 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..curve import Curve
-from ..evaluation import is_evaluation
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number, percent
-from ..rule import Rule, When
-from .loss_course import Course, course, is_turn
-from .loss_shape import Doubles, error_of_mean, is_falling, noise
-from .stillness import LEAST_UPDATE, update_ratio
+from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.evaluation import is_evaluation
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_course import Course, course, is_turn
+from tb_netdebug.checks.rules.loss_shape import Doubles, error_of_mean, is_falling, noise
+from tb_netdebug.checks.rules.stillness import LEAST_UPDATE, update_ratio
 
 is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)
 

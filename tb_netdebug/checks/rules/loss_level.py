@@ -7,16 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number, percent
-from ..rule import Rule, When
-from .loss_course import FIRST_VALUES, Course, course, is_turn
-from .loss_shape import Doubles, error_of_mean, is_falling, noise, variation, without_spikes
-from .loss_term import outweighed
-from .loss_words import over
-from .stillness import standstill
-from .warm_up import still_warming_up
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_course import FIRST_VALUES, Course, course, is_turn
+from tb_netdebug.checks.rules.loss_shape import (
+    Doubles,
+    error_of_mean,
+    is_falling,
+    noise,
+    variation,
+    without_spikes,
+)
+from tb_netdebug.checks.rules.loss_term import outweighed
+from tb_netdebug.checks.rules.loss_words import over
+from tb_netdebug.checks.rules.stillness import standstill
+from tb_netdebug.checks.rules.warm_up import still_warming_up
 
 
 @dataclass(frozen=True, slots=True)

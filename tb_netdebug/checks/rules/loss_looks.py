@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..history import History
+from tb_netdebug.checks.history import History
 
 CLASS_LOSSES = frozenset({"cross_entropy", "nll_loss"})
 BINARY_LOSSES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})

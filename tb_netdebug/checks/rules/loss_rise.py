@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number, percent
-from ..rule import Rule, When
-from .loss_course import Course, course
-from .loss_shape import Doubles, is_falling, middle
-from .loss_words import over
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_course import Course, course
+from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling, middle
+from tb_netdebug.checks.rules.loss_words import over
 
 LOWER_RATE = (
     "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "

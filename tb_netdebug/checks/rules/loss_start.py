@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number
-from ..rule import Rule, When
-from .inputs import ScaleLimits, input_places
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.inputs import ScaleLimits, input_places
 
 MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number, percent
-from ..rule import Rule, When
-from .loss_course import Course, course, is_turn
-from .loss_curves import main_curves
-from .loss_shape import Doubles, alternation, is_falling, middle, period, variation, without_spikes
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_course import Course, course, is_turn
+from tb_netdebug.checks.rules.loss_curves import main_curves
+from tb_netdebug.checks.rules.loss_shape import (
+    Doubles,
+    alternation,
+    is_falling,
+    middle,
+    period,
+    variation,
+    without_spikes,
+)
 
 # So many of them tell how much batches differ.
 BATCHES = 16

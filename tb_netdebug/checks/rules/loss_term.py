@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..phrases import number, percent
-from .loss_course import Course
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.phrases import number, percent
+from tb_netdebug.checks.rules.loss_course import Course
 
 
 def outweighed(

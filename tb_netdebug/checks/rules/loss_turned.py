@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number
-from .loss_calls import LEAST_COMPARED, SAME
-from .loss_course import Course, course
-from .loss_shape import Doubles, is_falling
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number
+from tb_netdebug.checks.rules.loss_calls import LEAST_COMPARED, SAME
+from tb_netdebug.checks.rules.loss_course import Course, course
+from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling
 
 
 def climbed(history: History) -> Sign | None:

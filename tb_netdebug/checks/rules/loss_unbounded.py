@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import number
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import number
 
 PREFIX = "probe/divisor/"
 

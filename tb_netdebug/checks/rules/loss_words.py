@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..finding import Severity, Sign
+from tb_netdebug.checks.finding import Severity, Sign
 
 
 def over(step: int, how: str) -> Sign:

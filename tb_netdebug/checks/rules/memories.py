@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..curve import Curve, Doubles
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import percent, size
-from ..rule import Rule, When
+from tb_netdebug.checks.curve import Curve, Doubles
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import percent, size
+from tb_netdebug.checks.rule import Rule, When
 
 MB = 1 << 20
 

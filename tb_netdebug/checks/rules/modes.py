@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, counted, listed, percent
-from ..rule import Rule, When
-from .learning_rates import LearningRateHigh, LearningRateZero
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, counted, listed, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.learning_rates import LearningRateHigh, LearningRateZero
 
 
 def remark(names: Sequence[str]) -> str:

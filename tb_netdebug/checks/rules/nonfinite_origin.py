@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..finding import Evidence, Severity
-from ..history import History
-from ..phrases import named
+from tb_netdebug.checks.finding import Evidence, Severity
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import named
 
 WORDS = {"NaN": "NaN", "Inf": "infinite values", "-Inf": "minus infinity"}
 OUTSIDE = (

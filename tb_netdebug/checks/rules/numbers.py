@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...records.step import Kind, StepRecord
-from ..causes import BEFORE_FORWARD
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, counted, named, number, percent
-from ..rule import Rule, When
-from .nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
-from .numbers_forward import (
+from tb_netdebug.checks.causes import BEFORE_FORWARD
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, counted, named, number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
+from tb_netdebug.checks.rules.numbers_forward import (
     CLEAN,
     LOSS_LEFT_OUT,
     MOST_NAMED,
@@ -23,9 +22,10 @@ from .numbers_forward import (
     losses,
     nonfinite,
 )
-from .numbers_left_out import GRADIENTS_LEFT_OUT, left_out_gradients
-from .numbers_precision import LossScaleOverflow, PrecisionHeadroom
-from .parameters import parameters_of
+from tb_netdebug.checks.rules.numbers_left_out import GRADIENTS_LEFT_OUT, left_out_gradients
+from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, PrecisionHeadroom
+from tb_netdebug.checks.rules.parameters import parameters_of
+from tb_netdebug.core.records.step import Kind, StepRecord
 
 TAKEN_UP = " Unless this step is left out, the weights take up NaN from here on."
 UNHARMED = " The gradients of this step are numbers all the same, so it brings no NaN into the weights."

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...records.step import Kind, Sample, StepRecord
-from ...stats.packed import HEADER
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, counted, named
-from ..rule import Rule, When
-from .loss_curves import is_loss
-from .nonfinite_origin import LEFT_OUT, TracedOrigin
-from .numbers_left_out import GRADIENTS_LEFT_OUT, was_left_out
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, counted, named
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.loss_curves import is_loss
+from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin
+from tb_netdebug.checks.rules.numbers_left_out import GRADIENTS_LEFT_OUT, was_left_out
+from tb_netdebug.core.records.step import Kind, Sample, StepRecord
+from tb_netdebug.core.stats.packed import HEADER
 
 MOST_NAMED = 50
 # No backward pass has followed on the loss of this step, or on one of its batches, which held NaN.

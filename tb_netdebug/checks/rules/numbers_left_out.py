@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, percent
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, percent
 
 GRADIENTS_LEFT_OUT = "probe/gradients_left_out"
 # As for a gradient scaler (`numbers_precision.ScaleLimits`): fewer are worth knowing.

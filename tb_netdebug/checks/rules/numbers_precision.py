@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ...stats.sketch import LOWER, UPPER
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, named, number, percent
-from ..rule import Rule, When
-from ..tensors import Flags, Tensors
-from .parameters import parameters_of
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, named, number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.parameters import parameters_of
+from tb_netdebug.checks.tensors import Flags, Tensors
+from tb_netdebug.core.records.step import Kind
+from tb_netdebug.core.stats.sketch import LOWER, UPPER
 
 LARGEST = 65504.0
 SMALLEST = 2.0**-24

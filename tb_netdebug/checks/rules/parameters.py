@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ...records.graph import Node
-from ...records.graph import Parameter as Shape
-from ...records.step import Kind
-from ..history import History
-from ..layers import UNKNOWN, Layers
-from ..tensors import Doubles, Flags, Numbers
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.layers import UNKNOWN, Layers
+from tb_netdebug.checks.tensors import Doubles, Flags, Numbers
+from tb_netdebug.core.records.graph import Node
+from tb_netdebug.core.records.graph import Parameter as Shape
+from tb_netdebug.core.records.step import Kind
 
 Integers = NDArray[np.int64]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from weakref import WeakKeyDictionary
 
-from ..curve import Curve
-from ..history import History
-from .loss_curves import loss_of
+from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rules.loss_curves import loss_of
 
 # The loss at the start is the mean of so many steps, the present one that of a quarter of all steps, bounded.
 STEPS_AT_START = 4

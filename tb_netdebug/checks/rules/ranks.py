@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..curve import Curve
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, percent, span
-from ..rule import Rule, When
-from .weights_replicas import is_sharded
+from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, percent, span
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.weights_replicas import is_sharded
 
 Batches = dict[int, float]  # fingerprints by step
 MOST_NAMED = 8

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...records.step import Kind
-from ..history import History
-from ..phrases import percent
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import percent
+from tb_netdebug.core.records.step import Kind
 
 # Steps of Adam change a weight of size 0.05 by 1e-3 / 0.05 = 2 %; where the whole network moves by less than
 # a millionth of its size, ten thousand steps change it by a hundredth.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..rule import Rule
-from .memories import MemoryGrowth, MemoryPressure
-from .ranks import StragglerRank
-from .timing import Stalled, StepTimeOutlier
+from tb_netdebug.checks.rule import Rule
+from tb_netdebug.checks.rules.memories import MemoryGrowth, MemoryPressure
+from tb_netdebug.checks.rules.ranks import StragglerRank
+from tb_netdebug.checks.rules.timing import Stalled, StepTimeOutlier
 
 RULES: tuple[type[Rule], ...] = (MemoryGrowth, MemoryPressure, StepTimeOutlier, StragglerRank, Stalled)

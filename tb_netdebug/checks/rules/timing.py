@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, percent, span
-from ..rule import Rule, When
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, percent, span
+from tb_netdebug.checks.rule import Rule, When
 
 STEPS_KEPT = 512
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..history import History
+from tb_netdebug.checks.history import History
 
 STEPS_BACK = 16
 

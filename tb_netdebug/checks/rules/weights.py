@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..rule import Rule
-from .weights_decay import WeightDecayHigh
-from .weights_optimizer import NotOptimized
-from .weights_pace import UpdateRatioHigh, UpdateRatioLow
-from .weights_replicas import ReplicaDivergence
-from .weights_size import WeightCollapse, WeightGrowth
-from .weights_start import InitConstant, InitScale
-from .weights_still import FrozenWeights, UnchangedWeights
+from tb_netdebug.checks.rule import Rule
+from tb_netdebug.checks.rules.weights_decay import WeightDecayHigh
+from tb_netdebug.checks.rules.weights_optimizer import NotOptimized
+from tb_netdebug.checks.rules.weights_pace import UpdateRatioHigh, UpdateRatioLow
+from tb_netdebug.checks.rules.weights_replicas import ReplicaDivergence
+from tb_netdebug.checks.rules.weights_size import WeightCollapse, WeightGrowth
+from tb_netdebug.checks.rules.weights_start import InitConstant, InitScale
+from tb_netdebug.checks.rules.weights_still import FrozenWeights, UnchangedWeights
 
 RULES: tuple[type[Rule], ...] = (
     UnchangedWeights,

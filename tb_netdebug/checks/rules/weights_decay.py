@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, number, percent
-from ..rule import Rule, When
-from .progress import progress_of
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.progress import progress_of
 
 # Those in which each step takes rate × decay off a weight. In the others the decay is a part of the gradient,
 # which is then divided by its own size.

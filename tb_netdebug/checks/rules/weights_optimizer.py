@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, counted, percent
-from ..rule import Rule, When
-from .parameters import Parameters, model_of, parameters_of
-from .weights_unowned import unowned
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, counted, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.parameters import Parameters, model_of, parameters_of
+from tb_netdebug.checks.rules.weights_unowned import unowned
+from tb_netdebug.core.records.step import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, number, percent
-from ..rule import Rule, When
-from ..tensors import Doubles
-from .parameters import Parameters, median, parameters_of
-from .progress import progress_of
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, number, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.parameters import Parameters, median, parameters_of
+from tb_netdebug.checks.rules.progress import progress_of
+from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.core.records.step import Kind
 
 LOOKS_KEPT = 8
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import counted, number
-from ..rule import Rule, When
-from ..tensors import Doubles, Flags
-from .gradients_vanishing import ends
-from .parameters import Parameters, parameters_of
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import counted, number
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.gradients_vanishing import ends
+from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.core.records.step import Kind
 
 
 class Start:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records.step import Kind
-from ..finding import Evidence, Severity, Sign
-from ..history import History
-from ..phrases import agree, counted, percent
-from ..rule import Rule, When
-from ..tensors import Doubles, Flags
-from .parameters import Parameters, parameters_of
-from .progress import learns
-from .warm_up import is_rising
-from .weights_optimizer import is_fresh
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.phrases import agree, counted, percent
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.rules.progress import learns
+from tb_netdebug.checks.rules.warm_up import is_rising
+from tb_netdebug.checks.rules.weights_optimizer import is_fresh
+from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.core.records.step import Kind
 
 HALVES = ("bfloat16", "float16")
 

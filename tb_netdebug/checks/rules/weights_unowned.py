@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..finding import Evidence, Severity, Sign
-from ..phrases import percent
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.phrases import percent
 
 MOST_SHAPES = 3
 

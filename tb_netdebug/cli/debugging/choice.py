@@ -10,9 +10,9 @@ from tb_netdebug.cli.debugging.trainings import named
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.debugger.client import Client, ClientError, Training
-from tb_netdebug.debugger.http_client import HttpClient
-from tb_netdebug.debugger.hub_address import HubAddress
+from tb_netdebug.debugger.client.client import Client, ClientError, Training
+from tb_netdebug.debugger.client.http_client import HttpClient
+from tb_netdebug.debugger.client.hub_address import HubAddress
 
 HOW_TO_ARM = "arm one by debugger=True in nd.watch, or by netdebug run --debugger"
 MOST_LISTED = 10

@@ -8,7 +8,7 @@ from tb_netdebug.cli.debugging.commands import COMMANDS, command_of
 from tb_netdebug.cli.debugging.desk import Desk
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.client import ClientError
+from tb_netdebug.debugger.client.client import ClientError
 
 # Words end here; brackets, dots and colons belong to names.
 DELIMITERS = " \t\n'\"`(),"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.client import Json
+from tb_netdebug.debugger.client.client import Json
 
 
 def condition_text(told: Json) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 from tb_netdebug.cli.debugging.paper import Paper
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.attendance import Attendance
-from tb_netdebug.debugger.client import Client, ClientError, GoneError, Training, UnreachableError
+from tb_netdebug.debugger.client.attendance import Attendance
+from tb_netdebug.debugger.client.client import Client, ClientError, GoneError, Training, UnreachableError
 
 LOOK_SECS = 0.1
 RETRY_SECS = 1.0

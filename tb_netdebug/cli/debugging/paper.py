@@ -17,7 +17,7 @@ from rich.text import Text
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.watch_screen import is_ascii
-from tb_netdebug.records.visible import visible_lines
+from tb_netdebug.core.records.visible import visible_lines
 
 # In a pipe or a file there is no width.
 PLAIN_WIDTH = 100

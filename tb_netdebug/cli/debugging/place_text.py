@@ -9,8 +9,8 @@ from typing import Any
 from tb_netdebug.cli.debugging.conditions import hit_text
 from tb_netdebug.cli.debugging.desk import Desk
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.client import ClientError, Json
-from tb_netdebug.debugger.user_code import foreign_folders
+from tb_netdebug.core.user_code import foreign_folders
+from tb_netdebug.debugger.client.client import ClientError, Json
 
 PHASES = {
     "start": "at the start",

@@ -16,8 +16,8 @@ from tb_netdebug.cli.debugging.desk import Desk, InterruptedWaitError, text_of
 from tb_netdebug.cli.debugging.moving import DIRECTLY
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError
-from tb_netdebug.debugger.client import ClientError
-from tb_netdebug.records.visible import visible_lines
+from tb_netdebug.core.records.visible import visible_lines
+from tb_netdebug.debugger.client.client import ClientError
 
 PROMPT = "(netdebug) "
 HISTORY = Path("netdebug") / "debug_history"

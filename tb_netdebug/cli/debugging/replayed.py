@@ -16,11 +16,11 @@ from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.replay_callables import told
-from tb_netdebug.debugger.attendance import Attendance
-from tb_netdebug.debugger.local_client import LocalClient
+from tb_netdebug.debugger.client.attendance import Attendance
+from tb_netdebug.debugger.client.local_client import LocalClient
 
 if TYPE_CHECKING:
-    from tb_netdebug.capture.pytorch.numerics.rerun import Rerun
+    from tb_netdebug.frameworks.torch.numerics.rerun import Rerun
 
 START_SECS = 60.0
 WATCHED = ("batch", "output", "loss", "output_gradient", "gradient")
@@ -35,7 +35,7 @@ def debug_capsule(
 ) -> int:
     """Until the person leaves, or all commands of standard input are done; the exit code. Raises
     CapsuleError."""
-    rerun_module = importlib.import_module("tb_netdebug.capture.pytorch.numerics.rerun")
+    rerun_module = importlib.import_module("tb_netdebug.frameworks.torch.numerics.rerun")
     client = LocalClient()
     rerun: Rerun = rerun_module.Rerun(path, content, model, send=client.take, loss=loss, words_of=words_of)
     client.listen(rerun.session.receive)

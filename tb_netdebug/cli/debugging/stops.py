@@ -12,7 +12,7 @@ from tb_netdebug.cli.debugging.desk import Desk
 from tb_netdebug.cli.debugging.place_text import place_text, tell_new_hits
 from tb_netdebug.cli.debugging.words import CommandError, Parser
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.verbs import PHASES, STATISTICS, WATCHED
+from tb_netdebug.debugger.protocol.verbs import PHASES, STATISTICS, WATCHED
 
 COMPARISONS = (">", "<", "is")
 WATCHPOINT_FIELDS = ("kind", "tensors", "statistic", "comparison", "threshold")

@@ -12,7 +12,7 @@ from rich.text import Text
 from tb_netdebug.cli.debugging.paper import Paper
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.debugger.client import Json
+from tb_netdebug.debugger.client.client import Json
 
 Ranges = Sequence[tuple[float, float]]
 GAP = 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tb_netdebug.stream.discovery import own_bytes
+from tb_netdebug.transport.discovery import own_bytes
 
 USUAL_PORT = 6006
 

@@ -9,7 +9,7 @@ from tb_netdebug.cli.debugging.desk import Desk, text_of
 from tb_netdebug.cli.debugging.place_text import place_text, tell_state
 from tb_netdebug.cli.debugging.words import CommandError, Parser
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.client import ClientError, Training
+from tb_netdebug.debugger.client.client import ClientError, Training
 
 
 def sessions(desk: Desk, _: Namespace) -> None:

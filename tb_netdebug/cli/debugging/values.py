@@ -17,8 +17,8 @@ from tb_netdebug.cli.debugging.looking import matches
 from tb_netdebug.cli.debugging.tensor_view import entry_row, number_text, size_text, tell_tensor
 from tb_netdebug.cli.debugging.words import CommandError, Parser, ranges_of, split_slice
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.client import ClientError
-from tb_netdebug.debugger.verbs import MOST_CELLS, WATCHED
+from tb_netdebug.debugger.client.client import ClientError
+from tb_netdebug.debugger.protocol.verbs import MOST_CELLS, WATCHED
 
 KINDS = tuple(kind for kind in WATCHED if kind != "scalar")
 ORDERS = {"order": None, "name": "name", "size": "bytes", "kind": "kind", "dtype": "dtype"}

@@ -1,1 +1,0 @@
-"""Keras on PyTorch and on JAX; on TensorFlow it is `capture/keras/`, whose parts are used here."""

@@ -1,0 +1,209 @@
+"""Tells of changes in a logdir as soon as there are any."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tb_netdebug.core.eventlog.reader.inotify import Inotify
+from tb_netdebug.core.eventlog.reader.logdir import LogDir, Root
+from tb_netdebug.core.eventlog.reader.mounts import is_shared
+from tb_netdebug.core.eventlog.reader.places import SIDE_FOLDER, RunPlace
+from tb_netdebug.core.eventlog.reader.storage import is_event_file, is_url
+
+logger = logging.getLogger(__name__)
+
+OnChange = Callable[[set[str], bool], None]
+
+# Writes that come together are told of together.
+TOGETHER_SECS = 0.01
+# How often one looks where no notice comes: on a disk of its own, one that others write to, a store.
+LOCAL_SECS, SHARED_SECS, STORE_SECS = 0.25, 1.0, 5.0
+# Notices may be lost, so now and then one looks all the same.
+SURE_SECS = 30.0
+# Looking takes at most this share of the time.
+MOST_SHARE = 0.1
+MOST_WATCHES = 8192
+_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+class Follower:
+    """Calls `on_change(names, listing_changed)` from threads of its own, never twice at once: with the names
+    of runs whose files have changed, and whether runs came or went. `close` waits for the threads.
+
+    On local disks the system says when something is written, at most some thousand folders; elsewhere one
+    looks. `start` looks for runs, and tells of all of them.
+    """
+
+    def __init__(self, logdir: LogDir, on_change: OnChange) -> None:
+        self._logdir = logdir
+        self._on_change = on_change
+        self._telling = threading.Lock()
+        self._watches: list[_Watch] = []
+
+    def start(self) -> None:
+        groups: dict[float, list[Root]] = {}
+        for root in self._logdir.roots:
+            groups.setdefault(pace_of(root), []).append(root)
+        for secs, roots in groups.items():
+            watch = _Watch(self._logdir, roots, secs, self._tell)
+            self._watches.append(watch)
+            watch.start()
+
+    def close(self) -> None:
+        for watch in self._watches:
+            watch.close()
+        self._watches.clear()
+
+    def _tell(self, names: set[str], listing_changed: bool) -> None:
+        with self._telling:
+            try:
+                self._on_change(names, listing_changed)
+            except Exception:  # one that fails must not end the following
+                logger.exception("NetDebug could not take in what has changed in the logdir")
+
+
+def pace_of(root: Root) -> float:
+    if is_url(root.url):
+        return STORE_SECS
+    path = os.path.realpath(os.path.expanduser(root.url))  # noqa: PTH111
+    return SHARED_SECS if is_shared(path) else LOCAL_SECS
+
+
+class _Watch:
+    """A thread for the roots that are looked at equally often."""
+
+    def __init__(self, logdir: LogDir, roots: list[Root], secs: float, tell: OnChange) -> None:
+        self._logdir = logdir
+        self._roots = roots
+        self._secs = secs
+        self._tell = tell
+        self._thread = threading.Thread(target=self._run, name="netdebug-follower", daemon=True)
+        self._closing = threading.Event()
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+        self._notices: Inotify | None = None
+        self._places: dict[str, RunPlace] = {}
+        self._runs: dict[str, str] = {}  # names by folder
+        self._next_look = 0.0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        os.write(self._wake_writer, b"x")
+        self._thread.join()
+        self._selector.close()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+
+    # ---- on the thread
+
+    def _run(self) -> None:
+        if self._secs == LOCAL_SECS:
+            with suppress(OSError):  # then looking has to do
+                self._notices = Inotify()
+                self._selector.register(self._notices.descriptor, selectors.EVENT_READ)
+        try:
+            while not self._closing.is_set():
+                self._turn()
+        finally:
+            if self._notices is not None:
+                self._notices.close()
+
+    def _turn(self) -> None:
+        names: set[str] = set()
+        is_due = time.monotonic() >= self._next_look
+        if self._wait(max(0.0, self._next_look - time.monotonic())) and not self._closing.is_set():
+            self._wait_for_more()
+            names, is_unclear = self._noticed()
+            is_due |= is_unclear
+        listing_changed = False
+        if is_due and not self._closing.is_set():
+            changed, listing_changed = self._look()
+            names |= changed
+        if names or listing_changed:
+            self._tell(names, listing_changed)
+
+    def _wait(self, secs: float) -> bool:
+        """Whether something has come."""
+        return bool(self._selector.select(secs))
+
+    def _wait_for_more(self) -> None:
+        self._closing.wait(TOGETHER_SECS)
+
+    def _noticed(self) -> tuple[set[str], bool]:
+        """The runs that were written to, and whether one has to look what else there is."""
+        names: set[str] = set()
+        is_unclear = False
+        for change in self._notices.changes() if self._notices is not None else ():
+            if change.is_write and change.folder in self._runs and is_event_file(change.name):
+                names.add(self._runs[change.folder])
+            elif not change.is_write and (change.is_folder or not change.name or is_event_file(change.name)):
+                is_unclear = True
+        return names, is_unclear
+
+    def _look(self) -> tuple[set[str], bool]:
+        started = time.monotonic()
+        listing_changed = self._logdir.refresh(self._roots)
+        while self._watch_folders():  # what came into a new folder before it was watched
+            listing_changed |= self._logdir.refresh(self._roots)
+        places = self._own_places()
+        changed = {name for name, place in places.items() if self._places.get(name) != place}
+        self._places = places
+        self._runs = {
+            folder: name
+            for name, place in places.items()
+            for folder in (place.path, place.path.rstrip("/") + SIDE_FOLDER)
+        }
+        took = time.monotonic() - started
+        pause = SURE_SECS if self._is_noticed() else self._secs
+        self._next_look = time.monotonic() + max(pause, took / MOST_SHARE)
+        return changed, listing_changed
+
+    def _own_places(self) -> dict[str, RunPlace]:
+        own = {name for root in self._roots for name in root.runs}
+        return {name: place for name, place in self._logdir.runs.items() if name in own}
+
+    def _watch_folders(self) -> bool:
+        """Whether new ones are watched now."""
+        if self._notices is None:
+            return False
+        before = len(self._notices)
+        for folder in self._folders():
+            if folder not in self._notices:
+                if len(self._notices) >= most_watches():
+                    break
+                try:
+                    self._notices.add(folder)
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    break
+        return len(self._notices) > before
+
+    def _folders(self) -> list[str]:
+        return [folder for root in self._roots for folder in root.folders]
+
+    def _is_noticed(self) -> bool:
+        """Whether of every folder a notice comes."""
+        notices = self._notices
+        is_complete = not any(root.complaint for root in self._roots)
+        return notices is not None and is_complete and all(folder in notices for folder in self._folders())
+
+
+def most_watches() -> int:
+    """Half of what the system allows this user, who may have others to watch for."""
+    try:
+        allowed = int(_LIMIT.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return MOST_WATCHES
+    return min(MOST_WATCHES, allowed // 2)

@@ -1,0 +1,27 @@
+"""Names chosen by a regular expression that somebody has typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tb_netdebug.core.eventlog.reader.errors import ReaderError
+from tb_netdebug.core.records.linear_regex import LinearPattern, PatternError
+
+_MOST_PATTERN = 300
+_MOST_NAME = 1000
+
+
+def matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Return what says of a name whether the pattern is found in it.
+
+    Raises ReaderError for what is no regular expression, or none that is searched in linear time.
+    """
+    if not pattern:
+        return lambda name: True
+    if len(pattern) > _MOST_PATTERN:
+        raise ReaderError(f"A pattern of {len(pattern)} characters is too long.")
+    try:
+        search = LinearPattern(pattern).search
+    except PatternError as error:
+        raise ReaderError(str(error)) from None
+    return lambda name: search(name[:_MOST_NAME])

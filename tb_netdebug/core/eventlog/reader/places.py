@@ -1,0 +1,129 @@
+"""The runs below a folder: which there are, of which kind, and how big."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tb_netdebug.core.eventlog.reader.storage import FileState, Storage, is_ours
+from tb_netdebug.core.eventlog.reader.witnesses import is_agents
+
+SIDE_FOLDER = "/plugins/netdebug"
+_STARTED = re.compile(r"(?:tfevents|rank\d+)\.(\d{9,11})(?:\.|$)")
+_DIGITS = re.compile(r"(\d+)")
+MOST_FILES_OF_A_RUN = 4096
+# Somebody who names the root of a disk by mistake gets an answer, too.
+MOST_FOLDERS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """A run as a look at its folder tells of it; `changed` is when the training itself wrote last."""
+
+    name: str
+    path: str
+    kind: str
+    started: float
+    changed: float
+    size_bytes: int
+    files: int
+
+
+@dataclass(slots=True)
+class RunFiles:
+    """The event files of one run by their paths, those of rank 0 first, each in order of age."""
+
+    storage: Storage
+    path: str
+    files: dict[str, FileState] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "netdebug" if any(map(is_ours, self.files)) else "summary"
+
+    def is_as(self, other: RunFiles) -> bool:
+        return (self.path, self.kind) == (other.path, other.kind)
+
+    def read(self) -> dict[str, FileState]:
+        """Those to be read: where there are files of ours, the others are copies or older. Of too many the
+        newest of rank 0, and the first ranks."""
+        ours = {path: state for path, state in self.files.items() if is_ours(path)}
+        chosen = ours or self.files
+        side = sorted(path for path in chosen if self.is_side(path))
+        main = sorted(chosen.keys() - side)[min(len(side), MOST_FILES_OF_A_RUN // 2) - MOST_FILES_OF_A_RUN :]
+        return {path: chosen[path] for path in [*main, *side[: MOST_FILES_OF_A_RUN - len(main)]]}
+
+    def look(self) -> None:
+        """Which files there are now."""
+        self.files = {
+            f"{folder.rstrip('/')}/{name}": state
+            for folder in (self.path, self.path.rstrip("/") + SIDE_FOLDER)
+            for name, state in self.storage.files(folder).items()
+            if folder == self.path or is_ours(name)
+        }
+
+    def is_side(self, path: str) -> bool:
+        return path.rpartition("/")[0] != self.path
+
+    def place(self, name: str) -> RunPlace:
+        states = self.read()
+        started = [found for path in states if (found := started_at(path)) is not None]
+        own = [state for path, state in states.items() if not is_agents(path)]
+        changed = [state.changed for state in own or states.values()]
+        return RunPlace(
+            name=name,
+            path=self.path,
+            kind=self.kind,
+            started=min(started or changed, default=0.0),
+            changed=max(changed, default=0.0),
+            size_bytes=sum(state.size for state in states.values()),
+            files=len(states),
+        )
+
+
+def find_runs(storage: Storage, root: str, prefix: str) -> tuple[dict[str, RunFiles], list[str]]:
+    """The runs at and below `root`, and all folders; raises OSError when it cannot be read."""
+    runs: dict[str, RunFiles] = {}
+    folders: list[str] = []
+    for folder, files in islice(storage.walk(root), MOST_FOLDERS):
+        folders.append(folder)
+        home = folder
+        if folder.endswith(SIDE_FOLDER) and (folder == root or folder.startswith(f"{root.rstrip('/')}/")):
+            above = folder.removesuffix(SIDE_FOLDER)
+            home = above if len(above) >= len(root) else folder
+            # Others keep what they like in there; only our own files are a run's.
+            files = {name: state for name, state in files.items() if is_ours(name)}
+        if not files:
+            continue
+        run = runs.setdefault(run_name(home, root, prefix), RunFiles(storage, home))
+        run.files.update({f"{folder.rstrip('/')}/{name}": state for name, state in files.items()})
+    return runs, folders
+
+
+def run_name(folder: str, root: str, prefix: str) -> str:
+    relative = folder[len(root) :].strip("/")
+    return clean("/".join(part for part in (prefix, relative) if part) or ".")
+
+
+def clean(text: str) -> str:
+    """Text that can be sent: what is no character becomes the sign for that."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key by which run2 comes before run10."""
+    return [
+        (0, int(part[:300]), "") if part.isdecimal() and part.isascii() else (1, 0, part)
+        for part in _DIGITS.split(name)
+    ]
+
+
+def started_at(path: str) -> float | None:
+    found = _STARTED.search(path.rpartition("/")[2])
+    return float(found[1]) if found else None
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=natural)

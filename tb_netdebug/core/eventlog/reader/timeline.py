@@ -1,0 +1,234 @@
+"""Which block of a file holds which steps: of one rank, in stretches of rising steps.
+
+A training that is resumed goes back some steps and records them again: then a new stretch begins, and the
+newest recording of a step is the one that counts. The flight recorder's late samples belong to steps that
+are recorded already; they begin no stretch. A block that goes back to steps that nobody has recorded has
+only changed its place in the file: it is a stray, and the stretch goes on as if it had not been there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tb_netdebug.core.eventlog.reader.file_index import FileIndex
+from tb_netdebug.core.eventlog.reader.strays import Strays
+from tb_netdebug.core.eventlog.reader.stretch import Integers, Spans, Stretch, overlaid, span_of, spans_of
+
+Flags = NDArray[np.bool_]
+# Of blocks of the given places: the steps of their rows, and which rows are more than late samples.
+ReadRows = Callable[[Integers], Sequence[tuple[Integers, Flags]]]
+
+# A hostile file may go back in every block: then old stretches become one, without levels of detail, and only
+# so many blocks are looked into to tell late samples from a training that was resumed.
+MOST_STRETCHES = 512
+MOST_LOOKS = 2000
+MOST_STEPS = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of steps, and the stretch that has the newest recording of it."""
+
+    track: Track
+    stretch: Stretch
+    first: int
+    last: int
+
+    def part(self, first: int | None, last: int | None) -> Piece | None:
+        low = self.first if first is None else max(first, self.first)
+        high = self.last if last is None else min(last, self.last)
+        return Piece(self.track, self.stretch, low, high) if low <= high else None
+
+
+class Track:
+    """What one rank wrote into one file, by the places of its blocks in `file`'s entries."""
+
+    def __init__(self, file: FileIndex) -> None:
+        self.file = file
+        self.stretches: list[Stretch] = []
+        self.strays = Strays()
+        self.looks = 0
+        self._has_lost_details = False
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether a level of detail may have none of steps that are recorded."""
+        return self.file.gap_count > 0 or self._has_lost_details or len(self.strays) > 0
+
+    @property
+    def layers(self) -> list[Stretch]:
+        """All stretches, the newest first."""
+        return [*reversed(self.stretches), *self.strays.stretches]
+
+    def late_of(self, stretch: Stretch) -> Iterator[tuple[int, int, int]]:
+        """Blocks with late samples of a stretch; where blocks have changed places, those of all of them."""
+        for one in self.layers if len(self.strays) else (stretch,):
+            yield from one.late
+
+    def runs_of(self, stretch: Stretch) -> list[tuple[int, int]]:
+        """The ranges of steps in which it has a block after the other."""
+        spans = stretch.spans(0)
+        ends = np.flatnonzero(spans["first"][1:] - spans["last"][:-1] > self._spacing())
+        starts = spans["first"][np.concatenate([[0], ends + 1])].tolist()
+        return list(zip(starts, spans["last"][np.append(ends, len(spans) - 1)].tolist(), strict=True))
+
+    def _spacing(self) -> int:
+        """How far apart two blocks may be with nothing lost between them: steps may be numbered in tens."""
+        if len(self.strays):
+            return 1
+        spans = max(self.stretches, key=lambda stretch: len(stretch.spans(0))).spans(0)
+        rows = self.file.entries.view["rows"][spans["at"]].astype(np.int64)
+        wide = rows > 1
+        if wide.any():
+            steps = (spans["last"] - spans["first"])[wide] / (rows[wide] - 1)
+        else:
+            steps = np.diff(spans["first"])
+        usual = float(np.median(steps)) if len(steps) else 1.0
+        return 1 if usual <= 1 else int(2 * usual)
+
+    def add(self, entries: NDArray[np.void], places: Integers, read_rows: ReadRows) -> None:
+        """Entries and their places, in the order of the file."""
+        valid = (entries["rows"] > 0) & (entries["first"] <= entries["last"])
+        valid &= (entries["first"] > -MOST_STEPS) & (entries["last"] < MOST_STEPS)
+        is_step = entries["kind"] == 0
+        chosen = np.flatnonzero(is_step & valid)
+        self._add_steps(entries[chosen], places[chosen], read_rows)
+        for level in np.unique(entries["kind"][~is_step]).tolist():
+            chosen = np.flatnonzero((entries["kind"] == level) & valid)
+            self._add_details(level, spans_of(entries[chosen], places[chosen]))
+
+    def _add_steps(self, entries: NDArray[np.void], places: Integers, read_rows: ReadRows) -> None:
+        spans = spans_of(entries, places)
+        spans["top"] = spans["last"]
+        crowded = entries["rows"] - 1.0 > spans["last"].astype(np.float64) - spans["first"]
+        breaks = np.flatnonzero(crowded | (spans["first"] <= np.roll(spans["last"], 1)))
+        at = 0
+        while at < len(spans):
+            self._reconsider(int(spans["first"][at]))
+            goes_on = spans["first"][at] > self._top() and not crowded[at]
+            stop = at
+            if goes_on:
+                following = int(np.searchsorted(breaks, at, "right"))
+                stop = int(breaks[following]) if following < len(breaks) else len(spans)
+                self._append(spans[at:stop])
+            else:
+                self._look(spans[at], read_rows)
+                stop += 1
+            at = stop
+
+    def _top(self) -> float:
+        """The highest step of the stretch that goes on."""
+        return self.stretches[-1].last if self.stretches else -np.inf
+
+    def _reconsider(self, first: int) -> None:
+        """What looked resumed at the end of a block was late if the next block goes on from before it."""
+        if len(self.stretches) < 2:
+            return
+        one, other = self.stretches[-2:]
+        if len(other.spans(0)) == 1 and len(other.levels) == 1 and first > one.last > other.last:
+            one.late += [(int(at), low, high) for at, low, high, _ in other.spans(0).tolist()]
+            one.late += other.late
+            self.stretches.pop()
+
+    def _append(self, spans: Spans) -> None:
+        if not self.stretches:
+            self._begin(int(spans["at"][0]))
+        self.stretches[-1].add(0, spans)
+        self.strays.note(spans)
+
+    def _begin(self, at: int) -> None:
+        self.stretches.append(Stretch(at))
+        if len(self.stretches) > MOST_STRETCHES:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Makes one of the older half of the stretches: nothing but their levels of detail is lost."""
+        old = self.stretches[: MOST_STRETCHES // 2]
+        layers = [*reversed(old)]
+        late = [block for stretch in old for block in stretch.late]
+        folded = Stretch(old[0].start, late=late, is_cut=True)
+        for first, last, at in overlaid([self.runs_of(layer) for layer in layers]):
+            spans = layers[at].blocks(0, first, last).copy()
+            spans["first"] = np.maximum(spans["first"], first)
+            spans["last"] = spans["top"] = np.minimum(spans["last"], last)
+            folded.add(0, spans)
+        self.stretches[: len(old)] = [folded]
+        self._has_lost_details = True
+
+    def _look(self, span: np.void, read_rows: ReadRows) -> None:
+        """A block that goes back, or has more rows than steps: are they late, or was the training resumed?"""
+        at = int(span["at"])
+        steps, measured = self._rows_of(span, read_rows)
+        fresh, top = steps[measured], self._top()
+        before = np.concatenate([[top], fresh])
+        back = np.flatnonzero(fresh <= before[:-1])
+        if len(back) and fresh[-1] > before[: back[0] + 1].max():
+            back = back[:0]  # numbers that came late from a device, in the midst of others
+        again = fresh[back[-1] :] if len(back) else fresh[:0]
+        new = fresh[: len(fresh) - len(again)]
+        new = new[new > top]
+        if len(new):
+            self._append(span_of(at, int(new.min()), int(new.max())))
+        if len(again) and not len(new) and self._is_stray(again):
+            self.strays.add(span_of(at, int(again.min()), int(again.max())))
+            top = float(again.min()) - 1
+        elif len(again):
+            self._begin(at)
+            self._append(span_of(at, int(again.min()), int(again.max())))
+            top = float(again.min()) - 1
+        late = steps[steps <= top]
+        if len(late) and self.stretches:
+            self.stretches[-1].late.append((at, int(late.min()), int(late.max())))
+        elif len(late):  # its steps are lost, the samples are not
+            self._append(span_of(at, int(late.min()), int(late.max())))
+
+    def _is_stray(self, steps: Integers) -> bool:
+        """Whether nobody has recorded what lies in the range of these rising steps."""
+        is_rising = bool((np.diff(steps) > 0).all())
+        return is_rising and not self.strays.is_known(self.stretches, int(steps[0]), int(steps[-1]))
+
+    def _rows_of(self, span: np.void, read_rows: ReadRows) -> tuple[Integers, Flags]:
+        self.looks += 1
+        if self.looks <= MOST_LOOKS:
+            rows = read_rows(np.array([span["at"]]))
+            if rows:
+                return rows[0]
+        bounds = np.array([span["first"], span["last"]])
+        return bounds, np.ones(2, np.bool_)
+
+    def _add_details(self, level: int, spans: Spans) -> None:
+        starts = np.array([stretch.start for stretch in self.stretches], np.int64)
+        owners = np.searchsorted(starts, spans["at"], "right") - 1
+        for owner in np.unique(owners[owners >= 0]).tolist():
+            stretch, part = self.stretches[owner], spans[owners == owner]
+            if owner and level not in stretch.levels:
+                # The first one may begin before the stretch does, and tell old and new steps as one.
+                stretch.add(level, part[:0])
+                part = part[1:]
+            steps = stretch.spans(0)
+            written = np.searchsorted(steps["at"], part["at"], "right") - 1
+            part["top"] = steps["last"][np.maximum(written, 0)]
+            self._has_lost_details |= bool((part["last"] > part["top"]).any())
+            part["last"] = np.minimum(part["last"], part["top"])
+            known = stretch.spans(level)
+            before = int(known["last"][-1]) if len(known) else stretch.first - 1
+            part["last"] = np.maximum.accumulate(part["last"])
+            lasts = np.concatenate([[before], part["last"][:-1]])
+            part["first"] = np.maximum(part["first"], lasts + 1)
+            is_left = part["first"] <= part["last"]
+            self._has_lost_details |= not is_left.all()
+            stretch.add(level, part[is_left])
+
+
+def newest(tracks: Iterable[Track]) -> list[Piece]:
+    """The pieces of a rank, by rising steps and without overlaps; of the tracks, later ones are newer."""
+    layers = [(track, stretch) for track in reversed(list(tracks)) for stretch in track.layers]
+    if len(layers) == 1:
+        ((track, stretch),) = layers
+        return [Piece(track, stretch, stretch.first, stretch.last)]
+    found = overlaid([track.runs_of(stretch) for track, stretch in layers])
+    return [Piece(*layers[at], first, last) for first, last, at in found]

@@ -1,0 +1,141 @@
+"""What agents have seen of the trainings from outside: the memory of their processes, and how they ended.
+
+An agent looks every second, for as long as a training goes on. What is kept of that is bounded: of a long
+course neighbours are put together, with their mean and their greatest value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
+from tb_netdebug.core.records.witness import Ending, Witness, decode_witness
+
+MOST_ROWS = 512
+# Of a piece of a file that comes at once, so many samples are looked at: a day of them is read in no time.
+_MOST_OF_A_PIECE = 512
+_RANK = re.compile(r"(agent|rank)(\d{1,9})\.")
+
+Doubles = NDArray[np.float64]
+_TIME, _SAMPLES = 0, 1
+_SUMMED = [1, 2, 4]
+
+
+def is_agents(path: str) -> bool:
+    """Whether an agent wrote this file, and not the training itself."""
+    found = _RANK.match(path.rpartition("/")[2])
+    return found is not None and found[1] == "agent"
+
+
+def rank_of(path: str) -> int:
+    """Of which rank a file tells, by its name."""
+    found = _RANK.match(path.rpartition("/")[2])
+    return int(found[2]) if found else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """Columns of one length, by rising time: of each row the mean memory of all processes, the greatest, the
+    processors that were busy, and the greatest number of processes."""
+
+    time: Doubles
+    tree_bytes: Doubles
+    most_bytes: Doubles
+    cpu_share: Doubles
+    processes: Doubles
+
+
+class Account:
+    """What one file of an agent says. Columns of `table`: time, samples, sum of bytes, most bytes, sum of
+    processors, most processes."""
+
+    def __init__(self) -> None:
+        self.newest: Witness | None = None
+        self.ending: Ending | None = None
+        self._table = np.zeros((MOST_ROWS, 6))
+        self._rows = 0
+        self._samples_of_a_row = 1
+
+    @property
+    def table(self) -> Doubles:
+        found: Doubles = self._table[: self._rows].copy()
+        return found
+
+    def add(self, witness: Witness) -> None:
+        self.ending = witness.ending or self.ending
+        if witness.processes == 0:  # an ending alone: there was nothing left to look at
+            return
+        self.newest = witness
+        memory, busy = float(witness.tree_bytes), max(witness.cpu_share, 0.0)
+        row = np.array([witness.time, 1.0, memory, memory, busy, float(witness.processes)])
+        last = self._rows - 1
+        if last >= 0 and self._table[last, _SAMPLES] < self._samples_of_a_row:
+            self._table[last] = _together(self._table[last], row)
+            return
+        if self._rows == MOST_ROWS:
+            self._table[: MOST_ROWS // 2] = _together(self._table[::2], self._table[1::2])
+            self._rows = MOST_ROWS // 2
+            self._samples_of_a_row *= 2
+        self._table[self._rows] = row
+        self._rows += 1
+
+
+def _together(first: Doubles, second: Doubles) -> Doubles:
+    """Rows and those that follow them as one each."""
+    found = np.maximum(first, second)
+    found[..., _SUMMED] = first[..., _SUMMED] + second[..., _SUMMED]
+    found[..., _TIME] = first[..., _TIME]
+    return found
+
+
+class Witnesses:
+    """Of all agents' files of a run."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Account] = {}
+
+    def take(self, path: str, payloads: Sequence[bytes]) -> str:
+        """What is wrong with them, if anything."""
+        account = self._files.setdefault(path, Account())
+        complaint = ""
+        for payload in _some_of(payloads):
+            try:
+                account.add(decode_witness(payload))
+            except UnsupportedVersion as error:
+                complaint = str(error)
+            except DamagedBlock:
+                continue  # the next second's will do
+        return complaint
+
+    def drop(self, path: str) -> None:
+        self._files.pop(path, None)
+
+    def newest(self) -> dict[int, Account]:
+        """By rank, that of the last agent's file: names sort by age."""
+        files = {**self._files}
+        found = {
+            rank_of(path): files[path]
+            for path in sorted(files, key=lambda each: each.rpartition("/")[2])
+            if files[path].newest is not None or files[path].ending is not None
+        }
+        return dict(sorted(found.items()))
+
+    def course(self, rank: int) -> Course:
+        """Of one rank, through all of its trainings in this run."""
+        tables = [account.table for path, account in [*self._files.items()] if rank_of(path) == rank]
+        whole = np.concatenate([np.empty((0, 6)), *tables])
+        time, samples, memory, most, busy, processes = whole[np.argsort(whole[:, _TIME], kind="stable")].T
+        return Course(time, memory / samples, most, busy / samples, processes)
+
+
+def _some_of(payloads: Sequence[bytes]) -> Sequence[bytes]:
+    """The last one is among them: it may have the ending."""
+    if len(payloads) <= _MOST_OF_A_PIECE:
+        return payloads
+    places = np.linspace(0, len(payloads) - 1, _MOST_OF_A_PIECE).astype(np.int64)
+    return [payloads[place] for place in places.tolist()]

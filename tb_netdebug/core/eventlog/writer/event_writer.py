@@ -1,0 +1,212 @@
+"""The writer: takes records from the training thread; a thread of its own brings them to the disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from numpy.typing import ArrayLike
+
+from tb_netdebug.core.eventlog.writer import endings, png
+from tb_netdebug.core.eventlog.writer.backlog import Backlog, Extra, Payload, Picture
+from tb_netdebug.core.eventlog.writer.blame import UserLine
+from tb_netdebug.core.eventlog.writer.mirror import MirrorOptions
+from tb_netdebug.core.eventlog.writer.packing import Packer
+from tb_netdebug.core.eventlog.writer.run_log import RunLog
+from tb_netdebug.core.eventlog.writer.shipping import Shipper
+from tb_netdebug.core.eventlog.writer.spool import spool_of
+from tb_netdebug.core.eventlog.writer.store_trouble import left_over
+from tb_netdebug.core.eventlog.writer.worker import Judge, Worker
+from tb_netdebug.core.records.step import StepRecord
+
+_DEFAULT_MIRROR = MirrorOptions()
+_HOW_TO_SILENCE = (
+    "(To silence this: warnings.simplefilter('ignore', tb_netdebug.core.eventlog.writer.WriterWarning).)"
+)
+
+
+class WriterError(RuntimeError):
+    """With `strict=True`: why records could not be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What became of the records so far; `failures` counts failed attempts, each retry again."""
+
+    written_steps: int
+    written_samples: int
+    written_bytes: int
+    dropped_steps: int
+    dropped_samples: int
+    dropped_bytes: int
+    failures: int
+    files: int
+
+
+class EventWriter:
+    """Writes the records of one process into an event file of `run_dir`, within 250 ms.
+
+    `put` takes microseconds, never waits and never raises. When the disk does not keep up, up to
+    `queue_bytes` wait in memory; then the newest samples are dropped, then whole steps, all counted. When it
+    fails there is one warning, at the user's line that made the writer, and the writer tries again until it
+    succeeds. With `strict` the next `put` or `close` raises WriterError instead. In a forked child every
+    method does nothing.
+
+    The thread starts with the first record, and the file is made by it. Ranks other than 0 write into the
+    run's side folder, without the mirror for TensorBoard's own dashboards. In a folder that `spool` has made
+    for an object store there are many files, and another thread sends them there.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path | str,
+        *,
+        rank: int = 0,
+        queue_bytes: int = 64 << 20,
+        flush_secs: float = 0.2,
+        mirror: MirrorOptions | None = _DEFAULT_MIRROR,
+        strict: bool = False,
+        judge: Judge | None = None,
+    ) -> None:
+        self._backlog = Backlog(queue_bytes)
+        self._packer = Packer(rank=rank, mirror=mirror if rank == 0 else None)
+        folder = Path(run_dir).absolute()  # whatever folder the program changes to
+        self._spool = spool_of(folder)
+        self._log = RunLog(folder, rank=rank, in_parts=self._spool is not None)
+        self._worker = Worker(
+            self._backlog,
+            self._packer,
+            self._log,
+            flush_secs=flush_secs,
+            report=self._on_failure,
+            judge=judge,
+        )
+        self._shipper: Shipper | None = None
+        if self._spool is not None:
+            self._shipper = Shipper(self._spool, self._log, nudge=self._worker.nudge, say=self._warn)
+        self._strict = strict
+        self._user_line = UserLine.current()
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._has_warned = False
+        self._failure: Exception | None = None
+
+    def put(self, record: StepRecord) -> None:
+        """Take over the record; it must not be changed afterwards."""
+        if not self._is_open():
+            return
+        self._raise_failure()
+        self._backlog.put(record)
+        self._wake()
+
+    def image(self, name: str, array: ArrayLike, *, step: int, wall_time: float | None = None) -> None:
+        """An ordinary image summary (see `png.pixels`). Raises ValueError for what is no image."""
+        if self._is_open():
+            pixels = png.pixels(array).copy()
+            self._put_extra(Extra(Picture(name, step, wall_time or time.time(), pixels), pixels.nbytes))
+
+    def graph(self, data: bytes) -> None:
+        """The encoded graph of the model, repeated at the front of later files of this run."""
+        self.payload("graph", data, keep=True)
+
+    def run_info(self, data: bytes) -> None:
+        """The encoded description of the run, repeated at the front of later files of this run."""
+        self.payload("run", data, keep=True)
+
+    def payload(self, name: str, data: bytes, *, keep: bool = False) -> None:
+        """Bytes under the tag `netdebug/<name>`; with `keep` they begin later files of this run, too."""
+        if self._is_open():
+            self._put_extra(Extra(Payload(name, data, time.time(), keep), len(data)))
+
+    def flush(self, *, timeout_secs: float = 10.0) -> bool:
+        """Wait until everything put so far is in the file; whether it is."""
+        return self._is_open() and self._worker.ask(is_last=False, timeout_secs=timeout_secs)
+
+    def close(self, *, timeout_secs: float = 10.0) -> None:
+        """Write what is left and end. What the disk does not take is dropped, and said."""
+        if not self._is_open():
+            return
+        self._is_closed = True
+        endings.forget(self)
+        if self._worker.ask(is_last=True, timeout_secs=timeout_secs):
+            self._ship_rest(timeout_secs)
+            return
+        self._raise_failure()
+        self._warn(
+            f"NetDebug was closed before all records were in {self._log.run_dir}: "
+            f"{self._worker.error or 'the disk did not answer in time'}. The last records are lost."
+        )
+
+    @property
+    def path(self) -> Path | None:
+        """The event file, as soon as there is one."""
+        return self._log.path
+
+    @property
+    def cost_secs(self) -> float:
+        """CPU time that the writer's threads have used so far."""
+        return self._worker.cost_secs + (self._shipper.cost_secs if self._shipper is not None else 0.0)
+
+    @property
+    def counters(self) -> Counters:
+        lost, refused = self._backlog.dropped, self._packer.dropped
+        return Counters(
+            written_steps=self._worker.written_steps,
+            written_samples=self._worker.written_samples,
+            written_bytes=self._log.written_bytes,
+            dropped_steps=lost.steps + refused.steps,
+            dropped_samples=lost.samples + refused.samples,
+            dropped_bytes=lost.bytes + refused.bytes,
+            failures=self._worker.failures,
+            files=self._log.files,
+        )
+
+    def _is_open(self) -> bool:
+        return not self._is_closed and self._pid == os.getpid()
+
+    def _put_extra(self, extra: Extra) -> None:
+        self._backlog.put_extra(extra)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._worker.wake():
+            endings.watch(self)
+            if self._shipper is not None:
+                self._shipper.start()
+
+    def _ship_rest(self, timeout_secs: float) -> None:
+        if self._shipper is not None and self._spool is not None:
+            left = self._shipper.finish(timeout_secs=timeout_secs)
+            if left:
+                self._has_warned = False
+                self._warn(left_over(len(left), self._spool))
+
+    def _on_failure(self, error: Exception) -> None:
+        """Called on the writer's thread."""
+        if self._strict:
+            self._failure = error
+        elif isinstance(error, OSError):
+            room = f"{self._backlog.limit_bytes >> 20} MiB"
+            self._warn(
+                f"NetDebug cannot write to {self._log.run_dir}: {error}. The training goes on. Records wait "
+                f"in memory, up to {room}, then the newest are dropped and counted; writing goes on as soon "
+                f"as it works again. Make room there, or pass another logdir. {_HOW_TO_SILENCE}"
+            )
+        else:
+            self._warn(
+                f"NetDebug could not record something: {type(error).__name__}: {error}. The training goes "
+                f"on, and what is missing is counted. {_HOW_TO_SILENCE}"
+            )
+
+    def _warn(self, message: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            self._user_line.warn(message)
+
+    def _raise_failure(self) -> None:
+        """Only under `strict` there is one."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise WriterError(f"Records cannot be written to {self._log.run_dir}: {failure}") from failure

@@ -1,0 +1,150 @@
+"""Records into values: the block of steps, its coarser levels of detail, and the mirror."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from tb_netdebug.core.eventlog.writer import png, values
+from tb_netdebug.core.eventlog.writer.backlog import Dropped, Extra, Payload, Picture, record_bytes
+from tb_netdebug.core.eventlog.writer.mirror import Mirror, MirrorOptions
+from tb_netdebug.core.eventlog.writer.run_log import RunLog
+from tb_netdebug.core.eventlog.writer.values import Value
+from tb_netdebug.core.records.block import encode_block
+from tb_netdebug.core.records.detail import DetailBlocks
+from tb_netdebug.core.records.step import StepRecord
+
+
+class Packed(NamedTuple):
+    """The values of one batch, and how many steps and samples are in them."""
+
+    values: list[Value]
+    steps: int
+    samples: int
+
+
+class Packer:
+    """Turns batches into values. What cannot be packed is dropped, counted, and told by `take_errors`."""
+
+    def __init__(self, *, rank: int, mirror: MirrorOptions | None) -> None:
+        self.dropped = Dropped()
+        self._rank = rank
+        self._mirror = Mirror(mirror) if mirror is not None else None
+        self._levels = DetailBlocks(rank=rank)
+        self._last_step = 0
+        self._last_wall_time = time.time()
+        self._told = (0, 0)
+        self._errors: list[Exception] = []
+
+    def pack(self, items: Sequence[StepRecord | Extra], *, dropped: Dropped, log: RunLog) -> Packed:
+        """What one batch puts into the file; payloads to be kept go to the front of `log`'s files."""
+        refused = replace(self.dropped)
+        records = [self._with_sane_time(item) for item in items if isinstance(item, StepRecord)]
+        if records:
+            records[-1] = self._with_counts(records[-1], dropped)
+        packed = self._steps(records, log.written_bytes)
+        for item in items:
+            if isinstance(item, Extra):
+                packed += self._guarded(self._extra, item.content, log)
+        return Packed(
+            packed,
+            steps=len(records) - (self.dropped.steps - refused.steps),
+            samples=sum(len(record.samples) for record in records) - (self.dropped.samples - refused.samples),
+        )
+
+    def rest(self, *, dropped: Dropped) -> list[Value]:
+        """What only the end of the run completes: counts not told yet, and the open levels of detail."""
+        packed = []
+        last = max(dropped, self.dropped, key=lambda some: some.last_step)
+        if self._counts(dropped) != self._told and last.steps:
+            # The step itself is among the dropped ones, so none is there twice.
+            record = StepRecord(last.last_step, last.last_wall_time)
+            packed += self._steps([self._with_counts(self._with_sane_time(record), dropped)], 0)
+        return packed + self.end_part()
+
+    def end_part(self) -> list[Value]:
+        """Levels of detail that reach from one file into the next could not be read with either alone."""
+        return self._guarded(self._details, self._levels.finish)
+
+    def take_errors(self) -> list[Exception]:
+        """What went wrong since the last call."""
+        errors, self._errors = self._errors, []
+        return errors
+
+    def _steps(self, records: list[StepRecord], log_bytes: int) -> list[Value]:
+        packed = []
+        for some, block in self._blocks(records):
+            self._last_step = max(self._last_step, some[-1].step)
+            packed.append(self._own("steps", block))
+            packed += self._guarded(self._details, partial(self._levels.add, some))
+            if self._mirror is not None:
+                packed += self._guarded(self._mirror.scalars, some)
+                packed += self._guarded(self._mirror.histograms, some, log_bytes)
+        return packed
+
+    def _blocks(self, records: list[StepRecord]) -> list[tuple[list[StepRecord], bytes]]:
+        """One block; when a record cannot be encoded, blocks of the others."""
+        if not records:
+            return []
+        try:
+            return [(records, encode_block(records, rank=self._rank))]
+        except Exception as error:  # whatever it is, the training must not hear of it
+            if len(records) == 1:
+                self._errors.append(error)
+                self.dropped.add(records[0], record_bytes(records[0]))
+                return []
+        middle = len(records) // 2
+        return self._blocks(records[:middle]) + self._blocks(records[middle:])
+
+    def _details(self, payloads: Callable[[], list[tuple[int, bytes]]]) -> list[Value]:
+        return [self._own(f"detail/{level}", data) for level, data in payloads()]
+
+    def _own(self, name: str, data: bytes, *, listed: bool = False) -> Value:
+        return values.payload(name, self._last_step, self._last_wall_time, data, listed=listed)
+
+    def _extra(self, content: Picture | Payload, log: RunLog) -> list[Value]:
+        if isinstance(content, Picture):
+            step = max(0, content.step)
+            if self._mirror is None or not self._mirror.rises(content.name, step):
+                return []
+            wall_time = self._finite(content.wall_time)
+            return [values.image(content.name, step, wall_time, png.encode(content.pixels))]
+        value = self._own(content.name, content.data, listed=content.keep)
+        if content.keep:
+            log.preamble[content.name] = value
+            if log.path is None:  # the file to come begins with it
+                return []
+        return [value]
+
+    def _guarded(self, make: Callable[..., Iterable[Value]], *arguments: object) -> list[Value]:
+        """What `make` gives; an addition that fails must not cost the steps that it belongs to."""
+        try:
+            return list(make(*arguments))
+        except Exception as error:  # noted, and told by the worker
+            self._errors.append(error)
+            return []
+
+    def _with_sane_time(self, record: StepRecord) -> StepRecord:
+        """A time that is no number makes TensorBoard give up the whole file."""
+        wall_time = self._finite(record.wall_time)
+        return record if wall_time == record.wall_time else replace(record, wall_time=wall_time)
+
+    def _finite(self, wall_time: float) -> float:
+        if math.isfinite(wall_time):
+            self._last_wall_time = wall_time
+        return self._last_wall_time
+
+    def _with_counts(self, record: StepRecord, dropped: Dropped) -> StepRecord:
+        counts = self._counts(dropped)
+        if counts == self._told:
+            return record
+        self._told = counts
+        told = {"writer/dropped_steps": float(counts[0]), "writer/dropped_samples": float(counts[1])}
+        return replace(record, scalars={**record.scalars, **told})
+
+    def _counts(self, dropped: Dropped) -> tuple[int, int]:
+        return dropped.steps + self.dropped.steps, dropped.samples + self.dropped.samples

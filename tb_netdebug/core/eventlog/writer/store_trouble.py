@@ -1,0 +1,49 @@
+"""What is wrong with an object store, in sentences that say what to do."""
+
+from __future__ import annotations
+
+from tb_netdebug.core.eventlog.writer.spool import Spool
+
+# By the beginning of the URL: what to install, and how credentials are given and tried.
+_DRIVERS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+_CREDENTIALS = {
+    "s3": "as the aws command takes them (a role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY); `aws s3 ls {url}/` shows whether they are right",
+    "gs": "as the gcloud command takes them (a service account, GOOGLE_APPLICATION_CREDENTIALS, or `gcloud "
+    "auth application-default login`); `gcloud storage ls {url}/` shows whether they are right",
+}
+_OF_CREDENTIALS = ("credential", "accesskey", "signature", "token", "forbidden", "denied", "unauthorized")
+
+
+def trouble(error: Exception, spool: Spool) -> str:
+    """The sentences; `error` is what the driver of the store has raised."""
+    told = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return (
+        f"NetDebug cannot send what it records to {spool.url}: {told}. The training goes on. The records "
+        f"wait in {spool.folder}, and are sent as soon as it works. {next_step(error, spool.url)}"
+    )
+
+
+def next_step(error: Exception, url: str) -> str:
+    scheme = url.partition("://")[0].lower()
+    kind = {"s3a": "s3", "gcs": "gs"}.get(scheme, scheme)
+    text = f"{type(error).__name__} {error}".lower().replace(" ", "")
+    if isinstance(error, ImportError | ValueError):
+        driver = _DRIVERS.get(scheme)
+        return f"Install its driver: pip install {driver or 'the fsspec driver of this store'}."
+    if isinstance(error, PermissionError) or any(word in text for word in _OF_CREDENTIALS):
+        how = _CREDENTIALS.get(kind, "as its driver for fsspec takes them").format(url=url)
+        return f"Give credentials that may write there, {how}."
+    if isinstance(error, FileNotFoundError):
+        return "Make the bucket, or give another one."
+    return "Look at whether this machine reaches the store."
+
+
+def left_over(count: int, spool: Spool) -> str:
+    """At the end of a training."""
+    files = "1 file" if count == 1 else f"{count} files"
+    return (
+        f"NetDebug: {spool.url} has not taken {files} of this run in time. They are in {spool.folder}; "
+        "the next training on this machine that records to the same place sends them. Or copy them there as "
+        "they are."
+    )

@@ -1,0 +1,199 @@
+"""Speaks to the hub in a TensorBoard, as our page does, by HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tb_netdebug.core.records.json_text import json_bytes
+from tb_netdebug.debugger.client.client import (
+    ClientError,
+    GoneError,
+    NotHeldError,
+    Training,
+    UnreachableError,
+    new_id,
+)
+from tb_netdebug.debugger.client.hub_address import HubAddress
+from tb_netdebug.transport.credentials import CredentialsError, token_in
+
+ROUTES = "/data/plugin/netdebug/"
+# The hub itself gives up after ten seconds.
+REPLY_SECS = 20.0
+MOST_REPLY_BYTES = 64 << 20
+PIECE_BYTES = 1 << 18
+TOKEN = re.compile(rb'<meta name="netdebug-token" content="([\w-]{1,512})"')
+ERRORS: Mapping[int, type[ClientError]] = {404: GoneError, 409: NotHeldError}
+OLD_TOKEN = 403
+
+
+class HttpClient:
+    """`label` is what others see of whoever holds the controls; `environ` may have a token for a TensorBoard
+    that more than its own user can open."""
+
+    def __init__(self, address: HubAddress, *, label: str, environ: Mapping[str, str]) -> None:
+        self.address = address
+        self.id = new_id()
+        self.epoch = ""
+        self._label = label
+        self._environ = environ
+        self._token: str | None = None
+
+    def sessions(self) -> list[Training]:
+        return self._trainings(_json(self.read("debugger/sessions")))
+
+    def read(self, route: str) -> bytes:
+        """What a route answers that needs no token. Raises ClientError."""
+        status, body = self._request("GET", route)
+        if status != 200:
+            self._find_token()  # which says what is wrong, if it is more than this route
+            raise _refusal(status, body, self.address)
+        return body
+
+    def attend(
+        self, sessions: Sequence[str], *, take: str | None = None, release: str | None = None
+    ) -> list[Training]:
+        wanted = {"label": self._label, "sessions": list(sessions), "take": take, "release": release}
+        return self._trainings(self._posted("debugger/attend", wanted))
+
+    def call(self, session: str, verb: str, /, **arguments: Any) -> Any:
+        told = self._posted("debugger/call", {"session": session, "verb": verb, "arguments": arguments})
+        return told.get("value")
+
+    def download(self, session: str, name: str, *, slice_text: str | None = None) -> Iterator[bytes]:
+        wanted = {"session": session, "name": name, "slice": slice_text}
+        self._token = self._token or self._find_token()
+        with self._reply("POST", "debugger/tensor", wanted) as reply:
+            if reply.status != 200:
+                raise _refusal(reply.status, reply.read(MOST_REPLY_BYTES), self.address)
+            while piece := reply.read(PIECE_BYTES):
+                yield piece
+            if reply.length:
+                raise ClientError("The tensor was cut short: the training has gone on, or the hub has ended.")
+
+    def _trainings(self, told: Mapping[str, Any]) -> list[Training]:
+        self.epoch = str(told.get("epoch"))
+        entries = told.get("sessions")
+        return [Training.of(entry) for entry in entries] if isinstance(entries, list) else []
+
+    def _posted(self, route: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """A TensorBoard that was started again has another token: that one is tried, too."""
+        before, self._token = self._token, self._token or self._find_token()
+        status, body = self._request("POST", route, wanted)
+        if status == OLD_TOKEN and before is not None:
+            self._token = self._find_token()
+            status, body = self._request("POST", route, wanted)
+        if status != 200:
+            raise _refusal(status, body, self.address)
+        return _json(body)
+
+    def _find_token(self) -> str:
+        """That of the page, else, over https, the one that the environment has. Raises ClientError with what
+        is wrong with this address."""
+        status, page = self._request("GET", "index.html")
+        if status != 200:
+            raise self._no_page(status)
+        found = TOKEN.search(page)
+        if found is not None:
+            return found[1].decode()
+        try:
+            given = token_in(self._environ) if self.address.is_tls else None
+        except CredentialsError as error:
+            raise ClientError(str(error)) from None
+        # Without one it is for TensorBoard to say why it refuses.
+        return given or ""
+
+    def _no_page(self, status: int) -> ClientError:
+        found, listing = self._request("GET", "/data/plugins_listing")
+        try:
+            plugins = json.loads(listing) if found == 200 else None
+        except ValueError:
+            plugins = None
+        if not isinstance(plugins, dict):
+            return UnreachableError(f"What answers at {self.address} is no TensorBoard.")
+        if "netdebug" not in plugins:
+            return UnreachableError(
+                f"The TensorBoard at {self.address} has no NetDebug: install it into the same Python as "
+                "TensorBoard, and start TensorBoard again."
+            )
+        return UnreachableError(
+            f"NetDebug in the TensorBoard at {self.address} has no page to give (status {status}): open it "
+            "in a browser, which shows why."
+        )
+
+    def _request(self, method: str, route: str, wanted: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        with self._reply(method, route, wanted) as reply:
+            body = reply.read(MOST_REPLY_BYTES + 1)
+            if len(body) > MOST_REPLY_BYTES:
+                raise ClientError(f"The answer of {self.address} is too big.")
+            return reply.status, body
+
+    @contextmanager
+    def _reply(
+        self, method: str, route: str, wanted: Mapping[str, Any] | None
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection = self._connection()
+        headers = {"Host": self.address.host, "X-NetDebug": "1"}
+        body = None
+        if wanted is not None:
+            body = json_bytes({"client": self.id, **wanted})
+            headers |= {
+                "Origin": self.address.origin,
+                "Content-Type": "application/json",
+                "X-NetDebug-Token": self._token or "",
+            }
+        path = self.address.prefix + (route if route.startswith("/") else ROUTES + route)
+        try:
+            connection.request(method, path, body, headers)
+            with connection.getresponse() as reply:
+                yield reply
+        except ssl.SSLCertVerificationError as error:
+            raise UnreachableError(
+                f"The certificate of {self.address} is not believed: {error.verify_message}."
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(self.address, error) from None
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        at = self.address.at
+        if self.address.is_tls:
+            return http.client.HTTPSConnection(at.host, at.port, timeout=REPLY_SECS)
+        return http.client.HTTPConnection(at.host, at.port, timeout=REPLY_SECS)
+
+
+def _unreachable(address: HubAddress, error: Exception) -> UnreachableError:
+    if isinstance(error, ConnectionRefusedError):
+        return UnreachableError(
+            f"Nothing listens at {address}: start `tensorboard --logdir ...` there, or give its HOST:PORT."
+        )
+    if isinstance(error, TimeoutError):
+        return UnreachableError(f"{address} does not answer.")
+    if isinstance(error, http.client.HTTPException):
+        return UnreachableError(f"What answers at {address} speaks no HTTP, or not for long enough.")
+    return UnreachableError(f"{address} cannot be reached: {getattr(error, 'strerror', None) or error}.")
+
+
+def _refusal(status: int, body: bytes, address: HubAddress) -> ClientError:
+    """What the hub said, else the status."""
+    try:
+        said = json.loads(body)["error"]
+    except (ValueError, TypeError, KeyError):
+        said = f"{address} answers with status {status}."
+    return ERRORS.get(status, ClientError)(str(said))
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise ClientError("The hub answers with something that is no JSON object.")
+    return told

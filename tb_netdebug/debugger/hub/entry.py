@@ -1,0 +1,94 @@
+"""One session, as the hub knows it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tb_netdebug.debugger.hub.calls import GONE, Call
+
+# Over so much of the past it is said how fast a training goes.
+LEAST_RATE_SECS, MOST_RATE_SECS = 0.15, 5.0
+LEAST_RATE_STEPS = 2
+# Until more is known: states come about so often.
+USUAL_RATE = 20.0
+
+
+class Entry:
+    """`key` stays the same when a training comes by another agent; `trainer` is what the collector calls it,
+    None while it is not connected. `training` is the same for all ranks of one training."""
+
+    def __init__(self, key: str, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
+        self.key = key
+        self.trainer: str | None = None
+        self.calls: dict[int, Call] = {}
+        self.clients = 0
+        # What was asked of all ranks together and is not done yet.
+        self.course: object = None
+        self.leased_at = 0.0
+        self.lost_at = 0.0
+        self.told_at = -1.0
+        self.is_untold = False
+        self._steps: deque[tuple[float, int]] = deque(maxlen=256)
+        self._rate = USUAL_RATE  # before it was paused
+        self.greet(trainer, session, state)
+
+    def greet(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
+        """It is here, for the first time or again. What it was asked before it has forgotten."""
+        self.forget_calls("The training was connected anew meanwhile: ask again.")
+        self.trainer, self.session, self.state = trainer, session, state
+        self._steps.clear()
+        self.clients = 0
+
+    def lose(self, now: float) -> None:
+        self.trainer, self.lost_at, self.clients = None, now, 0
+        self.forget_calls("The connection to the training is lost.")
+
+    def forget_calls(self, sentence: str) -> None:
+        calls, self.calls = self.calls, {}
+        for call in calls.values():
+            call.fail(GONE, sentence)
+
+    def take_state(self, state: dict[str, Any], now: float) -> None:
+        self.state = state
+        self._steps.append((now, self.step))
+        if self.is_paused:
+            self._rate = self.steps_per_sec(now)
+            self._steps.clear()
+
+    @property
+    def training(self) -> str:
+        return str(self.session["group"]) or self.key
+
+    @property
+    def is_connected(self) -> bool:
+        return self.trainer is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return bool(self.state["status"] == "paused")
+
+    @property
+    def step(self) -> int:
+        return int(self.state["step"])
+
+    def steps_per_sec(self, now: float) -> float:
+        recent = [(at, step) for at, step in self._steps if now - at <= MOST_RATE_SECS]
+        if not recent:
+            return self._rate
+        secs, steps = recent[-1][0] - recent[0][0], recent[-1][1] - recent[0][1]
+        is_known = secs >= LEAST_RATE_SECS or (secs > 0 and steps >= LEAST_RATE_STEPS)
+        return max(steps, 0) / secs if is_known else self._rate
+
+    def age(self, now: float) -> float:
+        """Of what is known of its step."""
+        return now - self._steps[-1][0] if self._steps else 0.0
+
+
+def key_of(session: Mapping[str, Any]) -> str:
+    """The same for the same process and run, whichever way it comes."""
+    named = json.dumps([session[name] for name in ("run", "rank", "pid", "host")])
+    return hashlib.sha256(named.encode()).hexdigest()[:16]

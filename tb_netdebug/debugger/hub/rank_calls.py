@@ -1,0 +1,43 @@
+"""The same question to several ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tb_netdebug.debugger.hub.calls import Call, CallError
+from tb_netdebug.debugger.hub.entry import Entry
+from tb_netdebug.debugger.hub.hub import Sessions
+
+# Behind the answer of the rank that was asked, so long for those of the others.
+OTHERS_SECS = 1.0
+
+
+def tell(
+    sessions: Sessions, ranks: Sequence[Entry], client: str, verb: str,
+    wanted: Mapping[str, Mapping[str, Any] | None],
+) -> dict[Entry, Call]:  # fmt: skip
+    """All of these. Raises CallError when one of them cannot be told; all others were."""
+    calls: dict[Entry, Call] = {}
+    trouble: CallError | None = None
+    for each in ranks:
+        arguments = wanted[each.key]
+        if arguments is None:
+            continue
+        try:
+            calls[each] = sessions.ask(each, client, verb, arguments)
+        except CallError as error:
+            trouble = CallError(error.kind, f"Rank {each.session['rank']} could not be told: {error}")
+    if trouble is not None:
+        settle(sessions, calls)
+        raise trouble
+    return calls
+
+
+def settle(sessions: Sessions, calls: Mapping[Entry, Call]) -> None:
+    """What comes next builds on what all of them do by now; one that waits for another is not waited for."""
+    until = time.monotonic() + OTHERS_SECS
+    for each, call in calls.items():
+        call.wait(max(until - time.monotonic(), 0.0))
+        sessions.forget(each, call)

@@ -1,0 +1,75 @@
+"""Calls to trainings, also to those of several ranks: what steers goes to all of them, and one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tb_netdebug.debugger.hub.calls import LATE, Call, CallError
+from tb_netdebug.debugger.hub.entry import Entry
+from tb_netdebug.debugger.hub.hub import Sessions
+from tb_netdebug.debugger.hub.pausing import Pausing
+from tb_netdebug.debugger.hub.rank_calls import settle, tell
+from tb_netdebug.debugger.protocol.verbs import VERBS, checked
+
+# A verb that waits is answered by the session; if not, so much later by us.
+SLACK_SECS = 0.5
+# They say where a training goes, and undo what was said before.
+COURSES = ("pause", "continue", "step", "run_to", "detach")
+# What one rank calls 3 may be 2 for another one, which refused one of them.
+OWN_TO_A_RANK = ("id", "hits", "complaint")
+LISTS = {"breakpoint": "breakpoints", "watchpoint": "watchpoints"}
+
+
+def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapping[str, Any]) -> Any:
+    """The answer of the session that was asked. Raises CallError, and ArgumentError."""
+    wanted = checked(verb, arguments)
+    ranks = sessions.claim(client, key, steers=VERBS[verb].steers)
+    if not VERBS[verb].is_for_all or len(ranks) == 1:
+        return answer(sessions, ranks[0], sessions.ask(ranks[0], client, verb, wanted), wanted)
+    if verb in COURSES:
+        for each in ranks:
+            each.course = None
+    if verb == "pause" and wanted["step"] is None and not any(each.is_paused for each in ranks):
+        pausing = Pausing.start(sessions, client, ranks, wanted)
+        return pausing.result(wanted["wait"] + SLACK_SECS) or sessions.state_of(ranks[0])
+    twins = {each.key: twin(ranks[0], each, verb, wanted) for each in ranks}
+    calls = tell(sessions, ranks, client, verb, twins)
+    try:
+        return answer(sessions, ranks[0], calls[ranks[0]], wanted)
+    finally:
+        settle(sessions, calls)
+
+
+def answer(sessions: Sessions, entry: Entry, call: Call, wanted: Mapping[str, Any]) -> Any:
+    """A verb that waits for the training to stop has one in any case: the newest state."""
+    if not VERBS[call.verb].waits:
+        return sessions.answer(entry, call)
+    try:
+        return sessions.answer(entry, call, secs=wanted["wait"] + SLACK_SECS)
+    except CallError as error:
+        if error.kind != LATE:
+            raise
+        return sessions.state_of(entry)
+
+
+# ---- what has a number
+
+
+def twin(asked: Entry, other: Entry, verb: str, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The arguments for another rank, where the same breakpoint or watchpoint may have another number; None
+    when it has none to remove."""
+    name = LISTS.get(verb.partition("_")[2])
+    if name is None or wanted["id"] is None or other is asked:
+        return wanted
+    meant = [_content(each) for each in asked.state[name] if each["id"] == wanted["id"]]
+    found = [each["id"] for each in other.state[name] if meant and _content(each) == meant[0]]
+    if wanted["id"] in found or not meant:
+        return wanted
+    if found:
+        return {**wanted, "id": found[0]}
+    return {**wanted, "id": None} if verb.startswith("set_") else None
+
+
+def _content(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in point.items() if name not in OWN_TO_A_RANK}

@@ -1,0 +1,203 @@
+"""What may be asked of a training, and with which arguments: looked at by the hub and by the session."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tb_netdebug.debugger.tensors.name_pattern import NamePattern
+from tb_netdebug.debugger.workbench import WorkbenchError
+
+MOST_TEXT_LETTERS = 2000
+# Of all matrices of an answer together, so that its header keeps below what a frame may hold.
+MOST_CELLS = 32_768
+MOST_WAIT_SECS = 5.0
+_NEEDED = object()
+
+Check = Callable[[str, Any], Any]
+
+
+class ArgumentError(ValueError):
+    """A sentence about an argument."""
+
+
+def whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 53:
+        raise ArgumentError(f"{name} has to be a whole number.")
+    return value
+
+
+def count(name: str, value: Any) -> int:
+    if whole(name, value) < 0:
+        raise ArgumentError(f"{name} cannot be negative.")
+    return int(value)
+
+
+def number(name: str, value: Any) -> float:
+    """Also the texts that stand for what JSON has no numbers for."""
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentError(f"{name} has to be a number.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} is too big a number.") from None
+
+
+def wait(name: str, value: Any) -> float:
+    secs = number(name, value)
+    return min(max(secs, 0.0), MOST_WAIT_SECS) if math.isfinite(secs) else MOST_WAIT_SECS
+
+
+def switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} has to be true or false.")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MOST_TEXT_LETTERS:
+        raise ArgumentError(f"{name} has to be a text of at most {MOST_TEXT_LETTERS} letters.")
+    return value
+
+
+def pattern(name: str, value: Any) -> str:
+    """A regular expression that does not take long on any name."""
+    try:
+        return NamePattern(text(name, value)).text
+    except WorkbenchError as error:
+        raise ArgumentError(f"{name}: {error}") from None
+
+
+def cells(name: str, value: Any) -> int:
+    return min(max(count(name, value), 1), MOST_CELLS)
+
+
+def one_of(*choices: str) -> Check:
+    def check(name: str, value: Any) -> str:
+        if value not in choices:
+            raise ArgumentError(f"{name} has to be one of {', '.join(choices)}.")
+        return str(value)
+
+    return check
+
+
+def maybe(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    check: Check
+    default: Any = _NEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`steers`: who asks has to hold the controls. `is_for_all`: it goes to all ranks of a training. `waits`:
+    its answer comes when the training is paused, or at the next place after the argument `wait`; the hub
+    answers by itself, with the newest state, when nothing has come a little later."""
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    steers: bool = False
+    is_for_all: bool = False
+    waits: bool = False
+
+
+def steering(**arguments: Argument) -> Verb:
+    return Verb(arguments, steers=True, is_for_all=True)
+
+
+def waiting(**arguments: Argument) -> Verb:
+    return Verb({**arguments, "wait": Argument(wait, 1.0)}, steers=True, is_for_all=True, waits=True)
+
+
+STEPS = ("batch", "layer", "backward", "optimizer", "op")
+PHASES = ("forward", "backward", "optimizer", "end")
+WATCHED = (
+    "batch", "input", "output", "label", "loss", "output_gradient", "gradient", "weight", "update", "state",
+    "user", "scalar",
+)  # fmt: skip
+STATISTICS = (
+    "nonfinite", "min", "max", "abs_max", "mean", "abs_mean", "std", "norm", "zeros", "change",
+)  # fmt: skip
+_ONE = Argument(count)
+_MAYBE_ONE = Argument(maybe(count), None)
+_NAME, _SLICE = Argument(text), Argument(maybe(text), None)
+_CELLS = Argument(cells, 4096)
+
+VERBS: Mapping[str, Verb] = {
+    "pause": waiting(step=_MAYBE_ONE),
+    "continue": Verb(steers=True, is_for_all=True),
+    "step": waiting(
+        by=Argument(one_of(*STEPS)), count=Argument(count, 1), match=Argument(maybe(pattern), None)
+    ),
+    "run_to": waiting(step=_MAYBE_ONE, layer=Argument(maybe(pattern), None)),
+    "set_breakpoint": steering(
+        id=_MAYBE_ONE,
+        layer=Argument(maybe(pattern), None),
+        phase=Argument(one_of(*PHASES), "forward"),
+        step=_MAYBE_ONE,
+        is_on=Argument(switch, True),
+    ),
+    "remove_breakpoint": steering(id=_ONE),
+    "set_watchpoint": steering(
+        id=_MAYBE_ONE,
+        kind=Argument(one_of(*WATCHED)),
+        tensors=Argument(pattern, ""),
+        statistic=Argument(one_of(*STATISTICS)),
+        comparison=Argument(one_of(">", "<", "is")),
+        threshold=Argument(maybe(number), None),
+        is_on=Argument(switch, True),
+        preset=Argument(maybe(text), None),
+    ),
+    "remove_watchpoint": steering(id=_ONE),
+    "presets": Verb(),
+    "recheck": Verb(steers=True),
+    "hits": Verb({"since": Argument(count, 0), "most": Argument(count, 200)}),
+    "clear_hits": Verb(steers=True),
+    "set_learning_rate": steering(optimizer=_ONE, group=_MAYBE_ONE, value=Argument(number)),
+    "snapshot": Verb(steers=True),
+    "detach": Verb(steers=True, is_for_all=True),
+    "modules": Verb(),
+    "stack": Verb(),
+    "source": Verb({"file": Argument(text)}),
+    "tensors": Verb(
+        {
+            "kind": Argument(maybe(text), None),
+            "match": Argument(maybe(pattern), None),
+            "most": Argument(count, 500),
+        }
+    ),
+    "tensor": Verb({"name": _NAME, "slice": _SLICE, "previous": Argument(switch, False), "cells": _CELLS}),
+    "evaluate": Verb({"text": Argument(text), "cells": _CELLS}),
+    "batch": Verb(),
+    "bytes": Verb(
+        {
+            "name": _NAME,
+            "slice": _SLICE,
+            "offset": Argument(count, 0),
+            "most": Argument(count, 1 << 20),
+        }
+    ),
+}
+
+
+def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments of the verb, with their defaults. Raises ArgumentError, also for a verb there is not."""
+    verb = VERBS.get(name)
+    if verb is None:
+        raise ArgumentError(f"There is no verb {name[:40]!r}.")
+    unknown = sorted(set(arguments) - set(verb.arguments))
+    if unknown:
+        raise ArgumentError(f"{name} has no argument {unknown[0][:40]!r}.")
+    found = {}
+    for key, argument in verb.arguments.items():
+        value = arguments.get(key, argument.default)
+        if value is _NEEDED:
+            raise ArgumentError(f"{name} needs {key}.")
+        found[key] = argument.check(key, value) if key in arguments else value
+    return found

@@ -1,0 +1,84 @@
+"""What a training that runs was told to stop at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tb_netdebug.debugger.place import BACKWARD, BEFORE, END, FORWARD, OPTIMIZER, Place
+from tb_netdebug.debugger.tensors.name_pattern import NamePattern
+
+# A finding may say much.
+MOST_LETTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why it is paused; `id` is that of a breakpoint or watchpoint."""
+
+    kind: str
+    text: str
+    id: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.text[:MOST_LETTERS], "id": self.id}
+
+
+@dataclass(slots=True)
+class Course:
+    """`by` is "now", one of the steps of `verbs.STEPS`, "step" (a batch by its number) or "layer-named"."""
+
+    by: str
+    count: int = 1
+    match: NamePattern | None = None
+    step: int = 0
+
+    @property
+    def wants_layers(self) -> bool:
+        return self.by in ("layer", "layer-named")
+
+    @property
+    def wants_backward(self) -> bool:
+        return self.by == "backward"
+
+    @property
+    def wants_ops(self) -> bool:
+        return self.by == "op"
+
+    def arrives(self, place: Place, step: int) -> Reason | None:
+        """Called at each place that is passed, once."""
+        if self.by == "now":
+            return Reason("asked", "you asked for it")
+        if self.by == "step":
+            is_there = place.phase == END and step >= self.step
+            return Reason("step", f"batch {self.step} is over") if is_there else None
+        if not self._counts(place):
+            return None
+        self.count -= 1
+        if self.count > 0:
+            return None
+        return Reason("step", "you stepped to here")
+
+    def _counts(self, place: Place) -> bool:
+        if self.by == "batch":
+            return place.phase == END
+        if self.by == "optimizer":
+            return place.phase == OPTIMIZER and place.edge == BEFORE and place.op is None
+        name = place.op if self.by == "op" else place.module
+        if self.match is not None:
+            return name is not None and self._is_kind(place) and self.match.finds(name)
+        # The end of the batch stops any of these: nobody wants to be in the next one unawares.
+        return place.phase == END or self._is_kind(place) or (self.by != "op" and self._begins_phase(place))
+
+    def _is_kind(self, place: Place) -> bool:
+        if self.by == "op":
+            return place.op is not None
+        if place.op is not None or place.module is None:
+            return False
+        if self.by == "backward":
+            return place.phase == BACKWARD
+        return place.phase == FORWARD and place.edge == BEFORE
+
+    def _begins_phase(self, place: Place) -> bool:
+        is_later = place.phase == OPTIMIZER or (place.phase == BACKWARD and self.by != "backward")
+        return is_later and place.module is None and place.edge == BEFORE and place.op is None

@@ -1,0 +1,452 @@
+"""The debugger's end in a training: where it is, whether it is paused, and for whom.
+
+Three threads meet here. The line's thread puts calls into the inbox and renews the lease; the one that
+trains takes the calls at the places that it passes, and waits in `visit` while it is paused; threads of a
+framework's backward pass visit, too, one at a time. Everything but inbox and lease belongs to who visits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from tb_netdebug.debugger.place import CODE, END, START, Place
+from tb_netdebug.debugger.protocol.messages import PROTOCOL, FrameError, decoded
+from tb_netdebug.debugger.protocol.verbs import VERBS, ArgumentError, checked
+from tb_netdebug.debugger.trainer.breakpoints import Breakpoints
+from tb_netdebug.debugger.trainer.course import Course, Reason
+from tb_netdebug.debugger.trainer.inspection import Inspection
+from tb_netdebug.debugger.trainer.lease import LEASE_SECS, Lease
+from tb_netdebug.debugger.trainer.stack import line_of
+from tb_netdebug.debugger.trainer.stay import Stay
+from tb_netdebug.debugger.trainer.steering import Steering
+from tb_netdebug.debugger.trainer.telling import Telling
+from tb_netdebug.debugger.trainer.watchpoints import Watchpoints
+from tb_netdebug.debugger.workbench import NOTHING, Needs, Workbench, WorkbenchError
+
+MOST_CALLS = 1000
+# While it runs, its state is told so often; a step that was asked for is told at once.
+TELL_SECS = 0.2
+LOOK_SECS = 1.0
+# For calls at one place; then the lease is looked at, and a training that runs goes on to the next place.
+MOST_WORK_SECS = 0.5
+# Of a batch that takes longer, the phases are places to pause at while it runs, too.
+LONG_SECS = 0.04
+LONGEST_LEASE_SECS = 120.0
+CLOSE_SECS = 10.0
+# The hub takes lists of a thousand.
+MOST_RATES, MOST_OBSTACLES = 500, 100
+
+open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+class Session:
+    """Fulfils `workbench.Stops`. `send` takes frames, and returns whether it did; `notice` takes sentences
+    for the terminal; `resumed` hears how long the training was held up; `snapshot` writes a capsule; `fault`
+    hears what we did wrong, and while doing what: it never reaches the training."""
+
+    def __init__(
+        self, about: Mapping[str, Any], *, send: Callable[[bytes], bool], step_of: Callable[[], int],
+        notice: Callable[[str], None], resumed: Callable[[float], None],
+        snapshot: Callable[[], Any] | None = None, fault: Callable[[str, Exception], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.is_alert = False
+        self.about = dict(about)
+        self.lease = Lease(clock)
+        self.breakpoints = Breakpoints()
+        self.watchpoints = Watchpoints()
+        self.course: Course | None = None
+        self.place: Place | None = None
+        self.frame: FrameType | None = None
+        self.note: str | None = None
+        self.snapshot = snapshot
+        self.step_of = step_of
+        self._telling = Telling(send, notice, clock)
+        self._notice = notice
+        self._fault = fault or self._say_fault
+        self._resumed = resumed
+        self._clock = clock
+        self._pid = os.getpid()
+        self._bench: Workbench | None = None
+        self._inbox: deque[Mapping[str, Any]] = deque()
+        self._news = threading.Condition()
+        self._visiting = threading.Lock()
+        self._visitor: int | None = None
+        self._stay: Stay | None = None  # while it is paused
+        self._went_on: str | None = None  # by itself, and why
+        self._is_released = False
+        self._is_detached = False
+        self._was_attached = self._was_told_attached = False
+        self._is_over = False
+        self._number = 0
+        self._loss: float | None = None
+        self._rates: list[dict[str, Any]] = []
+        self._version = 0
+        self._told_at = -1.0
+        self._is_slow = False
+        self._ended_at = self._clock()
+        self._last_secs = 0.0
+        self._needs = self._watch_needs = NOTHING
+        self._is_unsettled = True
+        self._inspection = Inspection(self)
+        self._verbs = {**self._inspection.verbs, **Steering(self).verbs}
+
+    # ---- from the training's side ------------------------------------------------------------------------
+
+    def open(self, bench: Workbench) -> None:
+        """Before the first batch."""
+        self._bench = bench
+        self.about |= {"can": list(bench.can), "cannot": list(bench.cannot)[:MOST_OBSTACLES]}
+        self._look_at_rates()
+        open_sessions.add(self)
+
+    @property
+    def bench(self) -> Workbench:
+        if self._bench is None:
+            raise WorkbenchError("The training has not begun yet.")
+        return self._bench
+
+    def visit(self, place: Place) -> None:
+        """The training is here; returns when it may go on. What our own looks pass does not count."""
+        self._enter(place, None, sys._getframe(1))
+
+    def hold(self, place: Place, reason: Reason) -> None:
+        """Pauses here and waits for whoever comes, for a while."""
+        self.lease.await_first()
+        self._enter(place, reason, sys._getframe(1))
+
+    def begin(self) -> None:
+        """Pauses before the first batch, until somebody comes."""
+        self._notice(
+            "the training waits before its first batch. Open the Debugger tab of NetDebug in TensorBoard, or "
+            "run `netdebug debug`; Ctrl-C ends it."
+        )
+        self.hold(Place(START), Reason("start", "it was started like this"))
+
+    def end_batch(self) -> None:
+        """All that belongs to the batch is known; only when `is_alert`."""
+        self.visit(Place(END))
+        if self._bench is not None and self._needs != NOTHING:
+            self._bench.end_batch()
+        self._number = 0
+        if not self.is_attached and not self._inbox:
+            self._let_go()
+
+    def keep_user(self, name: str, value: Any) -> None:
+        """What the program has given to `monitor.tensor`."""
+        if self.is_alert and self._bench is not None:
+            self._bench.keep_user(name, value)
+
+    def close(self) -> None:
+        """The recording is over. From any thread: where the training is paused, it goes on first."""
+        open_sessions.discard(self)
+        if self._is_over or os.getpid() != self._pid:
+            return
+        self._is_over = True
+        self.is_alert = False
+        self._rouse()
+        is_elsewhere = self._visitor != threading.get_ident() and self._visiting.acquire(timeout=CLOSE_SECS)
+        try:
+            self._end()
+        finally:
+            if is_elsewhere:
+                self._visiting.release()
+
+    def _end(self) -> None:
+        sentence = "The training is over."
+        self._telling.refuse(sentence)
+        while self._inbox:
+            self._telling.fail(self._inbox.popleft()["id"], "gone", sentence)
+        self._telling.tell("bye")
+        if self._bench is not None:
+            self._bench.close()
+
+    # ---- from the line's side ----------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """There is a new connection, and whoever is at its end knows nothing of us."""
+        version = self._version
+        self._telling.tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
+        if version != self._version:  # told meanwhile, to nobody
+            self._telling.tell("state", state=self.state())
+
+    def receive(self, data: bytes) -> None:
+        """What keeps to no rule is dropped."""
+        try:
+            frame = decoded(data)
+        except FrameError:
+            return
+        if frame.type == "lease":
+            self._take_lease(frame.head)
+        elif frame.type == "call" and isinstance(frame.head.get("id"), int):
+            if len(self._inbox) < MOST_CALLS and not self._is_over:
+                self._inbox.append(frame.head)
+                self._is_detached = False
+            else:
+                self._telling.fail(frame.head["id"], "busy", "The training has more to answer than it can.")
+        self._rouse()
+
+    def _take_lease(self, head: Mapping[str, Any]) -> None:
+        secs = head.get("secs")
+        if not head.get("clients") or isinstance(secs, bool) or not isinstance(secs, int | float):
+            self._is_detached = False
+            self.lease.end()
+        elif not self._is_detached:
+            self.lease.renew(float(min(max(secs, 1.0), LONGEST_LEASE_SECS)))
+
+    def _rouse(self) -> None:
+        if not self._is_over:
+            self.is_alert = True
+        with self._news:
+            self._news.notify_all()
+
+    # ---- a visit -----------------------------------------------------------------------------------------
+
+    @property
+    def is_attached(self) -> bool:
+        return self.lease.holds and not self._is_detached
+
+    @property
+    def is_paused(self) -> bool:
+        return self._stay is not None
+
+    def _enter(self, place: Place, reason: Reason | None, frame: FrameType) -> None:
+        thread = threading.get_ident()
+        if self._visitor == thread or self._is_over or self._bench is None or os.getpid() != self._pid:
+            return
+        with self._visiting:
+            self._visitor = thread
+            try:
+                self._arrive(place, reason, frame)
+            except Exception as error:
+                self._fault("stopping the training", error)
+            finally:
+                self._visitor = None
+
+    def _arrive(self, place: Place, reason: Reason | None, frame: FrameType) -> None:
+        self._number += 1
+        self.place, self.frame = place, frame
+        try:
+            self._work()
+            reason = reason or self._reason_at(place)
+            if reason is not None:
+                self._pause(reason)
+            self._telling.settle(self.state)
+            if place.phase == END:
+                self._look_around()
+            if self._is_unsettled or self.watchpoints.needs is not self._watch_needs:
+                self.adjust()
+        finally:
+            self.frame = None
+
+    def _reason_at(self, place: Place) -> Reason | None:
+        if place.phase == CODE:
+            return Reason("code", "the program called nd.breakpoint()") if self.is_attached else None
+        found = self._found_at(place) if self.is_attached else None
+        if self.course is not None:
+            arrived = self.course.arrives(place, self.step_of())
+            found = found or arrived
+        return found
+
+    def _found_at(self, place: Place) -> Reason | None:
+        step = self.step_of()
+        hits = self.watchpoints.check(place, step, self.bench)
+        if hits:
+            return Reason("watchpoint", hits[0].sentence, hits[0].watchpoint)
+        met = self.breakpoints.hit(place, step)
+        if met is not None:
+            return Reason("breakpoint", f"of breakpoint {met.id}", met.id)
+        return None
+
+    def _pause(self, reason: Reason) -> None:
+        timeout = self.about.get("collective_timeout_secs")
+        self._stay = stay = Stay(reason, self._clock(), time.time(), timeout)
+        try:
+            self._stand()
+            self._wait(stay)
+        finally:
+            self._stay = None
+            self._is_unsettled = True
+            self._resumed(self._clock() - stay.began)
+            self.tell_state()
+
+    def _stand(self) -> None:
+        """It is paused from here on, and whoever attends hears where and why."""
+        assert self.place is not None
+        assert self.frame is not None
+        file, line, function = line_of(self.frame)
+        self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
+        self.course, self._is_released = None, False
+        if self.note == self._went_on:
+            self.note = None
+        self._look_at_rates()
+        self._loss = self.bench.scalars().get("loss", self._loss)
+        self.adjust()
+        self.tell_state()
+        self._telling.settle(self.state, at_once=True)
+
+    def _wait(self, stay: Stay) -> None:
+        while not self._is_released and not self._is_over:
+            self._work()
+            if self._is_released:
+                return
+            if self.is_attached and not self._was_told_attached:
+                self.tell_state()
+            why = stay.why_it_ends(self.lease, is_attached=self.is_attached, now=self._clock())
+            if why:
+                self.note = self._went_on = why
+                self._notice(why)
+                return
+            with self._news:
+                if not self._inbox:
+                    self._news.wait(LOOK_SECS)
+
+    # ---- calls -------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Serves what has come so far: a hub that never ends to ask does not keep the training here."""
+        until = self._clock() + MOST_WORK_SECS
+        for _ in range(len(self._inbox)):
+            self._is_unsettled = True
+            self._serve(self._inbox.popleft())
+            if self._clock() > until:
+                return
+
+    def _serve(self, head: Mapping[str, Any]) -> None:
+        number, verb = head["id"], head.get("verb")
+        try:
+            arguments = head.get("arguments")
+            asked = checked(str(verb), arguments if isinstance(arguments, dict) else {})
+            answer = self._verbs[str(verb)](**asked)
+        except (WorkbenchError, ArgumentError) as error:
+            self._telling.fail(number, getattr(error, "kind", "refused"), str(error))
+        except Exception as error:  # ours, and no reason to disturb the training
+            sentence = f"NetDebug failed to answer: {type(error).__name__}: {error}"
+            self._telling.fail(number, "failed", sentence)
+        else:
+            if VERBS[str(verb)].waits and not (self.is_paused and not self._is_released):
+                self._telling.owe(number, asked["wait"])
+            else:
+                self._telling.answer(number, answer)
+
+    # ---- for steering ------------------------------------------------------------------------------------
+
+    def release(self, course: Course | None) -> None:
+        """Goes on, and to what it was told to stop at."""
+        self.course, self._is_released, self.note = course, True, None
+        self._is_unsettled = True
+
+    def detach(self) -> None:
+        self._is_detached = True
+        self.release(None)
+
+    def adjust(self) -> None:
+        """The workbench hears what is needed from now on; a closed one nothing."""
+        if self._is_over:
+            return
+        self._is_unsettled, self._watch_needs = False, self.watchpoints.needs
+        self._was_attached = self.is_attached
+        needs = self._wanted() if self._was_attached or self.course is not None else NOTHING
+        if needs != self._needs:
+            self._needs = needs
+            self.bench.need(needs)
+
+    def _wanted(self) -> Needs:
+        course, points, watches = self.course, self.breakpoints, self.watchpoints.needs
+        is_watched_closely = self.is_paused or course is not None
+        is_marked = not (points.is_empty and self.watchpoints.is_empty)
+        return Needs(
+            phases=is_watched_closely or is_marked or self._is_slow,
+            layers=points.wants_layers or watches.layers or (course is not None and course.wants_layers),
+            backward=points.wants_backward
+            or watches.backward
+            or (course is not None and (course.wants_backward or course.wants_layers)),
+            ops=course is not None and course.wants_ops,
+            keep=watches.keep or is_watched_closely,
+            previous=watches.previous | self._inspection.followed,
+        )
+
+    def refresh_rates(self) -> list[dict[str, Any]]:
+        self._look_at_rates()
+        self.tell_state()
+        return self._rates
+
+    def _look_at_rates(self) -> None:
+        self._rates = self.bench.learning_rates()[:MOST_RATES]
+
+    def _let_go(self) -> None:
+        """Nobody attends: it costs nothing again."""
+        self.is_alert = False
+        self._telling.settle(self.state, at_once=True)
+        self.adjust()
+        if self._inbox or self.lease.holds:  # it came meanwhile
+            self.is_alert = True
+
+    # ---- what is told ------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        place, stay = self.place, None if self._is_released else self._stay
+        return {
+            "version": self._version,
+            "status": "over" if self._is_over else "running" if stay is None else "paused",
+            "is_attached": self.is_attached,
+            "step": self.step_of(),
+            "place": None if place is None else place.as_dict(),
+            "reason": None if stay is None else stay.reason.as_dict(),
+            "paused_at": None if stay is None else stay.paused_at,
+            "lease_secs": self.lease.secs or LEASE_SECS,
+            "resumes_at": None if stay is None else stay.resumes_at,
+            "is_waiting": self.course is not None,
+            "loss": self._loss,
+            "hits": self.watchpoints.count,
+            "breakpoints": self.breakpoints.as_list(),
+            "watchpoints": self.watchpoints.as_list(),
+            "learning_rates": self._rates,
+            "note": self.note,
+        }
+
+    def tell_state(self) -> None:
+        self._version += 1
+        self._told_at = self._clock()
+        self._was_told_attached = self.is_attached
+        self._telling.tell("state", state=self.state())
+
+    def _look_around(self) -> None:
+        """Between two batches: who is there, and whether they have heard of us lately."""
+        is_attached = self.is_attached
+        if not is_attached:
+            self.course = None  # of somebody who has gone
+        self._is_unsettled |= is_attached != self._was_attached or self._notice_pace()
+        is_due = is_attached and self._clock() - self._told_at >= TELL_SECS
+        if is_due or is_attached != self._was_told_attached:
+            self._loss = self.bench.scalars().get("loss", self._loss)
+            self.tell_state()
+
+    def _notice_pace(self) -> bool:
+        """Whether batches have become long, or short: in short ones the end of a batch is soon enough for a
+        pause, and hooks at its phases would cost more than all else."""
+        now, was_slow = self._clock(), self._is_slow
+        secs, self._ended_at = now - self._ended_at, now
+        self._is_slow = min(secs, self._last_secs) > LONG_SECS
+        self._last_secs = secs
+        return self._is_slow != was_slow
+
+    def _say_fault(self, doing: str, error: Exception) -> None:
+        self._notice(f"the debugger failed while {doing}: {type(error).__name__}: {error}.")
+
+
+def pause_in_code() -> None:
+    """`nd.breakpoint()`: pauses here when somebody attends a training of this process, else does nothing."""
+    for session in list(open_sessions):
+        if session.is_alert and session.is_attached:
+            session._enter(Place(CODE), None, sys._getframe(2))
+            return

@@ -1,0 +1,74 @@
+"""What a session says: messages, and answers, some of which are owed until the training stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tb_netdebug.debugger.protocol.messages import FrameError, encoded
+
+# A hub asks for a few at a time; they are looked through at each place that the training passes.
+MOST_OWED = 256
+
+
+@dataclass(slots=True)
+class Owed:
+    """The answer to a call that waits for the training to stop."""
+
+    id: int
+    until: float
+
+
+class Telling:
+    """`send` takes frames; `notice` hears in a sentence what could not be sent."""
+
+    def __init__(
+        self, send: Callable[[bytes], bool], notice: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        self._send = send
+        self._notice = notice
+        self._clock = clock
+        self._owed: list[Owed] = []
+
+    def tell(self, message: str, /, **fields: Any) -> None:
+        try:
+            self._send(encoded(message, **fields))
+        except (FrameError, TypeError, ValueError) as error:
+            self._notice(f"the debugger's message could not be sent: {error}")
+
+    def answer(self, id: int, answer: Any) -> None:
+        """A value, or a value and bytes that belong to it."""
+        value, attachment = answer if isinstance(answer, tuple) else (answer, b"")
+        try:
+            self._send(encoded("answer", id=id, value=value, attachment=attachment))
+        except (FrameError, TypeError, ValueError) as error:
+            self.fail(id, "failed", f"The answer cannot be sent: {error}.")
+
+    def fail(self, id: int, kind: str, sentence: str) -> None:
+        self.tell("answer", id=id, error=sentence, kind=kind)
+
+    # ---- what is owed ------------------------------------------------------------------------------------
+
+    def owe(self, id: int, secs: float) -> None:
+        """Its answer is the state, when the training stops or after this time."""
+        if len(self._owed) >= MOST_OWED:
+            self.fail(id, "busy", "The training owes more answers than it can give.")
+        else:
+            self._owed.append(Owed(id, self._clock() + secs))
+
+    def settle(self, state: Callable[[], Mapping[str, Any]], *, at_once: bool = False) -> None:
+        """What is due; `at_once` all of it."""
+        if not self._owed:
+            return
+        now, owed = self._clock(), self._owed
+        due = [each for each in owed if at_once or now >= each.until]
+        self._owed = [] if at_once else [each for each in owed if now < each.until]
+        for each in due:
+            self.answer(each.id, state())
+
+    def refuse(self, sentence: str) -> None:
+        """All that is owed will not come."""
+        owed, self._owed = self._owed, []
+        for each in owed:
+            self.fail(each.id, "gone", sentence)

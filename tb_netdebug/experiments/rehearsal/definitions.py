@@ -1,0 +1,129 @@
+"""Takes a name from a user's file or module, which is run no further than to its first optimizer step.
+
+The code is imported, not run as a program: what it guards by `if __name__ == "__main__"` stays untouched. A
+script that already runs as a program is not run again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tb_netdebug.experiments.rehearsal.stop import Stopped, stop_before_step
+from tb_netdebug.training.zero_code.script import Ending, status_of
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A module, or a file that ends in .py, and what is wanted of it: MODULE:NAME."""
+
+    module: str
+    attribute: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.module.endswith(".py")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a module had when it ended or was stopped; `value` counts only if `is_there`."""
+
+    stopped: Stopped
+    is_there: bool = False
+    value: Any = None
+
+
+class Definitions:
+    """Runs each module once, however many names are taken from it; `program` is what already ran."""
+
+    def __init__(self, program: Stopped | None = None) -> None:
+        self._stops = {} if program is None else {id(sys.modules["__main__"]): program}
+
+    def take(self, named: Named, use: Callable[[Definition], int]) -> int:
+        """Return what `use` makes of the definition. To be called as `stop_before_step` is."""
+        loading = Loading(named)
+
+        def found(stopped: Stopped) -> int:
+            known_stop = self._stops.setdefault(id(loading.module), stopped)
+            return use(loading.definition(known_stop))
+
+        return stop_before_step(named.module, partial(ending_of, loading.begin), found)
+
+
+class Loading:
+    """The import of one module, which may be stopped in the middle: what it has so far is kept."""
+
+    def __init__(self, named: Named) -> None:
+        self._named = named
+        self.module: ModuleType | None = None
+
+    def begin(self) -> None:
+        spec = self._spec()
+        self.module = known(spec)
+        if self.module is not None or spec.loader is None:
+            return
+        self.module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+        bind_to_package(self.module, spec)
+
+    def definition(self, stopped: Stopped) -> Definition:
+        attribute = self._named.attribute
+        if not hasattr(self.module, attribute):
+            return Definition(stopped)
+        return Definition(stopped, is_there=True, value=getattr(self.module, attribute))
+
+    def _spec(self) -> ModuleSpec:
+        name = self._named.module
+        if not self._named.is_file:
+            sys.path.insert(0, "")
+            spec = running_spec(name) or importlib.util.find_spec(name)
+        elif Path(name).is_file():
+            sys.path.insert(0, str(Path(name).parent))
+            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+        else:
+            raise FileNotFoundError(f"there is no file {name}")
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return spec
+
+
+def ending_of(program: Callable[[], object]) -> Ending:
+    """Return how a part of a user's program ended, in the words that are used for a whole one."""
+    try:
+        program()
+    except SystemExit as ending:
+        return Ending(status_of(ending))
+    except BaseException as error:
+        return Ending(1, error)
+    return Ending(0)
+
+
+def running_spec(name: str) -> ModuleSpec | None:
+    """Return the spec of the program if it runs as `-m name`: its package is not imported again."""
+    spec: ModuleSpec | None = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec if spec is not None and spec.name == name else None
+
+
+def known(spec: ModuleSpec) -> ModuleType | None:
+    """Return the module if it was imported already, or runs as the program."""
+    for each in (sys.modules["__main__"], sys.modules.get(spec.name)):
+        file = getattr(each, "__file__", None)
+        if file and spec.origin and Path(file).resolve() == Path(spec.origin).resolve():
+            return each
+    loaded = sys.modules.get(spec.name)
+    return loaded if loaded is not None and loaded.__spec__ is spec else None
+
+
+def bind_to_package(module: ModuleType, spec: ModuleSpec) -> None:
+    """Make `import package.module` find it, as an ordinary import does."""
+    package, _, name = spec.name.rpartition(".")
+    if package:
+        setattr(sys.modules[package], name, module)

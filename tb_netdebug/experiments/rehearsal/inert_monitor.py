@@ -1,0 +1,57 @@
+"""Stands for what `nd.watch` returns where nothing is to be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.training import watch as place
+
+if TYPE_CHECKING:
+    from tb_netdebug.experiments.rehearsal.stop import Gate
+
+
+class InertMonitor:
+    """Takes every call of a Monitor. The end of a step is the end of the script, as with an optimizer."""
+
+    findings: tuple[()] = ()
+    path = None
+    overhead = 0.0
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> InertMonitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+    def step(self, *_: Any, **__: Any) -> None:
+        self._gate.reached("monitor.step")
+
+
+@contextmanager
+def watching_nothing(gate: Gate) -> Iterator[None]:
+    """While it is open, `nd.watch` only notes what it is given."""
+    from tb_netdebug.experiments.rehearsal.stop import Subject
+
+    def watch(model: Any, optimizer: Any = None, **_: Any) -> InertMonitor:
+        models = dict(model) if isinstance(model, Mapping) else {"": model}
+        several = optimizer.values() if isinstance(optimizer, Mapping) else optimizer
+        optimizers = [optimizer] if not isinstance(several, list | tuple) else list(several)
+        known = [each for each in optimizers if each is not None]
+        gate.watched.append(Subject(models, known, is_watched=True))
+        return InertMonitor(gate)
+
+    real, place.watch = place.watch, watch  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        place.watch = real

@@ -1,0 +1,263 @@
+"""The process between the caller and the one that is held: starts it, waits for it, cleans up behind it.
+
+It is started with one thread and nothing heavy imported, which namespaces need; the held process is forked
+from it. Processes that the held one leaves behind become its children, and are ended.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import psutil
+
+from tb_netdebug.experiments.rehearsal import syscalls
+from tb_netdebug.experiments.rehearsal.channel import open_to_keeper, tell
+from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, Hold, UnavailableError, hold_of
+from tb_netdebug.experiments.rehearsal.network import name_connections
+from tb_netdebug.experiments.rehearsal.report import Report
+
+MOST_CHANGES = 10_000
+# After its task is done: for atexit, and for threads that nobody waits for.
+END_SECS = 10.0
+TERM_SECS = 5.0
+LEFTOVER_SECS = 1.0
+LOOK_SECS = 0.05
+# A signal may have changed the deadline meanwhile.
+LISTEN_SECS = 1.0
+# What is waited for is said so long after it began to be, then after twice as long, and so on.
+FIRST_WORD_SECS = 15.0
+KILLED = "It did not end when it was told to, and was killed."
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done, as the caller writes it: `task` is MODULE:FUNCTION, called with `arguments`."""
+
+    level: str
+    scratch: str
+    task: str
+    arguments: dict[str, Any]
+
+
+def main(given: int, told: int) -> None:
+    """Read the order from one descriptor, write the report to the other."""
+    with os.fdopen(given) as file:
+        order = Order(**json.load(file))
+    parent = os.getppid()
+    syscalls.end_with_parent(signal.SIGTERM)
+    syscalls.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        hold = hold_of(order.level)(order.scratch)
+    except UnavailableError as error:
+        answer(told, {UNAVAILABLE: str(error)})
+        return
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reading)
+        os.close(told)
+        act(order, hold, writing)
+    os.close(writing)
+    report = Keeper(pid, reading, parent).wait()
+    end_leftovers(report)
+    report.level = order.level
+    report.changes = list(islice(hold.changes(), MOST_CHANGES))
+    report.read_only = hold.read_only
+    report.notes += hold.notes()
+    answer(told, json.loads(report.to_json()))
+    if os.getppid() != parent:  # nobody else is left to do it
+        shutil.rmtree(order.scratch, ignore_errors=True)
+
+
+def answer(told: int, content: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError), os.fdopen(told, "w") as file:
+        json.dump(content, file)
+
+
+# ---- the held process ------------------------------------------------------------------------------------
+
+
+def act(order: Order, hold: Hold, writing: int) -> None:
+    """In the forked child: the task, and then the ordinary end of a Python program."""
+    syscalls.end_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    open_to_keeper(writing)
+    pid = os.getpid()
+    module, _, name = order.task.partition(":")
+    hold.begin()
+    name_connections(lambda named: tell("connection", named))
+    sys.dont_write_bytecode = True
+    task: Callable[..., object] = getattr(importlib.import_module(module), name)
+    try:
+        result = task(**order.arguments)
+        status = result if isinstance(result, int) else 0
+    except KeyboardInterrupt:
+        sys.stderr.write("netdebug: interrupted\n")
+        status = 130
+    if os.getpid() == pid:  # and no child that the script has forked and that came back
+        tell("done", status)
+    raise SystemExit(status)
+
+
+# ---- waiting for it --------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """Waits for the held process, and hears what it says."""
+
+    def __init__(self, pid: int, reading: int, parent: int) -> None:
+        self._pid = pid
+        self._reading = reading
+        self._parent = parent
+        self._heard = b""
+        self._report = Report()
+        self._deadline = float("inf")
+        self._limit = float("inf")
+        self._killed = KILLED
+        self._patience: float | None = None
+        self._task_status: int | None = None
+        self._waiting_for = ""
+        self._waiting_since = 0.0
+        self._word_secs = FIRST_WORD_SECS
+        os.set_blocking(reading, False)
+        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGHUP, self._terminate)
+        signal.signal(signal.SIGUSR1, self._interrupt)
+        if os.getppid() != parent:  # the caller has ended before we could notice
+            self._terminate()
+
+    def wait(self) -> Report:
+        descriptor = pidfd_of(self._pid)
+        waiting_for = [each for each in (self._reading, descriptor) if each is not None]
+        while True:
+            until = min(self._deadline, self._limit) - time.monotonic()
+            timeout = min(until, LISTEN_SECS if descriptor is not None else LOOK_SECS)
+            ready, _, _ = select.select(waiting_for, [], [], max(timeout, 0))
+            if self._reading in ready and not self._hear():
+                waiting_for.remove(self._reading)
+                if descriptor is None:
+                    waiting_for = []
+            if self._has_ended():
+                break
+            if time.monotonic() >= self._limit:
+                self._report.notes.append(self._killed)
+                self._limit, self._deadline = float("inf"), 0.0
+            if time.monotonic() >= self._deadline:
+                os.kill(self._pid, signal.SIGKILL)
+                self._deadline = time.monotonic() + TERM_SECS
+            self._say_what_is_waited_for()
+        self._hear()
+        self._note_messages()
+        return self._report
+
+    def _has_ended(self) -> bool:
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if not pid:
+            return False
+        code = os.waitstatus_to_exitcode(status)
+        was_ended = code < 0 and self._task_status is not None
+        self._report.status = self._task_status if was_ended and self._task_status is not None else code
+        return True
+
+    def _hear(self) -> bool:
+        """Whether there will be more."""
+        with suppress(BlockingIOError):
+            while chunk := os.read(self._reading, 1 << 16):
+                self._heard += chunk
+                self._note_messages()
+            return False
+        return True
+
+    def _note_messages(self) -> None:
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            kind, value = json.loads(line)
+            if kind == "connection" and value not in self._report.connections:
+                self._report.connections.append(value)
+            elif kind == "waiting":  # for what, in words, or for nothing any more
+                self._waiting_for, self._waiting_since = value, time.monotonic()
+                self._word_secs = FIRST_WORD_SECS
+            elif kind == "limit":  # in seconds from now, also when the process holds its interpreter
+                self._limit = time.monotonic() + (float("inf") if value is None else float(value))
+                self._killed, self._patience = KILLED, None
+            elif kind == "patience":  # in seconds after a child was stopped, up to the next limit
+                self._patience = float(value)
+            elif kind == "child":  # that the script has started was stopped there
+                self._child_was_stopped(value)
+            elif kind == "done":
+                self._report.is_done = True
+                self._task_status = int(value)
+                self._deadline = min(self._deadline, time.monotonic() + END_SECS)
+
+    def _child_was_stopped(self, place: str) -> None:
+        """The script may still get to its own step or to its end, or wait for its children for ever."""
+        if self._patience is not None:
+            self._limit, self._patience = time.monotonic() + self._patience, None
+            self._waiting_for = f"a process of the script was stopped ({place}); the script has not ended"
+            self._killed = (
+                f"It trains in processes that it starts ({place}) and did not end without them, and was "
+                "killed; give --model MODULE:CALLABLE instead."
+            )
+
+    def _say_what_is_waited_for(self) -> None:
+        waited = time.monotonic() - self._waiting_since
+        if self._waiting_for and waited >= self._word_secs:
+            self._word_secs *= 2
+            sys.stderr.write(f"netdebug: {self._waiting_for} after {waited:.0f} s; Ctrl-C ends it\n")
+
+    def _terminate(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
+        self._deadline = time.monotonic() + TERM_SECS
+
+    def _interrupt(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGINT)
+
+
+def pidfd_of(pid: int) -> int | None:
+    with suppress(OSError, AttributeError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def end_leftovers(report: Report) -> None:
+    """Those that end by themselves may do so; the others are named and killed, until there are none."""
+    deadline = time.monotonic() + LEFTOVER_SECS
+    named: dict[int, str] = {}
+    while reap_children():
+        if time.monotonic() >= deadline:
+            for each in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if each.status() != psutil.STATUS_ZOMBIE:
+                        named.setdefault(each.pid, f"{each.name()} ({each.pid})")
+                        each.kill()
+        time.sleep(0.01)
+    report.ended += named.values()
+
+
+def reap_children() -> bool:
+    """Take those that have ended off the list of the kernel, and tell whether it holds others.
+
+    Only the kernel knows: a list read from /proc is never of one moment.
+    """
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False

@@ -1,0 +1,106 @@
+"""Lets a process write below one folder only: Landlock, and copies for what Python writes elsewhere."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tb_netdebug.experiments.rehearsal import syscalls
+from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.copies import Copies
+from tb_netdebug.experiments.rehearsal.holds import UnavailableError
+from tb_netdebug.experiments.rehearsal.redirection import redirect
+
+VERSION_ASKED = 1
+RULE_PATH_BENEATH = 1
+WRITE_FILE, REMOVE_FILE, MAKE_REG, REFER, TRUNCATE = 1 << 1, 1 << 5, 1 << 8, 1 << 13, 1 << 14
+# Of version 1: writing, removing and making of every kind. Reading is free.
+WRITES = WRITE_FILE | sum(1 << bit for bit in range(4, 13))
+TO_FILES = WRITE_FILE | TRUNCATE
+# Shared memory of workers is files here; each ends with those that made it.
+SHARED_MEMORY = "/dev/shm"
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/proc/self")
+
+
+class PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+class Landlock:
+    """Since Linux 5.13. It leaves modes and times of files alone; Python's functions keep to copies."""
+
+    def __init__(self, scratch: str) -> None:
+        self._version = version()
+        self._copies = Copies(scratch)
+        self.read_only: list[str] = []
+
+    def begin(self) -> None:
+        redirect(self._copies)
+        restrict(self._copies.scratch, self._version)
+
+    def changes(self) -> Iterator[Change]:
+        return self._copies.changes()
+
+    def notes(self) -> list[str]:
+        return [
+            "Code that is not written in Python could write nowhere else, and was refused with "
+            '"Permission denied"; modes and times of files are not held back from it, nor is '
+            "shared memory in /dev/shm."
+        ]
+
+
+def version() -> int:
+    try:
+        return syscalls.syscall(
+            syscalls.SYS_LANDLOCK_CREATE_RULESET,
+            "Landlock",
+            None,
+            ctypes.c_size_t(0),
+            ctypes.c_uint(VERSION_ASKED),
+        )
+    except OSError as error:
+        raise UnavailableError(error.strerror or str(error)) from None
+
+
+def restrict(folder: str, kernel_version: int) -> None:
+    """This process and what it starts, from now on."""
+    handled = WRITES | (REFER if kernel_version >= 2 else 0) | (TRUNCATE if kernel_version >= 3 else 0)
+    attribute = ctypes.c_uint64(handled)
+    rules = syscalls.syscall(
+        syscalls.SYS_LANDLOCK_CREATE_RULESET,
+        "Landlock",
+        ctypes.byref(attribute),
+        ctypes.c_size_t(8),
+        ctypes.c_uint(0),
+    )
+    try:
+        allow(rules, folder, handled)
+        allow(rules, SHARED_MEMORY, (TO_FILES | REMOVE_FILE | MAKE_REG) & handled)
+        for device in DEVICES:
+            allow(rules, device, TO_FILES & handled)
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        syscalls.syscall(
+            syscalls.SYS_LANDLOCK_RESTRICT_SELF, "Landlock", ctypes.c_int(rules), ctypes.c_uint(0)
+        )
+    finally:
+        os.close(rules)
+
+
+def allow(rules: int, path: str, access: int) -> None:
+    with suppress(FileNotFoundError, PermissionError):
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            rule = PathBeneath(access, descriptor)
+            syscalls.syscall(
+                syscalls.SYS_LANDLOCK_ADD_RULE,
+                "Landlock",
+                ctypes.c_int(rules),
+                ctypes.c_int(RULE_PATH_BENEATH),
+                ctypes.byref(rule),
+                ctypes.c_uint(0),
+            )
+        finally:
+            os.close(descriptor)

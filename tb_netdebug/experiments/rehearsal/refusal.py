@@ -1,0 +1,83 @@
+"""Where the kernel does not hold a process: copies for what Python writes, and everything else is refused.
+
+That is weaker. Libraries that are not written in Python open files without asking Python.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.copies import Copies
+from tb_netdebug.experiments.rehearsal.redirection import WRITING, redirect
+
+# Audit events of things done to a path, with the places of the paths among their arguments.
+ON_PATHS = {
+    "os.chmod": (0,), "os.chown": (0,), "os.link": (0, 1), "os.mkdir": (0,), "os.remove": (0,),
+    "os.removexattr": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.setxattr": (0,), "os.symlink": (1,),
+    "os.truncate": (0,), "os.utime": (0,), "sqlite3.connect": (0,),
+}  # fmt: skip
+STARTING = ("os.posix_spawn", "os.spawn", "os.system", "os.startfile", "pty.spawn", "subprocess.Popen")
+MODES_OF_WRITING = frozenset("wax+")
+
+
+class Refusal:
+    """On every system that Python runs on."""
+
+    def __init__(self, scratch: str) -> None:
+        self._copies = Copies(scratch)
+        self.read_only: list[str] = []
+
+    def begin(self) -> None:
+        redirect(self._copies)
+        vars(import_module("_posixsubprocess"))["fork_exec"] = refuse_to_start
+        sys.addaudithook(self._look)
+
+    def changes(self) -> Iterator[Change]:
+        return self._copies.changes()
+
+    def notes(self) -> list[str]:
+        return [
+            "Other programs were not started for the script. What libraries that are not written in "
+            "Python wrote by themselves, they wrote for real."
+        ]
+
+    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
+        look = EVENTS.get(event)
+        if look is not None:
+            look(self._copies, arguments)
+        elif event in STARTING:
+            refuse_to_start(arguments)
+        elif event in ON_PATHS:
+            for place in ON_PATHS[event]:
+                check(self._copies, arguments[place])
+
+
+def look_at_open(copies: Copies, arguments: tuple[Any, ...]) -> None:
+    path, mode, flags = arguments[:3]
+    writes = bool(MODES_OF_WRITING & set(mode)) if isinstance(mode, str) else bool(flags & WRITING)
+    if writes:
+        check(copies, path)
+
+
+EVENTS: dict[str, Callable[[Copies, tuple[Any, ...]], None]] = {"open": look_at_open}
+
+
+def check(copies: Copies, path: Any) -> None:
+    """Descriptors were opened here, so they are of copies."""
+    if isinstance(path, int) or path is None or path in ("", ":memory:", b""):
+        return
+    text = os.fsdecode(path)
+    if not copies.is_ours(os.path.normpath(os.path.join(copies.folder(), text))):
+        raise PermissionError(
+            errno.EPERM, "NetDebug keeps the script from writing outside of its temporary copy", text
+        )
+
+
+def refuse_to_start(*arguments: Any) -> Any:
+    raise PermissionError(errno.EPERM, "NetDebug starts no other programs for the script on this machine")

@@ -1,0 +1,82 @@
+"""Takes the stop along into processes that multiprocessing starts anew; forked ones have it already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from multiprocessing import get_start_method
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+from tb_netdebug.experiments.rehearsal import channel
+
+
+class Carried:
+    """Stands for such a process where it is pickled; what it trains ends before the same step.
+
+    The process itself stays as the user has made it, with a target or with a `run` of its own.
+    """
+
+    def __init__(self, process: Any, step: int, to_keeper: Sequence[Any] = ()) -> None:
+        self._process = process
+        self._step = step
+        self._to_keeper = to_keeper
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Carried, (self._process, self._step, [DupFd(each) for each in channel.descriptors()])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def _bootstrap(self, *args: Any, **kwargs: Any) -> Any:
+        """What multiprocessing calls in the child."""
+        from tb_netdebug.experiments.rehearsal.inert_monitor import watching_nothing
+        from tb_netdebug.experiments.rehearsal.stop import Gate, listening
+
+        for each in self._to_keeper:
+            channel.open_to_keeper(each.detach())
+        gate = Gate(self._step, is_spawned=True)
+        with ExitStack() as stack:
+            stack.enter_context(watching_nothing(gate))
+            stack.enter_context(listening(gate))
+            stack.enter_context(stopping_spawned(self._step))
+            return self._process._bootstrap(*args, **kwargs)
+
+
+@contextmanager
+def stopping_spawned(step: int) -> Iterator[None]:
+    """Processes that are started while it is open."""
+    real = BaseProcess.start
+
+    @wraps(real)
+    def start(process: Any) -> None:
+        method = getattr(process, "_start_method", None) or get_start_method()
+        if method == "fork":
+            real(process)
+        else:
+            with carrying(process, step):
+                real(process)
+
+    BaseProcess.start = start  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        BaseProcess.start = real  # type: ignore[method-assign]
+
+
+@contextmanager
+def carrying(process: Any, step: int) -> Iterator[None]:
+    """While it is open, starting the process pickles it together with the stop."""
+    launch: Callable[[Any], Any] = process._Popen
+
+    def launch_carried(whole: Any) -> Any:
+        vars(process).pop("_Popen", None)  # or it would be pickled, too
+        return launch(Carried(whole, step))
+
+    vars(process)["_Popen"] = launch_carried
+    try:
+        yield
+    finally:
+        vars(process).pop("_Popen", None)

@@ -1,0 +1,275 @@
+"""Behind the seam, what is the same for Keras on every backend but TensorFlow (see `capture.adapter`)."""
+
+from __future__ import annotations
+
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.records.step import Sample, Units
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.debugger.workbench import Stops
+from tb_netdebug.frameworks.keras.backends.standins import Array, BackendNetwork, Optimizer, Shown, tensors_in
+from tb_netdebug.frameworks.keras.coverage import CoverageProbe, is_trainable, rate_of
+from tb_netdebug.frameworks.keras.graph import GraphTold
+from tb_netdebug.frameworks.keras.layers import Watched
+from tb_netdebug.frameworks.keras.looks import Look, Looks
+from tb_netdebug.frameworks.keras.optimizers import Updates
+from tb_netdebug.frameworks.keras.reader import active_units
+from tb_netdebug.frameworks.keras.stepping.source import Source
+from tb_netdebug.frameworks.keras.stepping.workbench import KerasWorkbench
+from tb_netdebug.frameworks.keras.values import array_of, item_of
+from tb_netdebug.frameworks.keras.weights import Weights
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.refusals import Refusals
+from tb_netdebug.recording.settings import Settings
+
+# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
+COPIES_SHARE = 0.1
+
+Late = list[tuple[int, dict[str, float], list[Sample]]]
+# A tap in the place of TensorFlow's, and what its step has shown: "inputs", "targets", "given", "values",
+# "activations", "gradients".
+Run = tuple[Any, dict[str, list[Any]]]
+
+
+class BackendAdapter(ABC):
+    """Fills the collector. A backend says how its tensors are read, and what it has seen of a step."""
+
+    framework = ""
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        optimizers: Sequence[Any],
+        collector: Collector,
+        guard: Guard,
+        settings: Settings,
+        *,
+        threads: int,
+    ) -> None:
+        self._models = dict(models)
+        self._optimizers = list(optimizers)
+        self._collector = collector
+        self._guard = guard
+        self._settings = settings
+        self._threads = threads
+        self._refusals = Refusals(guard)
+        self._network = BackendNetwork(models, settings.wants, self.tensor_of, self.read)
+        self._network.refresh()
+        self._looks = Looks(settings, self._refusals.refuse, threads)
+        if settings.weights or settings.updates:
+            self._looks.use(self._make_weights)
+        self._coverage = CoverageProbe(self._network, collector)
+        self._graph = GraphTold(self._network, guard)
+        self._stand_ins: dict[int, Optimizer] = {}
+        self._seen_rest: set[int] = set()
+        self._bench: KerasWorkbench | None = None
+        self._description: dict[str, Any] | None = None
+        self._kept_for = -1
+        self._updates = Updates(lambda variable: self.read(self.tensor_of(variable)))
+
+    # ---- what a backend says -----------------------------------------------------------------------------
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the loss of single batches is not known here."""
+        return False
+
+    @abstractmethod
+    def read(self, tensor: Any) -> Array:
+        """The values of a tensor, not copied where they lie in host memory."""
+
+    @abstractmethod
+    def tensor_of(self, variable: Any) -> Any:
+        """The tensor that a variable of Keras has now."""
+
+    @abstractmethod
+    def _runs(self) -> list[Run]:
+        """What was seen of the step; its numbers are put into the collector."""
+
+    def _is_bad(self) -> bool:
+        """What looking into this step may explain."""
+        scalars = self._collector.scalars
+        return not np.isfinite(scalars.get("loss", 0.0)) or bool(scalars.get("nonfinite_gradients"))
+
+    # ---- the seam ----------------------------------------------------------------------------------------
+
+    def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
+        runs = self._runs()
+        if loss is not None:
+            self._put("loss", loss)
+        for name, value in scalars.items():
+            self._put(f"scalar/{name}", value)
+        self._put_rates()
+        if self._collector.probing:
+            made = self._updates.made(self.known_optimizers())
+            self._collector.scalars["probe/updates_made"] = float(made)
+        self._look(runs)
+        self._graph.look([tap for tap, _ in runs], self._collector.scalars.get("batch_size"))
+        return False
+
+    def late(self, *, wait: bool) -> Late:
+        return []
+
+    def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
+        array = np.ascontiguousarray(self._array_of(value))
+        item = item_of(array)
+        if item is None:
+            self._refusals.refuse("a tensor", f"values of type {array.dtype} cannot be read")
+            return None
+        (summary,) = kernel.summarize([item], self._threads)
+        return summary, active_units(None, array, item)
+
+    def pixels_of(self, value: Any) -> Any:
+        array = self._array_of(value)
+        return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+    def memory(self) -> dict[str, float]:
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """The same after `close`, when the models are gone."""
+        if self._description is not None:
+            return {**self._description, "not_watched": self._refusals.sentences()}
+        return {
+            "framework": f"keras {keras.__version__} on {self.framework}",
+            "python": platform.python_version(),
+            "models": {name: type(model).__name__ for name, model in self._models.items()},
+            "optimizers": [type(each).__name__ for each in self.known_optimizers()],
+            "parameters": len(self._network.weights),
+            "layers": sum(each.is_watched for each in self._network.layers.values()),
+            "not_watched": self._refusals.sentences(),
+        }
+
+    def graph(self) -> bytes | None:
+        return self._graph.take()
+
+    # ---- for the debugger --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _source(self) -> Source:
+        """A new one, for a debugger."""
+
+    def workbench(self, stops: Stops) -> KerasWorkbench:
+        self._bench = KerasWorkbench(
+            self._network, self._source(), stops=stops, collector=self._collector, guard=self._guard
+        )
+        return self._bench
+
+    def known_optimizers(self) -> list[Any]:
+        compiled = [getattr(each, "optimizer", None) for each in self._models.values()]
+        return list({id(each): each for each in (*self._optimizers, *compiled) if each is not None}.values())
+
+    def rate_of(self, optimizer: Any) -> float | None:
+        return rate_of(optimizer)
+
+    def close(self) -> None:
+        """Harmless when called again; nothing of the models is kept."""
+        self._description = self.describe()
+        if self._bench is not None:
+            self._bench.close()
+        self._bench = None
+        self._models.clear()
+        self._optimizers.clear()
+        self._stand_ins.clear()
+        self._network.forget()
+
+    # ---- for the callback --------------------------------------------------------------------------------
+
+    def begin_batch(self) -> None:  # noqa: B027  # a backend may have nothing to do
+        """Keras is about to train on a batch."""
+
+    def evaluated(self) -> None:
+        """An evaluation lies between two steps: its time belongs to neither."""
+        self._collector.clock.finish()
+        self._collector.scalars["probe/evaluations"] = 1.0
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def _keep_weights(self) -> None:
+        """As they are before a step that is sampled."""
+        step = self._collector.step
+        if self._settings.updates and self._kept_for != step:
+            self._kept_for = step
+            self._looks.keep(step, self._held())
+
+    def _look(self, runs: Sequence[Run]) -> None:
+        collector = self._collector
+        look = Look(collector.step, collector.sampling, collector.probing)
+        look.scalars, look.runs, look.is_bad = dict(collector.scalars), list(runs), self._is_bad()
+        if collector.sampling and self._updates.are_whole(self.known_optimizers()):
+            look.weights = self._held()
+            look.resting = self._resting()
+            self._kept_for = collector.step + 1
+        if not look.has_work:
+            return
+        found = self._looks.take(look)
+        collector.scalars.update(found.scalars)
+        collector.samples.update((id(each.series), each) for each in found.samples)
+        collector.facts.extend(found.facts)
+
+    def _held(self) -> list[tuple[Watched, Any]]:
+        """The trained weights, with their values of now."""
+        return [
+            (each, each.variable.read_value())
+            for each in self._network.weights.values()
+            if is_trainable(each)
+        ]
+
+    def _resting(self) -> list[tuple[Any, Any]]:
+        resting = [
+            each
+            for each in self._network.weights.values()
+            if not is_trainable(each) and id(each) not in self._seen_rest
+        ]
+        self._seen_rest.update(map(id, resting))
+        return [(each.weight, each.variable.read_value()) for each in resting if self._settings.weights]
+
+    def _stand_in(self, optimizer: Any) -> Optimizer:
+        """Always the same one for an optimizer."""
+        held = [self._network.stand_in(each) for each in getattr(optimizer, "_trainable_variables", [])]
+        found = self._stand_ins.get(id(optimizer))
+        if found is None:
+            found = self._stand_ins[id(optimizer)] = Optimizer(optimizer, self.rate_of(optimizer))
+        found.hold(held)
+        return found
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _make_weights(self, collector: Collector) -> Weights:
+        return Weights(
+            collector,
+            self._refusals.refuse,
+            weights=self._settings.weights,
+            updates=self._settings.updates,
+            most_bytes=int(free_bytes() * COPIES_SHARE),
+            threads=self._threads,
+        )
+
+    def _put_rates(self) -> None:
+        for number, optimizer in enumerate(self.known_optimizers()):
+            rate = self.rate_of(optimizer)
+            if rate is not None:
+                self._collector.scalars[f"lr/{number}"] = rate
+
+    def _array_of(self, value: Any) -> Array:
+        if isinstance(value, keras.Variable):
+            value = self.tensor_of(value)
+        return array_of(Shown(value, self.read)) if keras.ops.is_tensor(value) else np.asarray(value)
+
+    def _put(self, name: str, value: Any) -> None:
+        """A number, or a tensor with one; of several values the mean."""
+        if value is None:
+            return
+        try:
+            found = [self.read(tensor) for _, tensor in tensors_in(value)]
+            self._collector.scalars[name] = float(np.mean(found[0] if found else value, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")

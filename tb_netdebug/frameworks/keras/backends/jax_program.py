@@ -1,0 +1,250 @@
+"""The training step on JAX: traced once, as Keras's own is, and two programs made of what was traced.
+
+To trace is to run the user's Python. JAX keeps what it has traced of an inner function, so two outer ones can
+have it: the step itself, which is Keras's to the last bit, and in sampled steps before it a look at the same
+batch, from the same weights and the same state of random numbers, which JAX keeps in the open. A look
+computes
+on numbers alone and changes none; where the step calls Python from within, there is no look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from tb_netdebug.frameworks.keras.backends.standins import Shown, data_type
+from tb_netdebug.frameworks.keras.backends.tap import Tap
+from tb_netdebug.frameworks.keras.calls import heard, listening
+from tb_netdebug.frameworks.keras.values import is_float
+
+# The state of a training, as Keras passes it: trained variables, others, the optimizer's, the metrics'.
+State = tuple[list[Any], list[Any], list[Any], list[Any]]
+MakeTap = Callable[[Callable[[Any], bool]], Tap]
+
+
+@dataclass(slots=True, eq=False)
+class Seen:
+    """What a step shows: activations and losses as in the tap, gradients as the optimizer was given them."""
+
+    loss: Any
+    scale: Any
+    gradients: list[Any]
+    activations: list[Any]
+    entries: list[Any]
+    """For each call of a layer whether those inputs are finite that no layer has made; None: unknown."""
+    losses: dict[str, list[Any]]
+
+
+class Program:
+    """The step of a model. `make_tap` is None when nobody watches any more."""
+
+    def __init__(self, model: Any, make_tap: MakeTap) -> None:
+        self.make_tap: MakeTap | None = make_tap
+        self.has_run = False
+        self.taps: dict[str, Tap] = {}
+        self.raised: Exception | None = None
+        """By the user's own code, while it was traced."""
+        self._calls_python: dict[str, bool] = {}
+        numbers = iter(range(1 << 62))
+
+        def traced(state: State, batch: Any) -> Any:
+            number = str(next(numbers))
+            looking = None if self.make_tap is None else Looking(model, self.make_tap, state)
+            try:
+                with looking or nullcontext():
+                    logs, after = model.train_step(state, batch)
+            except Exception as error:
+                self.raised = error
+                raise
+            if looking is not None:
+                self.taps[number] = looking.tap
+            return logs, after, {number: None if looking is None else looking.shown()}
+
+        inner = jax.jit(traced, inline=True)
+        self._inner = inner
+        self._step = jax.jit(lambda state, batch: inner(state, batch)[:2], donate_argnums=0)
+        self._look = jax.jit(lambda state, batch: inner(state, batch)[2])
+
+    def step(self, state: State, batch: Any) -> Any:
+        """Keras's results and the state behind the step; that before it is used up."""
+        return self._step(state, batch)
+
+    def look(self, state: State, batch: Any) -> tuple[Tap, Seen] | None:
+        """Waits for the values. `state` can be used afterwards. None of a step that cannot be looked into."""
+        ((number, kinds),) = jax.eval_shape(self._inner, state, batch)[2].items()
+        if kinds is None or number not in self.taps or self._calls_python_in(number, state, batch):
+            return None
+        ((_, shown),) = jax.block_until_ready(self._look(state, batch)).items()
+        return self.taps[number], Seen(**shown)
+
+    def calls_python(self) -> bool:
+        return any(self._calls_python.values())
+
+    def _calls_python_in(self, number: str, state: State, batch: Any) -> bool:
+        known = self._calls_python.get(number)
+        if known is None:
+            closed = jax.make_jaxpr(self._inner)(state, batch)  # of what was traced already
+            known = self._calls_python[number] = bool(closed.effects) or has_callback(closed.jaxpr)
+        return known
+
+
+class LeftBehind:
+    """A model's train function when nobody watches it any more: with what was traced."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __call__(self, state: State, iterator: Any) -> Any:
+        return self.program.step(state, next(iterator))
+
+
+class Looking:
+    """Around one run of a model's own train_step, traced or with numbers: what its calls tell."""
+
+    def __init__(self, model: Any, make_tap: MakeTap, state: State) -> None:
+        self.tap = make_tap(self._gets_out)
+        self.tap.begin(wants_layers=True, wants_losses=True)
+        self._model = model
+        self._outer = {id(trace_of(each)) for each in jax.tree_util.tree_leaves(state) if is_traced(each)}
+        self._stack = ExitStack()
+        self._loss: Any = None
+        self._scale: Any = 1.0
+        self._gradients: list[Any] = []
+
+    def __enter__(self) -> Looking:
+        self._stack.enter_context(listening(self.tap))
+        self._stack.enter_context(heard(self._model, self._take_loss))
+        self._stack.enter_context(given(self._model.optimizer, self._take_gradients))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def shown(self) -> dict[str, Any] | None:
+        """In the fields of `Seen`; None when the step went another way than Keras's own."""
+        try:
+            return None if self._loss is None or not self._gradients else self._found()
+        except Exception as error:
+            self.tap.guard.fault("looking at a training step", error)
+            return None
+
+    def _found(self) -> dict[str, Any]:
+        return {
+            "loss": self._loss,
+            "scale": self._scale,
+            "gradients": self._gradients,
+            "activations": [below(shown.tensor) for _, _, shown in self.tap.activations()],
+            "entries": self._entries(),
+            "losses": {
+                name: [below(each.tensor) for each in some] for name, some in self.tap.losses_shown().items()
+            },
+        }
+
+    def _entries(self) -> list[Any]:
+        calls = self.tap.calls
+        made = {id(shown) for call in calls for _, shown in call.outputs}
+        return [
+            self._are_finite([each for _, each in call.inputs if is_float(each) and id(each) not in made])
+            for call in calls
+        ]
+
+    def _are_finite(self, inputs: list[Shown]) -> Any:
+        if not all(self._gets_out(each.tensor) for each in inputs):
+            return None
+        found = [jax.numpy.isfinite(below(each.tensor)).all() for each in inputs]
+        return jax.numpy.stack(found).all() if found else np.True_
+
+    def _take_loss(self, loss: Any) -> None:
+        if self._gets_out(loss):
+            self._loss = below(loss)
+
+    def _take_gradients(self, optimizer: Any, state: Any, gradients: Any) -> None:
+        if not all(map(self._gets_out, gradients)):
+            return
+        self._gradients = [below(each) for each in gradients]
+        scale = getattr(optimizer, "dynamic_scale", None)
+        if scale is None:
+            self._scale = float(getattr(optimizer, "loss_scale_factor", None) or 1.0)
+            return
+        place = next(place for place, each in enumerate(optimizer.variables) if each is scale)
+        self._scale = below(state[place])
+
+    def _gets_out(self, tensor: Any) -> bool:
+        """Not out of a loop or branch inside of the step."""
+        found = below(tensor)
+        return not is_traced(found) or id(trace_of(found)) in self._outer
+
+
+@contextmanager
+def given(optimizer: Any, taken: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+    """Tells what an optimizer of the model's is given, as Keras does it on JAX."""
+    original = optimizer.stateless_apply
+
+    def stateless_apply(state: Any, gradients: Any, variables: Any) -> Any:
+        taken(optimizer, state, gradients)
+        return original(state, gradients, variables)
+
+    before = optimizer.__dict__.get("stateless_apply")
+    optimizer.__dict__["stateless_apply"] = stateless_apply
+    try:
+        yield
+    finally:
+        if before is None:
+            optimizer.__dict__.pop("stateless_apply", None)
+        else:
+            optimizer.__dict__["stateless_apply"] = before
+
+
+def below(tensor: Any) -> Any:
+    """What stands below the tracers of a derivative: a value, or its place in the step that is traced."""
+    while is_traced(tensor) and hasattr(tensor, "primal"):
+        tensor = tensor.primal
+    return tensor
+
+
+def is_traced(tensor: Any) -> bool:
+    return isinstance(tensor, jax.core.Tracer)
+
+
+def has_callback(jaxpr: Any) -> bool:
+    """Whether Python is called from within."""
+    for equation in jaxpr.eqns:
+        if "callback" in equation.primitive.name:
+            return True
+        for value in equation.params.values():
+            for each in value if isinstance(value, list | tuple) else [value]:
+                inner = getattr(each, "jaxpr", each)
+                if hasattr(inner, "eqns") and has_callback(inner):
+                    return True
+    return False
+
+
+def trace_of(tensor: Any) -> Any:
+    """What is being traced; None for a tensor that has values."""
+    return getattr(tensor, "_trace", None)
+
+
+def kind_of(batch: Any) -> tuple[Any, ...]:
+    """Batches of the same kind need one program."""
+    leaves, structure = jax.tree_util.tree_flatten(batch)
+    return structure, tuple((tuple(each.shape), data_type(each.dtype).name) for each in leaves)
+
+
+def size_of(batch: Any) -> float | None:
+    """The number of examples."""
+    for leaf in jax.tree_util.tree_leaves(batch):
+        if getattr(leaf, "ndim", 0):
+            return float(leaf.shape[0])
+    return None
+
+
+def inputs_of(batch: Any) -> tuple[list[Any], list[Any]]:
+    """Inputs of the model, and targets."""
+    inputs, targets, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    return jax.tree_util.tree_leaves(inputs), jax.tree_util.tree_leaves(targets)

@@ -1,0 +1,185 @@
+"""What is trained: which weights the optimizers hold, which get gradients, and in which mode layers run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.frameworks.keras.layers import Network, Watched, native
+from tb_netdebug.recording.collector import Collector
+
+if TYPE_CHECKING:
+    from tb_netdebug.frameworks.keras.tap import Applied, Tap
+
+MOST_NAMES = 256
+FEWEST_LOOKS = 2
+
+
+class CoverageProbe:
+    """Facts `optimizer`, `gradients` and `modes`, each when it is first seen and when it changes."""
+
+    def __init__(self, network: Network, collector: Collector) -> None:
+        self._network = network
+        self._collector = collector
+        self._optimizers: dict[int, int] = {}
+        self._told: dict[Any, dict[str, Any]] = {}
+        self._without: dict[int, int] = {}
+        self._had: set[int] = set()
+        self._held: set[int] = set()
+        self._idle = 0
+
+    def look(self, tap: Tap) -> None:
+        """At what a step has shown of its optimizers. A trace stands for all its runs: two say it all."""
+        if tap.looks >= FEWEST_LOOKS:
+            self._put_modes(tap)
+            return
+        tap.looks += 1
+        self._idle = 0 if tap.applied_to or not self._is_all_frozen() else self._idle + 1
+        if tap.applied_to:
+            self._look_at_gradients(tap.applied_to)
+            for applied in tap.applied_to:
+                self._tell_optimizer(applied.optimizer)
+            self._tell_gradients()
+        elif tap.losses and self._idle >= FEWEST_LOOKS:
+            self._tell_idle()
+        self._tell_modes(tap)
+        self._put_modes(tap)
+
+    def _look_at_gradients(self, applied_to: list[Applied]) -> None:
+        for applied in applied_to:
+            for variable, gradient in applied.pairs:
+                key = id(native(variable))
+                self._held.add(key)
+                if gradient is None:
+                    self._without[key] = self._without.get(key, 0) + 1
+                else:
+                    self._had.add(key)
+
+    def _tell_optimizer(self, optimizer: Any) -> None:
+        number = self._optimizers.setdefault(id(optimizer), len(self._optimizers))
+        held = [native(each) for each in getattr(optimizer, "_trainable_variables", None) or []]
+        self._held.update(map(id, held))
+        missing = [each for each in self._trainable() if id(native(each.variable)) not in self._held]
+        strangers = sum(id(each) not in self._network.weights for each in held)
+        decay = getattr(optimizer, "weight_decay", None)
+        self._tell(
+            "optimizer",
+            number,
+            {
+                "id": number,
+                "class": type(getattr(optimizer, "inner_optimizer", optimizer)).__name__,
+                "groups": [
+                    {
+                        "lr": rate_of(optimizer),
+                        "weight_decay": float(decay) if decay else 0.0,
+                        "parameters": len(held),
+                    }
+                ],
+                "parameters": len(held),
+                "strangers": strangers,
+                "missing": [each.name for each in missing[:MOST_NAMES]],
+                "missing_total": len(missing),
+                "missing_with_gradient": 0,
+                "hidden": [],
+                "alike": False,
+            },
+            besides=("groups",),
+        )
+
+    def _tell_gradients(self) -> None:
+        looks = max(self._without.values(), default=0)
+        if self._without and looks < FEWEST_LOOKS:
+            return
+        none = [
+            each.name
+            for key, each in self._network.weights.items()
+            if self._without.get(key, 0) >= FEWEST_LOOKS and key not in self._had
+        ]
+        frozen = [each.name for each in self._network.weights.values() if not is_trainable(each)]
+        if not none and not frozen:
+            return
+        self._tell(
+            "gradients",
+            0,
+            {
+                "none": none[:MOST_NAMES],
+                "none_total": len(none),
+                "steps": looks,
+                "frozen": frozen[:MOST_NAMES],
+                "frozen_total": len(frozen),
+                "detached": not self._had,
+            },
+            besides=("steps",),
+        )
+
+    def _tell_idle(self) -> None:
+        """Keras calls no optimizer where nothing can be trained, so no gradient is there to be told of."""
+        frozen = [each.name for each in self._network.weights.values()]
+        self._tell(
+            "gradients",
+            0,
+            {
+                "none": [],
+                "none_total": 0,
+                "steps": self._idle,
+                "frozen": frozen[:MOST_NAMES],
+                "frozen_total": len(frozen),
+                "detached": False,
+                "all_frozen": True,
+            },
+            besides=("steps",),
+        )
+
+    def _tell_modes(self, tap: Tap) -> None:
+        if not tap.modes:
+            return
+        frozen = [name for name, (_, is_frozen) in tap.modes.items() if is_frozen]
+        in_eval = [
+            name
+            for name, (training, is_frozen) in tap.modes.items()
+            if not is_frozen and (training is None or training is False)
+        ]
+        total = len(tap.modes) - len(frozen)
+        tap.mode_counts = float(total), float(len(in_eval))
+        self._tell(
+            "modes",
+            0,
+            {
+                "eval": in_eval[:MOST_NAMES],
+                "total": total,
+                "root_eval": len(in_eval) == total,
+                "frozen": sorted(frozen)[:MOST_NAMES],
+                "evaluating_in_train": [],
+                "evaluating_root_train": False,
+                "evaluation_calls_in_a_row": 0,
+            },
+        )
+
+    def _put_modes(self, tap: Tap) -> None:
+        if tap.modes:
+            scalars = self._collector.scalars
+            scalars["probe/mode_modules"], scalars["probe/eval_modules"] = tap.mode_counts
+
+    def _is_all_frozen(self) -> bool:
+        return bool(self._network.weights) and not self._trainable()
+
+    def _trainable(self) -> list[Watched]:
+        return [each for each in self._network.weights.values() if is_trainable(each)]
+
+    def _tell(self, kind: str, number: int, fact: dict[str, Any], besides: tuple[str, ...] = ()) -> None:
+        known = {key: value for key, value in fact.items() if key not in besides}
+        if self._told.get((kind, number)) != known:
+            self._told[kind, number] = known
+            self._collector.fact(kind, **fact)
+
+
+def is_trainable(watched: Watched) -> bool:
+    return bool(getattr(watched.variable, "trainable", True))
+
+
+def rate_of(optimizer: Any) -> float | None:
+    """The learning rate of now, of a schedule too; None for one that cannot be read here."""
+    try:
+        rate = optimizer.learning_rate
+        return float(rate.numpy() if hasattr(rate, "numpy") else rate)
+    except (AttributeError, TypeError, ValueError):
+        return None

@@ -1,0 +1,119 @@
+"""Which tf.data.Dataset a loop of the user's own takes its batches from, and how often it was started."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tb_netdebug.recording.guard import Guard
+
+DATASET: Any = tf.data.Dataset
+OF_KERAS = str(Path(keras.__file__).parent)
+
+
+class Source:
+    """A dataset that was iterated while we watched; `batches` is None when it does not know its length."""
+
+    __slots__ = ("batches", "starts")
+
+    def __init__(self, batches: int | None) -> None:
+        self.batches = batches
+        self.starts = 0
+
+
+class Datasets:
+    """While open, every dataset of the process tells when it is started.
+
+    Those that `fit` and `evaluate` go through do not count. What was started for an evaluation is let go of
+    when a layer is called without a tape.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+        self._begun: Source | None = None
+        listen(self)
+
+    def close(self) -> None:
+        stop_listening(self)
+
+    def began(self, dataset: Any) -> None:
+        if self._guard.is_off:
+            return
+        try:
+            known = self._sources.get(dataset)
+            if known is None:
+                known = self._sources[dataset] = Source(length_of(dataset))
+            known.starts += 1
+            self._begun = known
+        except Exception as error:
+            self._guard.fault("watching a dataset", error)
+
+    def let_go(self) -> None:
+        """What was started has fed something else than a training step."""
+        self._begun = None
+
+    def scalars(self) -> dict[str, float]:
+        """Of the dataset that was started for this step, as loaders of torch tell it; empty for none."""
+        found, self._begun = self._begun, None
+        if found is None or found.batches is None:
+            return {}
+        return {
+            "probe/loader_batches": float(found.batches),
+            "probe/loader_restarts": float(found.starts),
+        }
+
+
+def length_of(dataset: Any) -> int | None:
+    """None where it is infinite or unknown: TensorFlow has negative numbers for these."""
+    length = int(dataset.cardinality())
+    return length if length >= 0 else None
+
+
+# ---- the one place where Dataset is changed ----------------------------------------------------------------
+
+_changing = threading.Lock()
+_listeners: list[Datasets] = []
+_patch: tuple[Any, Any] | None = None  # the original, and what stands in its place
+
+
+def listen(listener: Datasets) -> None:
+    global _patch
+    with _changing:
+        _listeners.append(listener)
+        if _patch is None:
+            original = DATASET.__iter__
+            _patch = original, telling(original)
+            DATASET.__iter__ = _patch[1]
+
+
+def stop_listening(listener: Datasets) -> None:
+    """The last one puts everything back, unless somebody has put something over ours since."""
+    global _patch
+    with _changing:
+        if listener in _listeners:
+            _listeners.remove(listener)
+        if not _listeners and _patch is not None and DATASET.__iter__ is _patch[1]:
+            DATASET.__iter__ = _patch[0]
+            _patch = None
+
+
+def telling(original: Any) -> Any:
+    @wraps(original)
+    def __iter__(self: Any) -> Iterator[Any]:  # noqa: N807
+        iterator: Iterator[Any] = original(self)
+        is_of_keras = sys._getframe(1).f_code.co_filename.startswith(OF_KERAS)
+        if not is_of_keras and tf.executing_eagerly():
+            for listener in tuple(_listeners):
+                listener.began(self)
+        return iterator
+
+    return __iter__

@@ -1,0 +1,233 @@
+"""Follows every operation of a training step: one by one when it runs eagerly, else while it is traced.
+
+It uses the same hook in TensorFlow as `tf.debugging.enable_check_numerics`, which raises; here nothing does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.keras.layers import Layer, Network, Watched, native
+from tb_netdebug.frameworks.keras.operations import (
+    Counts,
+    Culprit,
+    Flow,
+    Followed,
+    Operation,
+    is_harmless,
+    word_of,
+)
+from tb_netdebug.frameworks.keras.tap import Tap, graph_now
+from tb_netdebug.frameworks.keras.tensors import dense
+from tb_netdebug.frameworks.keras.values import array_of, item_of
+from tb_netdebug.recording.frames import is_foreign, place_of
+from tb_netdebug.recording.guard import Guard
+
+FOREIGN = tuple(str(Path(module.__file__).parent) for module in (keras, tf) if module.__file__)
+# Tensors by their ids, with how many of their values are no numbers.
+Known = Mapping[int, Counts]
+READING = "ReadVariableOp"
+BACKWARD = "gradient_tape/"
+HARMLESS = (
+    "Identity",
+    "Const",
+    "Placeholder",
+    "Reshape",
+    "Shape",
+    "ReadVariableOp",
+    "Cast",
+    "ExpandDims",
+    "Squeeze",
+    "StopGradient",
+)
+MERGED = "the compiled graph merges it with {}, so it may be one of these"
+
+
+class Following:
+    """Active as a context, and as a listener of layers (see `calls.Listener`), around a training step.
+
+    Whoever makes it runs the step: lines above that function are not of the step.
+
+    It ends where an optimizer begins: by then the harm is done. Eagerly, what is no number is known at
+    once; of
+    a graph, what its tensors hold has to be told, and operations between two that were looked at are one.
+    """
+
+    def __init__(self, network: Network, guard: Guard) -> None:
+        self._network = network
+        self._guard = guard
+        self._graph = graph_now()
+        self._running: list[Layer | None] = []
+        self._operations: list[Operation] = []
+        self._makers: dict[int, Operation] = {}
+        self._bad: dict[int, Counts] = {}
+        self._kept: list[Any] = []
+        self._checked: list[Any] = []
+        self._is_on = False
+        self._outside: FrameType | None = sys._getframe(1)
+
+    def __enter__(self) -> Following:
+        op_callbacks.add_op_callback(self._operated)
+        self._is_on = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    # ---- what it is told ---------------------------------------------------------------------------------
+
+    def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
+        self._running.append(self._network.layers.get(id(layer)))
+
+    def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if self._running:
+            self._running.pop()
+
+    def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
+        """Its operations have told of themselves."""
+
+    def descends(self, target: Any, sources: Any) -> None:
+        """Its operations will tell of themselves."""
+
+    def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        self._stop()
+
+    def applied(self, optimizer: Any, variables: Any) -> None:
+        """Nobody listens any more."""
+
+    # ---- afterwards --------------------------------------------------------------------------------------
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether everything that the step computed or read is known, as of one that ran eagerly."""
+        return self._graph is None
+
+    def blamed(self, tap: Tap, known: Known) -> Followed | None:
+        """What the loss, or else a gradient or an output, got its first bad value from. `known`: what
+        was read
+        of a graph's tensors in this run; of a step that ran eagerly all is known."""
+        bad = self._bad if self._graph is None else {key: each for key, each in known.items() if any(each)}
+        flow = Flow(self._makers, bad, None if self._graph is None else known.keys())
+        losses = [tap.whole_loss, *(seen.output for seen in tap.losses), tap.reported_loss, tap.descended()]
+        gradients = [gradient for applied in tap.applied_to for _, gradient in applied.pairs]
+        outputs = [tensor for call in tap.calls for _, tensor in call.outputs]
+        for ends in (losses, [dense(each) for each in gradients], outputs):
+            found = flow.culprit(ends)
+            if found is not None:
+                return self._told(found, tap, bad, is_forward=ends is losses or ends is outputs)
+        return None
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self._outside = None
+        if self._is_on:
+            self._is_on = False
+            op_callbacks.remove_op_callback(self._operated)
+
+    def _operated(
+        self, kind: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:
+        """TensorFlow's word for: an operation was done, or came into a graph."""
+        if graph is not self._graph:
+            return
+        try:
+            self._take(as_text(kind), as_text(op_name), tuple(inputs or ()), tuple(outputs or ()))
+        except Exception as error:
+            self._guard.fault("following operations", error)
+
+    def _take(self, kind: str, name: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+        is_eager = self._graph is None
+        found = {id(each): counts for each in outputs if (counts := counted(each))} if is_eager else {}
+        if is_eager and not found:
+            return
+        self._bad.update(found)
+        layer = next((each for each in reversed(self._running) if each is not None), None)
+        made = Operation(len(self._operations), kind, name, layer, self._site(), inputs, outputs)
+        self._operations.append(made)
+        self._makers.update((id(each), made) for each in outputs)
+        if is_eager:  # so that no other tensor gets its id
+            self._kept += [*inputs, *outputs]
+
+    def _site(self) -> str:
+        """The user's line inside of the step; "" when only TensorFlow and Keras are at work there."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame is not self._outside:
+            if not is_foreign(frame.f_code, FOREIGN):
+                return place_of(frame)
+            frame = frame.f_back
+        return ""
+
+    def _told(self, found: Culprit, tap: Tap, bad: Known, *, is_forward: bool) -> Followed:
+        made, counts = found.operation, found.counts
+        word, masked = word_of(counts), not any(counts[1:])
+        if made.kind == READING and (watched := self._read_by(made)) is not None:
+            return Followed("parameter", watched.name, "", word, "", masked_only=masked)
+        others = sorted({each.kind.lower() for each in found.others if each.kind not in HARMLESS})
+        rest = (made.kind.lower(), made.site, masked, MERGED.format(", ".join(others)) if others else "")
+        layer = made.layer or self._forward_of(made)
+        if layer is None and not is_forward:
+            where = next(
+                (each.name for each, tensor, _ in reversed(tap.gradients()) if id(tensor) in bad), ""
+            )
+            return Followed("gradient", where, "", word, *rest)
+        is_in_doubt = is_harmless(made.kind) and any(each.layer is not None for each in found.others)
+        if layer is None and is_in_doubt:
+            return Followed("unknown", "", "", word, "", why_not=rest[-1])
+        if layer is None:
+            loss = tap.losses[0].loss if tap.losses else None
+            name = type(loss).__name__ if loss is not None else ""
+            return Followed("loss", "loss", name, word, *rest)
+        what = "output" if is_forward or made.layer is not None else "gradient"
+        return Followed(what, layer.name, type(layer.layer).__name__, word, *rest)
+
+    def _read_by(self, made: Operation) -> Watched | None:
+        """The weight that an operation has read."""
+        handle = made.inputs[0] if made.inputs else None
+        if self._graph is not None:
+            outside = {id(inner): outer for outer, inner in self._graph.captures}
+            handle = outside.get(id(handle))
+        weights = self._network.weights.values()
+        return next((each for each in weights if native(each.variable).handle is handle), None)
+
+    def _forward_of(self, made: Operation) -> Layer | None:
+        """The layer whose operation this one is the way back of; graphs tell by their names."""
+        _, is_backward, name = made.name.partition(BACKWARD)
+        if not is_backward:
+            return None
+        layers: dict[str, Layer] = {}
+        for each in self._operations:
+            if each.layer is not None:
+                layers[each.name] = each.layer
+                layers.setdefault(each.name.rpartition("/")[0], each.layer)
+        while name:
+            if name in layers:
+                return layers[name]
+            name = name.rpartition("/")[0]
+        return None
+
+
+def counted(tensor: Any) -> Counts | None:
+    """None when all values are numbers."""
+    if not isinstance(tensor, tf.Tensor) or not tensor.dtype.is_floating:
+        return None
+    array = array_of(tensor)
+    item = item_of(array)
+    if item is None or not kernel.sum_squares([item], 1)[1]:
+        return None
+    values = array.astype(np.float32) if array.dtype.itemsize < 4 else array
+    return int(np.isneginf(values).sum()), int(np.isposinf(values).sum()), int(np.isnan(values).sum())
+
+
+def as_text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name or "")

@@ -1,0 +1,62 @@
+"""A loop of the user's own in which no optimizer steps: is it left out, or do the weights move even so?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tb_netdebug.frameworks.keras.layers import Network, native
+from tb_netdebug.frameworks.keras.values import Array, array_of
+from tb_netdebug.frameworks.keras.variables import moved, value_of
+
+# Gradients of so many batches may be added up by hand before they are used.
+BATCHES_ACCUMULATED = 64
+MOST_WEIGHTS = 8
+
+
+class Idle:
+    """Looks at a few small weights at the end of each step, until an optimizer steps or one of them moves."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._start: list[tuple[Any, Array]] = []
+        self._batches = 0
+        self._told_batches = 0
+        self.is_over = False
+
+    def end_step(self) -> dict[str, Any] | None:
+        """Of a batch that went through the model under a tape: the fact, when it is time to tell it; again
+        after twice as many batches, and so on."""
+        if not self._start:
+            self._start = smallest(self._network)
+        if any(not np.array_equal(before, array_of(value_of(each))) for each, before in self._start):
+            return self.end(0)
+        self._batches += bool(self._start)
+        if self._batches < max(BATCHES_ACCUMULATED, 2 * self._told_batches):
+            return None
+        self._told_batches = self._batches
+        return self._tell(0)
+
+    def end(self, steps: int) -> dict[str, Any] | None:
+        """An optimizer has stepped after all, or weights were moved: what was said is taken back."""
+        self.is_over = True
+        self._start = []
+        return self._tell(steps) if self._told_batches else None
+
+    def _tell(self, steps: int) -> dict[str, Any]:
+        return {
+            "id": "none",
+            "steps": steps,
+            "batches": self._batches,
+            "moved": self.is_over and not steps,
+            "gradients": True,
+            "cleared": False,
+        }
+
+
+def smallest(network: Network) -> list[tuple[Any, Array]]:
+    """Of the weights that a step may change, with their values of now."""
+    variables = [native(each.variable) for each in moved(network)]
+    variables.sort(key=lambda each: int(np.prod(each.shape)))
+    return [(each, np.array(array_of(value_of(each)))) for each in variables[:MOST_WEIGHTS]]

@@ -1,0 +1,98 @@
+"""A call of a loss, and what it really makes its numbers from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from tb_netdebug.frameworks.keras.layers import class_of_output
+
+OPERATIONS = {
+    "Softmax": "Softmax", "Sigmoid": "Sigmoid", "BiasAdd": "Linear", "MatMul": "Linear", "Relu": "ReLU",
+    "Tanh": "Tanh", "LogSoftmax": "LogSoftmax", "Softplus": "Softplus", "Elu": "ELU", "Selu": "SELU",
+}  # fmt: skip
+COMPILED = tuple(kind for kind in keras.losses.Loss.__subclasses__() if kind.__name__ == "CompileLoss")
+SOFTMAXED = ("sparse_categorical_crossentropy", "categorical_crossentropy")
+
+# Tensors and the innermost layers that have made them, by the id of the tensor.
+Makers = dict[int, tuple[Any, Any]]
+
+
+@dataclass(slots=True, eq=False)
+class LossSeen:
+    """A loss that was computed; `given` is what it makes its numbers from."""
+
+    loss: Any
+    target: Any
+    given: Any
+    output: Any
+    with_logits: bool
+    last_layer: str | None
+    asked_logits: bool = False
+    """What the user has said in `from_logits`; Keras sometimes knows better."""
+    softmax_of_one: bool = False
+    """Whether the answer is a softmax over a single unit: always 1."""
+    behind: Any = None
+    """The output of a layer of which scores may have been made by an operation that nobody has seen; or else
+    `given` itself."""
+
+
+def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -> LossSeen | None:
+    """None for the sum of other losses."""
+    if isinstance(loss, COMPILED):
+        return None
+    asked = bool((getattr(loss, "_fn_kwargs", None) or {}).get("from_logits", False))
+    asked = asked or bool(getattr(loss, "from_logits", False))
+    logits = logits_behind(loss, given)
+    last_layer = kind_of_maker(given if logits is None else logits, makers)
+    if logits is not None and last_layer is None:
+        last_layer = "Linear"
+    return LossSeen(
+        loss,
+        target,
+        given if logits is None else logits,
+        output,
+        asked or logits is not None,
+        last_layer,
+        asked_logits=asked,
+        softmax_of_one=is_softmax_of_one(given, makers),
+        behind=output_behind(given, makers) if asked and last_layer is None else given,
+    )
+
+
+def output_behind(given: Any, makers: Makers) -> Any:
+    """The last output of a layer that is shaped like it; in a graph, operations are known."""
+    if hasattr(given, "graph"):
+        return given
+    return next((each for each, _ in reversed(makers.values()) if each.shape == given.shape), given)
+
+
+def is_softmax_of_one(given: Any, makers: Makers) -> bool:
+    """Asked of the answer itself: Keras may take the score behind it, and the loss then falls."""
+    _, layer = makers.get(id(given), (None, None))
+    is_last = getattr(layer, "axis", -1) == -1  # that of a layer Softmax; all others take the last one
+    return is_last and tuple(given.shape)[-1:] == (1,) and kind_of_maker(given, makers) == "Softmax"
+
+
+def kind_of_maker(tensor: Any, makers: Makers) -> str | None:
+    """What the checks call the layer, or else the operation, that a tensor comes from."""
+    made = makers.get(id(tensor))
+    if made is not None:
+        return class_of_output(made[1])
+    return OPERATIONS.get(tensor.op.type) if hasattr(tensor, "graph") else None
+
+
+def logits_behind(loss: Any, given: Any) -> Any:
+    """Keras takes the scores behind a softmax or sigmoid where it knows them, whatever `from_logits` says."""
+    name = getattr(getattr(loss, "fn", None), "__name__", "")
+    wanted = "Softmax" if name in SOFTMAXED else "Sigmoid" if name == "binary_crossentropy" else ""
+    if not wanted:
+        return None
+    known = getattr(given, "_keras_logits", None)
+    if known is not None:
+        return known
+    if hasattr(given, "graph") and given.op.type == wanted:
+        return given.op.inputs[0]
+    return None

@@ -1,0 +1,159 @@
+"""Which tensors of a step are read, and how what was read gets back to its step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.records.step import Fact, Sample
+from tb_netdebug.frameworks.keras.coverage import is_trainable
+from tb_netdebug.frameworks.keras.desk import Desk
+from tb_netdebug.frameworks.keras.layers import Network, native
+from tb_netdebug.frameworks.keras.looks import Look, Looks
+from tb_netdebug.frameworks.keras.tap import Tap
+from tb_netdebug.frameworks.keras.traced import Shown
+from tb_netdebug.frameworks.keras.variables import held, moved, value_of
+from tb_netdebug.frameworks.keras.weights import Held, Weights
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.settings import Settings
+
+# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
+COPIES_SHARE = 0.1
+
+
+class Reading:
+    """Gives the steps that are worth it to the desk; all methods are for the training thread."""
+
+    # TensorFlow's own threads spin between two steps; a second one of ours would wait for them for long.
+    threads = 1
+
+    def __init__(
+        self,
+        collector: Collector,
+        network: Network,
+        guard: Guard,
+        settings: Settings,
+        refuse: Callable[[str, str], None],
+        *,
+        waits: bool,
+    ) -> None:
+        self._waits = waits
+        self._collector = collector
+        self._network = network
+        self._settings = settings
+        self._refuse = refuse
+        self._desk = Desk(guard)
+        self._looks = Looks(settings, refuse, self.threads)
+        if settings.weights or settings.updates:
+            self._looks.use(self._make_weights)
+        self._kept_for = -1
+        self._follows = False
+        self._seen_rest: set[int] = set()
+        self._open: list[int] = []
+        self._facts: dict[int, list[Fact]] = {}
+        self._charged_secs = 0.0
+        self._kind: tuple[int, ...] = ()
+        self._size = 0
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """The weights as they are now, before a step that is sampled; nothing to do when the last one was."""
+        step = self._collector.step
+        if self._settings.updates and self._kept_for != step:
+            self._kept_for = step
+            weights = held(moved(self._network))
+            self._desk.put(step, lambda: self._looks.keep(step, weights))
+
+    def add_run(
+        self, look: Look, tap: Tap, shown: Callable[[], Shown], *, is_bad: bool, weights: Held | None = None
+    ) -> None:
+        """What a step has shown, if anybody wants to see it."""
+        look.is_bad = look.is_bad or is_bad
+        if look.sampling or look.probing or is_bad:
+            look.runs.append((tap, shown()))
+        elif self._follows or self._waits:
+            # what a later look may need, of what the step has in memory anyway
+            look.runs.append((tap, {name: shown().get(name, []) for name in ("inputs", "labels", "flags")}))
+        if look.sampling:
+            look.weights = weights or []
+
+    def add_weights(self, look: Look) -> None:
+        """Behind a step that is sampled, and that has moved them."""
+        if not (self._settings.weights or self._settings.updates):
+            return
+        look.weights = look.weights or held(moved(self._network))
+        self._kept_for = look.step + 1
+        resting = [
+            each
+            for each in self._network.weights.values()
+            if id(each) not in self._seen_rest and not is_trainable(each)
+        ]
+        if resting and self._settings.weights:
+            self._seen_rest.update(map(id, resting))
+            look.resting = [(each.weight, value_of(native(each.variable))) for each in resting]
+
+    def put(self, look: Look) -> bool:
+        """The step is over. Whether its record has to wait, for what is read of it or of one before it."""
+        self._follows = self._settings.batches and look.probing
+        if look.has_work:
+            kind = look.kind()
+            if kind != self._kind:
+                self._kind, self._size = kind, size_of(look)
+            look.scalars = dict(self._collector.scalars)
+            self._facts[look.step] = self._collector.facts  # the record of the step will have this very list
+            self._desk.put(look.step, lambda: self._looks.take(look), size=self._size)
+        elif not self._open:
+            return False
+        self._open.append(look.step)
+        return True
+
+    def late(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Sample]]]:
+        """What has been read since; also that steps which had nothing to be read are complete."""
+        if wait:
+            self._desk.wait()
+        oldest = self._desk.oldest  # before asking for what is finished: it may become so in between
+        found = []
+        for done in self._desk.finished():
+            self._facts.pop(done.step, []).extend(done.facts)
+            found.append((done.step, done.scalars, done.samples))
+        newest = found[-1][0] if found else -1
+        ready = [step for step in self._open if step <= newest or oldest is None or step < oldest]
+        self._open = self._open[len(ready) :]
+        if ready and ready[-1] > newest:
+            found.append((ready[-1], {}, []))
+        cost = self._desk.cost_secs
+        self._collector.spent_secs += cost - self._charged_secs
+        self._charged_secs = cost
+        return found
+
+    def close(self) -> None:
+        """What was begun is read to its end."""
+        self._desk.close()
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _make_weights(self, collector: Collector) -> Weights:
+        return Weights(
+            collector,
+            self._refuse,
+            weights=self._settings.weights,
+            updates=self._settings.updates,
+            most_bytes=int(free_bytes() * COPIES_SHARE),
+            threads=self.threads,
+        )
+
+
+def size_of(look: Look) -> int:
+    """How many bytes are kept for it."""
+    shown = [each for _, parts in look.runs for tensors in parts.values() for each in tensors]
+    tensors = [*shown, *(tensor for _, tensor in look.weights)]
+    return sum(each.shape.num_elements() * each.dtype.size for each in tensors if is_ordinary(each))
+
+
+def is_ordinary(tensor: Any) -> bool:
+    return isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.string, tf.variant, tf.resource)

@@ -1,0 +1,88 @@
+"""The numbers of a step that are there without any reading of tensors in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.keras.coverage import rate_of
+from tb_netdebug.frameworks.keras.traced import Ran
+from tb_netdebug.frameworks.keras.values import array_of, item_of, number_of
+from tb_netdebug.recording.collector import Collector
+
+
+class Scalars:
+    """Puts them into the collector; with `waits`, tensors are not asked for their values but kept."""
+
+    def __init__(self, collector: Collector, refuse: Callable[[str, str], None], *, waits: bool) -> None:
+        self._collector = collector
+        self._refuse = refuse
+        self._has_rates = False
+        self.waits = waits
+        self.late: dict[str, Any] = {}
+
+    def take(self, ran: Ran) -> None:
+        """Of a step that has run: its loss, its size, its rates, the wait for its batch."""
+        for tensor in ran.of("inputs")[:1]:
+            sizes = tensor._shape_tuple()  # a tenth of the time of `shape`
+            if sizes:
+                self._collector.scalars["batch_size"] = float(sizes[0])
+        self.note("loss", ran.loss)
+        self.note("probe/loss_scale", ran.first("scale"))
+        self.note("time/data", ran.wait_secs)
+        rates = ran.of("rates")
+        for number, tensor in enumerate(rates):
+            self.note(f"lr/{number}", tensor)
+        self._has_rates = self._has_rates or bool(rates)
+
+    def note(self, name: str, tensor: Any) -> None:
+        """A tensor that a step has given back, or None."""
+        if tensor is None:
+            return
+        if self.waits:
+            self.late[name] = tensor
+        else:
+            self._collector.scalars[name] = number_of(tensor)
+
+    def put(self, name: str, value: Any) -> None:
+        """A number, or a tensor with one; of several values the mean."""
+        if value is None:
+            return
+        try:
+            if hasattr(value, "graph"):
+                self._refuse(name, "inside of a tf.function it has no value yet")
+            elif self.waits and isinstance(value, tf.Tensor):
+                self.late[name] = value
+            else:
+                array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, np.float64)
+                self._collector.scalars[name] = float(array if array.ndim == 0 else array.mean())
+        except (TypeError, ValueError) as error:
+            self._refuse(name, f"a {type(value).__name__} is no number ({error})")
+
+    def put_rates(self, optimizers: Sequence[Any]) -> None:
+        """Of the optimizers as they stand now, if the step has not shown them."""
+        has_rates, self._has_rates = self._has_rates, False
+        known = () if has_rates else optimizers
+        for number, rate in enumerate(rate for each in known if (rate := rate_of(each)) is not None):
+            self._collector.scalars[f"lr/{number}"] = rate
+
+    def take_late(self) -> dict[str, Any]:
+        late, self.late = self.late, {}
+        return late
+
+    def put_norm(self, gradients: Sequence[Any], threads: int) -> None:
+        """The norm of all gradients, and how many of their values are no numbers."""
+        if self.waits:
+            norm = tf.linalg.global_norm([tf.cast(each, tf.float32) for each in gradients])
+            self.late["gradient_norm"] = norm / self.late.get("probe/loss_scale", 1.0)
+            return
+        arrays = [array_of(gradient) for gradient in gradients]
+        items = [item for array in arrays if (item := item_of(array)) is not None]
+        total, others = kernel.sum_squares(items, threads)
+        scalars = self._collector.scalars
+        scalars["gradient_norm"] = total**0.5 / (scalars.get("probe/loss_scale") or 1.0)
+        scalars["nonfinite_gradients"] = float(others)

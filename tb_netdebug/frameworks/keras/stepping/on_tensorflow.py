@@ -1,0 +1,122 @@
+"""A training of Keras on TensorFlow, as its debugger sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tb_netdebug.frameworks.keras.layers import Watched, native
+from tb_netdebug.frameworks.keras.loop import LoopTap
+from tb_netdebug.frameworks.keras.optimizers import Optimizers
+from tb_netdebug.frameworks.keras.stepping.reach import owner
+from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, Source
+from tb_netdebug.frameworks.keras.steps import TrainSteps
+from tb_netdebug.frameworks.keras.tap import is_without_tape
+from tb_netdebug.frameworks.keras.tensors import dense, tensors_in
+from tb_netdebug.frameworks.keras.traced import Ran
+from tb_netdebug.frameworks.keras.values import array_of
+from tb_netdebug.frameworks.keras.variables import value_of
+
+NUMBERLESS = (tf.string, tf.variant, tf.resource)
+GRAPH = (
+    "The training step is one graph of TensorFlow, which leaves no place to stop within it: compile the "
+    "model with run_eagerly=True to step by layer."
+)
+OWN_GRAPH = (
+    "The training step is a tf.function, which leaves no place to stop within it: "
+    "tf.config.run_functions_eagerly(True) lets it be stepped by layer."
+)
+REPLICAS = "Several replicas train on threads of TensorFlow's: only whole batches can be stopped at."
+TAPE = "The tape of TensorFlow gives all gradients at once, and Keras does not tell of operations."
+
+
+class OnTensorFlow(Source):
+    """`steps` are those of `fit` and `train_on_batch`, `loop` is one of the user's own."""
+
+    def __init__(self, steps: Sequence[TrainSteps], loop: LoopTap, optimizers: Optimizers) -> None:
+        self._steps = steps
+        self._loop = loop
+        self._optimizers = optimizers
+        self._ran: list[Ran] = []
+
+    # ---- stops -------------------------------------------------------------------------------------------
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        return ("batch",) if self._obstacle() else ("batch", "layer", "optimizer")
+
+    @property
+    def cannot(self) -> list[str]:
+        return [each for each in (self._obstacle(), TAPE) if each]
+
+    def _obstacle(self) -> str:
+        compiled = [each for each in self._steps if each.model.compiled]
+        if any(each.model.distribute_strategy.num_replicas_in_sync > 1 for each in compiled):
+            return REPLICAS
+        if self._loop.is_in_use:
+            return OWN_GRAPH if self._loop.is_hidden else ""
+        return "" if all(each.is_eager for each in compiled) else GRAPH
+
+    def is_training(self) -> bool:
+        return tf.executing_eagerly() and not is_without_tape()
+
+    # ---- what a graph gives back -------------------------------------------------------------------------
+
+    def show_all(self, wanted: bool) -> None:
+        for each in self._steps:
+            each.shows_all = wanted
+
+    def has_run(self, ran: list[Ran]) -> None:
+        """Of what ran eagerly the calls have told."""
+        self._ran = [] if any(each.is_eager for each in self._steps) else ran
+
+    def shown(self) -> Shown:
+        for ran in self._ran:
+            yield from shown_by(ran)
+
+    def end_batch(self) -> None:
+        self._ran = []
+
+    def optimizers(self) -> list[Any]:
+        return self._optimizers.known()
+
+    # ---- tensors -----------------------------------------------------------------------------------------
+
+    def tensors_in(self, value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+        for place, tensor in tensors_in(value, name):
+            found = dense(tensor)
+            if not hasattr(found, "graph") and found.dtype not in NUMBERLESS:
+                yield place, found
+
+    def array(self, tensor: Any) -> Array:
+        return array_of(tensor)
+
+    def device(self, tensor: Any) -> str:
+        kind, _, number = tensor.device.rpartition("device:")[2].lower().partition(":")
+        return kind if kind == "cpu" or not number else f"{kind}:{number}"
+
+    def present(self, variable: Any) -> Any:
+        return value_of(native(variable))
+
+    def held(self, watched: Watched) -> Any:
+        """TensorFlow copies what it is to change while somebody has it."""
+        return self.present(watched.variable)
+
+
+def shown_by(ran: Ran) -> Shown:
+    """By the names that calls would have."""
+    tap, shown, scale = ran.tap, ran.shown(), ran.first("scale")
+    for number, tensor in enumerate(shown.get("inputs", [])):
+        yield "batch", str(number), None, tensor
+    for (call, place, _), tensor in zip(tap.activations(), shown.get("activations", []), strict=False):
+        yield "output", call.layer.name + place, call.layer.name, tensor
+    for name, kind in (("targets", "label"), ("values", "loss")):
+        for number, tensor in enumerate(shown.get(name, [])):
+            yield kind, str(number), None, tensor
+    for (watched, _, _), tensor in zip(tap.gradients(), shown.get("gradients", []), strict=False):
+        unscaled = tensor if scale is None else tf.cast(tensor, tf.float32) / tf.cast(scale, tf.float32)
+        yield "gradient", watched.name, owner(watched), unscaled
+    if ran.loss is not None:
+        yield "loss", "loss", None, ran.loss

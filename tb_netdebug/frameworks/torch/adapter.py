@@ -1,0 +1,338 @@
+"""PyTorch behind the seam: hooks on modules and optimizers, and what is known at the end of a step."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.optim import Optimizer
+
+from tb_netdebug.core.records.step import Kind, Sample, Series, Units
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.debugger.workbench import Stops
+from tb_netdebug.frameworks.torch.activations import ActivationHooks
+from tb_netdebug.frameworks.torch.arrivals import Arrivals
+from tb_netdebug.frameworks.torch.graph import GraphTracer
+from tb_netdebug.frameworks.torch.host_arrays import values_over
+from tb_netdebug.frameworks.torch.interception import OVERRIDING, unintercepted
+from tb_netdebug.frameworks.torch.memory import torch_allocator
+from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks, copies_limit
+from tb_netdebug.frameworks.torch.parameters import WRAPPERS, Parameters, Watched, clean
+from tb_netdebug.frameworks.torch.phases import PhaseHooks
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.probes import Probes
+from tb_netdebug.frameworks.torch.ranks.merging import Merging
+from tb_netdebug.frameworks.torch.reader import (
+    NO_OPTIMIZER,
+    SKIPPED,
+    Layout,
+    TensorReader,
+    host_item,
+)
+from tb_netdebug.frameworks.torch.stepping.workbench import TorchWorkbench
+from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
+from tb_netdebug.frameworks.torch.weights import Weights
+from tb_netdebug.recording.adapter import MakeAdapter, listed
+from tb_netdebug.recording.clock import now
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.refusals import Refusals
+from tb_netdebug.recording.settings import Settings
+
+# The library of torch's that its threads run in.
+COMPUTING = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
+
+COMPILED = "torch.compile leaves no place for hooks; weights, gradients, updates and the loss are recorded"
+
+UNSEEN = f"no call of a layer was seen, as when {COMPILED}"
+
+Late = list[tuple[int, dict[str, float], list[Sample]]]
+
+
+class TorchAdapter:
+    """Fills the collector from the hooks of torch (see `adapter.Adapter`)."""
+
+    @unintercepted
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        optimizers: Sequence[Optimizer],
+        collector: Collector,
+        guard: Guard,
+        settings: Settings,
+    ) -> None:
+        self._models = dict(models)
+        self._collector = collector
+        self._guard = guard
+        self._settings = settings
+        self._refusals = Refusals(guard)
+        self._optimizer_names: list[str] = []
+        kernel.borrow_threads(COMPUTING)
+        self._parameters = Parameters(models, settings.wants)
+        self._reader = TensorReader(collector, self._refusals.refuse)
+        self._arrivals = Arrivals(self._reader)
+        self._weights = self._make_weights()
+        self._optimizers = OptimizerHooks(
+            optimizers,
+            self._parameters,
+            collector,
+            self._reader,
+            guard,
+            weights=self._weights,
+            gradients=settings.gradients,
+        )
+        self._graph = GraphTracer(self._models, guard)
+        self._phases = PhaseHooks(models, collector, guard, batches=settings.batches)
+        self._activations = ActivationHooks(models, collector, self._reader, guard, settings.wants)
+        self._probes = Probes(
+            ProbeContext(models, self._parameters, self._optimizers, collector, self._reader, guard, settings)
+        )
+        self._merging = Merging(collector, self._refusals, self._parameters.current().values())
+        self._workbench: TorchWorkbench | None = None
+        self._generation = -1
+        self._saw_gradients = False
+        self._follow_growth()
+        self._explain_compiled()
+
+    # ---- the seam ----------------------------------------------------------------------------------------
+
+    @unintercepted
+    def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
+        if not self._optimizers.stepped:
+            self._look_without_optimizer()
+        if self._collector.step == 0:
+            self._explain_compiled()
+        self._optimizers.end_step()
+        if self._collector.sampling and self._weights is not None:
+            self._weights.look_at_rest(list(self._parameters.current().values()))
+        self._phases.saw_forward = self._saw_gradients = False
+        if loss is not None:
+            self._put_scalar("loss", loss)
+            self._probes.told_loss(loss)
+        for name, value in scalars.items():
+            self._put_scalar(f"scalar/{name}", value)
+        self._optimizers.put_rates()
+        self._probes.end_step()
+        if self._parameters.is_stale or self._generation != self._parameters.changes:
+            self._follow_growth()
+        OVERRIDING.look()
+        return self._merging.end_step(is_late=self._arrivals.end_step(self._collector.step))
+
+    @unintercepted
+    def late(self, *, wait: bool) -> Late:
+        return self._merging.through(self._arrivals.take(wait=wait), wait=wait)
+
+    @unintercepted
+    def prepare(self, *, sampling: bool) -> None:
+        self._activations.arm(sampling)
+        if not sampling:
+            return
+        if self._weights is not None and not self._optimizers.known():
+            self._weights.keep(list(self._parameters.current().values()))
+
+    @unintercepted
+    def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
+        tensor = (
+            value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value), device="cpu")
+        )
+        readable = None if is_functorch_wrapped(tensor) else self._reader.readable("a tensor", tensor)
+        if readable is None:
+            return None
+        if not self._reader.is_on_host(readable):
+            readable = readable.cpu()  # the user asked for this tensor now
+        (summary,) = kernel.summarize([host_item(readable)], torch.get_num_threads())
+        layout = Layout(Series(Kind.TENSOR, ""), readable, nn.Identity())
+        return summary, layout.active_units(readable.data_ptr())
+
+    @unintercepted
+    def pixels_of(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return values_over(value.float() if value.is_floating_point() else value)
+        return np.asarray(value)
+
+    def memory(self) -> dict[str, float]:
+        return torch_allocator(torch)
+
+    @unintercepted
+    def describe(self) -> dict[str, Any]:
+        known = self._optimizers.known()
+        if known:  # those of a training that is over may be gone
+            self._optimizer_names = [type(optimizer).__name__ for optimizer in known]
+        return {
+            "framework": f"torch {torch.__version__}",
+            "python": platform.python_version(),
+            "models": {name: type(model).__name__ for name, model in self._models.items()},
+            "optimizers": self._optimizer_names,
+            "parameters": len(self._parameters),
+            "layers": len(self._activations),
+            "threads": torch.get_num_threads(),
+            "processes": self._merging.processes,
+            "in_parts": self._merging.parts,
+            "not_watched": self._refusals.sentences(),
+        }
+
+    @unintercepted
+    def graph(self) -> bytes | None:
+        return self._graph.take()
+
+    def join(self, optimizer: Optimizer) -> bool:
+        """Watches one more optimizer, if it moves what is watched; whether it does."""
+        return self._optimizers.add(optimizer)
+
+    @unintercepted
+    def differentiated(self) -> None:
+        """Look at the gradients now: updates by hand may clear them before the step is known to be over."""
+        started = now()
+        if self._settings.gradients and not self._saw_gradients:
+            self._saw_gradients = True
+            self._optimizers.look_at_gradients(NO_OPTIMIZER, list(self._parameters.current().values()))
+        self._collector.charge(started)
+
+    def workbench(self, stops: Stops) -> TorchWorkbench:
+        """For the debugger: stops of this training are told to `stops`. Closed with the adapter."""
+        self._workbench = TorchWorkbench(
+            self._models,
+            self._parameters,
+            self._optimizers,
+            self._graph,
+            stops=stops,
+            collector=self._collector,
+            guard=self._guard,
+        )
+        return self._workbench
+
+    @unintercepted
+    def close(self) -> None:
+        if self._workbench is not None:
+            self._workbench.close()
+        for part in (
+            self._probes,
+            self._optimizers,
+            self._phases,
+            self._activations,
+            self._graph,
+            self._parameters,
+        ):
+            part.close()
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _make_weights(self) -> Weights | None:
+        if not (self._settings.weights or self._settings.updates):
+            return None
+        return Weights(
+            self._collector,
+            self._reader,
+            self._refusals.refuse,
+            weights=self._settings.weights,
+            updates=self._settings.updates,
+            most_bytes=copies_limit(),
+        )
+
+    def _look_without_optimizer(self) -> None:
+        """A step in which no optimizer of torch has stepped, but gradients may be there to be looked at.
+
+        It has an update of its own kind, a skipped one (GradScaler found an overflow), or accumulates.
+        """
+        watched = list(self._parameters.current().values())
+        if not (self._saw_gradients or self._has_trained(watched)):
+            return
+        if not self._optimizers.known():
+            self._optimizers.stepped = True
+            if self._settings.gradients and not self._saw_gradients:
+                self._optimizers.look_at_gradients(NO_OPTIMIZER, watched)
+            if self._weights is not None:
+                self._weights.count_step()
+                if self._collector.sampling:
+                    self._weights.look(watched)
+            return
+        gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
+        is_wanted = self._collector.wants_norm or self._collector.sampling
+        if gradients and self._settings.gradients and is_wanted:
+            squares = self._reader.squares(gradients, SKIPPED)
+            if squares is not None:
+                self._collector.scalars["nonfinite_gradients"] = float(squares[1])
+                if squares[1] and self._collector.sampling:
+                    self._optimizers.sample_gradients(SKIPPED, watched)  # they tell where
+
+    def _has_trained(self, watched: Sequence[Watched]) -> bool:
+        """The calls of a compiled model cannot be seen, its gradients can."""
+        if self._phases.sees_calls:
+            return self._phases.saw_forward
+        return any(each.tensor.grad is not None for each in watched)
+
+    def _put_scalar(self, name: str, value: Any) -> None:
+        """A number, or a tensor with one; of several values the mean. Never waits for a device."""
+        if value is None:
+            return
+        try:
+            if isinstance(value, torch.Tensor):
+                self._put_tensor(name, value)
+            else:
+                self._collector.scalars[name] = float(value if np.ndim(value) == 0 else np.mean(value))
+        except (TypeError, ValueError, RuntimeError) as error:
+            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")
+
+    def _put_tensor(self, name: str, given: torch.Tensor) -> None:
+        if type(given) is torch.Tensor and given.is_cpu and given.numel() == 1 and self._reader.reads_host:
+            self._collector.scalars[name] = float(given.item())
+            return
+        value = self._reader.readable(name, given)
+        if value is None:
+            return
+        value = value.detach() if value.numel() == 1 else value.detach().float().mean()
+        if self._reader.is_on_host(value):
+            self._collector.scalars[name] = float(value)
+            return
+        self._reader.uses_device = True
+        self._collector.awaited.add(name)
+        refusal = self._reader.device.scalar(value, (self._collector.step, name))
+        if refusal is not None:
+            self._refusals.refuse(name, f"it {refusal.reason}")
+
+    def _follow_growth(self) -> None:
+        """Hooks on layers that were added since the last step."""
+        watched = self._parameters.current().values()
+        if self._generation != self._parameters.changes:
+            self._generation = self._parameters.changes
+            self._merging.follow(watched)
+            if self._settings.activations:
+                self._activations.find()
+
+    def _explain_compiled(self) -> None:
+        """What is compiled in place or after the watching has begun is known at the end of the first step."""
+        if not self._settings.activations:
+            return
+        for prefix, model in self._models.items():
+            for name, module in model.named_modules():
+                if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
+                    full = "/".join(part for part in (prefix, clean(name, WRAPPERS)) if part) or "the model"
+                    self._refusals.refuse(f"the inside of {full}", COMPILED)
+        if self._optimizers.stepped and len(self._activations) and not self._activations.were_called:
+            self._refusals.refuse("the inside of the model", UNSEEN)
+
+
+def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
+    """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
+    OVERRIDING.look()
+    optimizers = [unwrapped(each) for each in listed(optimizer)]
+    for each in optimizers:
+        if not isinstance(each, Optimizer):
+            raise TypeError(
+                f"optimizer is a {type(each).__name__}, not a torch.optim.Optimizer; leave it out, and "
+                "gradients and updates are taken at the end of each step"
+            )
+    return lambda collector, guard, settings: TorchAdapter(models, optimizers, collector, guard, settings)
+
+
+def unwrapped(optimizer: Any) -> Any:
+    """The optimizer inside of one that only pretends to be one of torch's, as that of Accelerate does."""
+    while isinstance(optimizer, Optimizer) and not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        optimizer = getattr(optimizer, "optimizer", None)
+    return optimizer

@@ -1,0 +1,108 @@
+"""Results that a device sends steps later, put together by step."""
+
+from __future__ import annotations
+
+from collections import deque
+from operator import itemgetter
+from typing import Any
+
+from tb_netdebug.core.records.step import Sample, Series, Units
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.torch.reader import SKIPPED, TensorReader
+from tb_netdebug.recording.collector import joined
+
+# (number of the step, what it is)
+Key = Any
+# (id of the optimizer, number of the look)
+Look = tuple[int, int]
+# sum of the squares, values that are not finite
+Squares = tuple[float, int]
+
+
+class Arrivals:
+    """Keys of what was sent begin with the number of the step; here they find back to it."""
+
+    def __init__(self, reader: TensorReader) -> None:
+        self._reader = reader
+        self._scalars: dict[int, dict[str, float]] = {}
+        self._samples: dict[int, dict[Series, Sample]] = {}
+        self._norms: dict[int, dict[Look, Squares]] = {}
+        # A step may need several parcels: it is complete when as many have come as were sent by its end.
+        self._sent: deque[tuple[int, int]] = deque()
+        self._received = 0
+
+    def end_step(self, step: int) -> bool:
+        """Sends what the step has asked for; whether steps are completed later."""
+        if not self._reader.uses_device:
+            return False
+        self._reader.device.flush()
+        self._sent.append((step, self._reader.device.cost.parcels))
+        return True
+
+    def take(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Sample]]]:
+        """The steps of which everything has arrived, in their order."""
+        if not self._reader.uses_device:
+            return []
+        for collected in self._reader.device.drain() if wait else self._reader.device.ready():
+            self._received += 1
+            for key, summary in collected.summaries:
+                self._add_summary(key, summary)
+            for key, active in collected.units:
+                self._add_units(key, active)
+            for key, value in collected.scalars:
+                self._add_scalar(key, value)
+            for sums in collected.sums:
+                self._add_norm(sums.key, sums.total, sums.nonfinite)
+        if not self._reader.device.pending_bytes:
+            self._received = self._reader.device.cost.parcels  # nor is anything else to come
+        complete: list[int] = []
+        while self._sent and (wait or self._sent[0][1] <= self._received):
+            complete.append(self._sent.popleft()[0])
+        return [self._take(step) for step in complete]
+
+    def _take(self, step: int) -> tuple[int, dict[str, float], list[Sample]]:
+        for counts in (self._reader.unit_counts, self._reader.host_squares):
+            for key in [key for key in counts if key[0] <= step]:
+                del counts[key]
+        scalars = {**self._scalars.pop(step, {}), **norm_of(self._norms.pop(step, {}))}
+        return step, scalars, list(self._samples.pop(step, {}).values())
+
+    def _add_scalar(self, key: Key, value: float) -> None:
+        self._scalars.setdefault(key[0], {})[key[1]] = value
+
+    def _add_summary(self, key: Key, summary: bytes) -> None:
+        step, series = key
+        if series is None:  # travelled along, but nobody asked for it
+            return
+        samples = self._samples.setdefault(step, {})
+        known = samples.get(series)
+        if known is None:
+            samples[series] = Sample(series, summary)
+        else:
+            known.summary = kernel.merge([known.summary, summary])
+
+    def _add_units(self, key: Key, active: bytes) -> None:
+        step, series = key
+        unit_count = self._reader.unit_counts.get(key, 0)
+        sample = self._samples.get(step, {}).get(series)
+        if sample is not None and unit_count:
+            units = Units(unit_count, active)
+            sample.units = units if sample.units is None else joined(sample.units, units)
+
+    def _add_norm(self, key: Key, squares: float, nonfinite: int) -> None:
+        """One of each device that holds gradients."""
+        step, look = key
+        sums = self._norms.setdefault(step, {})
+        total, others = sums.get(look) or self._reader.host_squares.get(key, (0.0, 0))
+        sums[look] = total + squares, others + nonfinite
+
+
+def norm_of(sums: dict[Look, Squares]) -> dict[str, float]:
+    """Over all optimizers that have stepped, of each what was seen last."""
+    if not sums:
+        return {}
+    last = {optimizer: sums[optimizer, number] for optimizer, number in sorted(sums, key=itemgetter(1))}
+    scalars = {"nonfinite_gradients": float(sum(others for _, others in last.values()))}
+    if SKIPPED not in last:
+        scalars["gradient_norm"] = sum(total for total, _ in last.values()) ** 0.5
+    return scalars

@@ -1,0 +1,77 @@
+"""When a backward pass begins and ends, whoever calls it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tb_netdebug.frameworks.torch.taps import Handle, listen
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.signal_handlers import is_from_a_handler
+
+
+class BackwardWatch:
+    """Calls `before` and `after` around each backward pass until `close`, on the thread that runs it.
+
+    A watcher that fails does not disturb the training: its guard is told, or without one it is said and the
+    watch ends.
+    """
+
+    def __init__(
+        self,
+        before: Callable[[Any], None] | None,
+        after: Callable[[Any], None] | None,
+        guard: Guard | None,
+    ) -> None:
+        self._tell_before = before
+        self._tell_after = after
+        self._guard = guard
+        self._handle: Handle | None = listen(
+            torch.autograd.backward,
+            before=None if before is None else self._before,
+            after=None if after is None else self._after,
+        )
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+    def _before(self, args: tuple[Any, ...]) -> None:
+        try:
+            if self._tell_before is not None and not (self._guard and self._guard.is_off):
+                self._tell_before(args[0])
+        except Exception as error:
+            self._fail(error)
+
+    def _after(self, args: tuple[Any, ...], _: Any) -> None:
+        try:
+            if self._tell_after is not None and not (self._guard and self._guard.is_off):
+                self._tell_after(args[0])
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._guard is not None:
+            self._guard.fault("looking at a backward pass", error)
+            return
+        if is_from_a_handler(error):
+            raise error
+        self.close()
+        warnings.warn(f"NetDebug failed while looking at a backward pass: {error!r}", stacklevel=2)
+
+
+def watch_backward(
+    before: Callable[[Any], None] | None = None,
+    after: Callable[[Any], None] | None = None,
+    *,
+    guard: Guard | None = None,
+) -> BackwardWatch:
+    """`before(tensors)` at the beginning of every torch.autograd.backward and Tensor.backward, `after` at the
+    end of those that did not raise; `tensors` is one tensor or a sequence of some. Close what is returned.
+    """
+    return BackwardWatch(before, after, guard)

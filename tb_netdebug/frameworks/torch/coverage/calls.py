@@ -1,0 +1,70 @@
+"""Whether a module without gradients is called at all, and in which order such modules run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+
+from tb_netdebug.frameworks.torch.coverage.members import Member
+from tb_netdebug.frameworks.torch.hooks import before_forward, is_too_deep
+
+is_compiling = torch.compiler.is_compiling
+
+
+class CallWatch:
+    """Hooks on the owners of parameters, for one step at a time and until they are called."""
+
+    def __init__(self) -> None:
+        self._hooks: list[Any] = []
+        self._owners: dict[str, None] = {}
+        self._called: dict[str, None] = {}
+        self._called_without_grad: dict[str, None] = {}
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._hooks)
+
+    def ask(self, members: Sequence[Member], models: Mapping[str, nn.Module]) -> None:
+        """For the next step. Hooks on a compiled model would make it compile again."""
+        owners = {
+            member.owner_name: member.owner
+            for member in members
+            if member.owner_name not in self._called and not is_too_deep(member.owner_name, member.owner)
+        }
+        if self.is_on or not owners or any(is_compiled(each) for each in models.values()):
+            return
+        self._owners.update(dict.fromkeys(owners))
+        self._hooks = [before_forward(module, partial(self._note, name)) for name, module in owners.items()]
+
+    def answer(self) -> dict[str, list[str]]:
+        """Takes the hooks off: names of modules that were called so far, only without gradients, or not."""
+        self.close()
+        without = [name for name in self._called_without_grad if name not in self._called]
+        seen = {*self._called, *without}
+        return {
+            "called": list(self._called),
+            "called_without_grad": without,
+            "uncalled": [name for name in self._owners if name not in seen],
+        }
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def _note(self, name: str, *_: Any) -> None:
+        if is_compiling():
+            return
+        (self._called if torch.is_grad_enabled() else self._called_without_grad)[name] = None
+
+
+def is_compiled(model: nn.Module) -> bool:
+    return any(
+        isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
+        for module in model.modules()
+    )

@@ -1,0 +1,173 @@
+"""Parameters that a loss depends on and that nobody trains: of no watched model and in no optimizer."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tb_netdebug.frameworks.torch.batches.contents import is_on_host, selection
+from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
+from tb_netdebug.frameworks.torch.coverage.reached import Reached, reached_by
+from tb_netdebug.frameworks.torch.host_arrays import array_over
+
+# Graphs are walked in these training steps, each time for a few backward passes.
+STEPS_LOOKED_AT = frozenset({0, 1, 16})
+MOST_PASSES = 4
+# Layers within the model are missing at once; another network may have an optimizer that steps rarely.
+STEPS_BEFORE_INSIDE = 2
+STEPS_BEFORE_OUTSIDE = 17
+MOST_TENSORS = 4096
+MOST_NAMED = 16
+VALUES_READ = 4096
+FEWEST_VALUES = 16
+
+
+class Unowned:
+    """`look` at the beginning of backward passes, `news` at the end of steps, until it `is_over`."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Found] = {}
+        self._owned: set[int] = set()
+        self._rivals: set[int] = set()
+        self._passes = 0
+        self._step = -1
+        self._told: dict[str, tuple[int, ...]] = {}
+
+    def wants(self, step: int) -> bool:
+        """`step` counts the steps of the training in which an optimizer has stepped."""
+        if step != self._step:
+            self._step, self._passes = step, 0
+        return step in STEPS_LOOKED_AT and self._passes < MOST_PASSES
+
+    @staticmethod
+    def is_over(steps: int) -> bool:
+        return steps > STEPS_BEFORE_OUTSIDE
+
+    def look(self, roots: Sequence[torch.Tensor], members: Mapping[int, Member]) -> None:
+        self._passes += 1
+        visible = {key for key, member in members.items() if not member.is_hidden}
+        for key, reached in reached_by(roots, visible).items():
+            known = self._found.get(key)
+            if known is None or known.tensor is not reached.tensor:
+                if len(self._found) >= MOST_TENSORS:
+                    continue
+                known = self._found[key] = Found(reached)
+            known.add(reached, self._step)
+
+    def news(
+        self, steps: int, members: Mapping[int, Member], held: Iterator[Sequence[int]]
+    ) -> Iterator[dict[str, Any]]:
+        """After so many training steps: the facts that have changed. `held` are the tensors of optimizers."""
+        for ids in held:
+            owned = {key for key in ids if key in self._found}
+            self._owned |= owned
+            if owned and members.keys().isdisjoint(ids):
+                self._rivals |= owned
+        names = {key: member.name for key, member in members.items() if member.is_hidden}
+        groups: dict[str, list[Found]] = {"inside": [], "outside": []}
+        for key, found in self._found.items():
+            if key in self._owned or found.is_moved or (key in members and key not in names):
+                continue
+            is_inside = found.is_between or key in names
+            if found.is_used and found.looks > 1 and steps >= ripe_after(is_inside):
+                groups["inside" if is_inside else "outside"].append(found)
+        for place, group in groups.items():
+            told = tuple(found.key for found in group)
+            if told != self._told.get(place, ()):
+                self._told[place] = told
+                yield fact(place, group, names, members)
+
+    def elsewhere(self) -> int:
+        """How many parameters that the loss depends on are trained by an optimizer that has nothing else, as
+        those of a rival."""
+        return sum(found.is_used for key, found in self._found.items() if key in self._rivals)
+
+
+class Found:
+    """One such parameter; it is not kept alive."""
+
+    def __init__(self, reached: Reached) -> None:
+        tensor = reached.tensor
+        self.key = id(tensor)
+        self.shape = tuple(tensor.shape)
+        self.looks = 0
+        self._reference = weakref.ref(tensor)
+        self._state = mark_of(tensor)
+        self._is_before = self._is_behind = False
+        self._step = -1
+        self.is_fresh = is_fresh(tensor)
+
+    @property
+    def tensor(self) -> nn.Parameter | None:
+        return self._reference()
+
+    @property
+    def is_used(self) -> bool:
+        """Together with what the watched models make; a loss may have parts that are not."""
+        return self._is_before or self._is_behind
+
+    @property
+    def is_between(self) -> bool:
+        return self._is_before and self._is_behind
+
+    @property
+    def is_moved(self) -> bool:
+        """By something else than an optimizer of torch, or it is gone."""
+        tensor = self.tensor
+        return tensor is None or mark_of(tensor) != self._state
+
+    def add(self, reached: Reached, step: int) -> None:
+        """Steps count, not passes."""
+        self.looks += step != self._step
+        self._step = step
+        self._is_before |= reached.is_before
+        self._is_behind |= reached.is_behind
+
+
+def ripe_after(is_inside: bool) -> int:
+    return STEPS_BEFORE_INSIDE if is_inside else STEPS_BEFORE_OUTSIDE
+
+
+def fact(
+    place: str, group: Sequence[Found], names: Mapping[int, str], members: Mapping[int, Member]
+) -> dict[str, Any]:
+    shapes = Counter(found.shape for found in group)
+    known = Counter(tuple(member.tensor.shape) for member in members.values())
+    fresh = [found.is_fresh for found in group if len(found.shape) > 1]
+    return {
+        "id": place,
+        "tensors": len(group),
+        "values": sum(math.prod(found.shape) for found in group),
+        "values_of_models": sum(each.tensor.numel() for each in members.values() if not each.is_hidden),
+        "names": sorted(names[found.key] for found in group if found.key in names)[:MOST_NAMED],
+        "shapes": [list(shape) for shape in list(shapes)[:MOST_NAMED]],
+        "fresh": bool(fresh) and sum(fresh) >= len(fresh) / 2,
+        "twin": bool(group) and not shapes - known,
+    }
+
+
+def mark_of(tensor: nn.Parameter) -> Any:
+    """Changes when the values do, as far as this is known without waiting for a device."""
+    return state_of(tensor) or (0 if tensor.is_inference() else tensor._version)
+
+
+def is_fresh(tensor: nn.Parameter) -> bool:
+    """Whether it looks as random as torch makes it: evenly spread, or normal with deviation 1. What was
+    trained has longer tails. False where this is not known."""
+    if tensor.dim() < 2 or tensor.dtype not in (torch.float32, torch.float64) or not is_on_host(tensor):
+        return False
+    bits = array_over(tensor)
+    values = selection(bits, VALUES_READ) if bits is not None else np.zeros(0)
+    if values.size < FEWEST_VALUES or not np.isfinite(values).all():
+        return False
+    spread, largest = float(values.std()), float(np.abs(values).max())
+    doubt = 3.0 / math.sqrt(values.size)
+    is_even = spread > 0 and abs(largest / (math.sqrt(3.0) * spread) - 1.0) < min(0.05 + doubt, 0.3)
+    return is_even or abs(spread - 1.0) < doubt

@@ -1,0 +1,245 @@
+"""The module tree and the data flow of the first forward pass."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from tb_netdebug.core.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
+from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward, is_too_deep
+from tb_netdebug.frameworks.torch.parameters import clean, wrappers_of
+from tb_netdebug.frameworks.torch.values import tensors_in
+from tb_netdebug.recording.guard import Guard
+
+# Between two modules there are rarely more than a few operations; a longer way back is given up. On a stream
+# of residuals each block gets something from every one before it: after so many operations in all, the
+# nearest few have to do, or a network of a thousand blocks would wait for half a million edges.
+MOST_OPERATIONS = 2000
+MOST_OPERATIONS_IN_ALL = 200_000
+NEAREST_OPERATIONS = 32
+# A model that was not called in so many steps is described without data flow.
+PATIENCE_STEPS = 3
+
+
+@dataclass(slots=True)
+class Trace:
+    """What one module did in its first forward pass."""
+
+    name: str
+    order: int | None = None
+    calls: int = 0
+    inputs: tuple[TensorType, ...] = ()
+    outputs: tuple[TensorType, ...] = ()
+
+
+@dataclass(slots=True)
+class Flow:
+    """Where the tensors of a forward pass come from; kept for this pass only.
+
+    No tensor is kept alive: it may be one that checkpointing gives up because there is no room for it.
+    """
+
+    by_tensor: dict[int, tuple[weakref.ref[torch.Tensor], tuple[str, int]]] = field(default_factory=dict)
+    by_operation: dict[Any, tuple[str, int]] = field(default_factory=dict)
+    followed: int = 0
+
+    def produced(self, name: str, output: int, tensor: torch.Tensor) -> None:
+        self.by_tensor[id(tensor)] = (weakref.ref(tensor), (name, output))
+        if tensor.grad_fn is not None:
+            self.by_operation[tensor.grad_fn] = (name, output)
+
+    def sources(self, tensor: torch.Tensor) -> list[tuple[str, int]]:
+        """The module outputs that the tensor was computed from, maybe by operations outside of modules."""
+        direct = self.by_tensor.get(id(tensor))
+        if direct is not None and direct[0]() is tensor:
+            return [direct[1]]
+        found: dict[tuple[str, int], None] = {}
+        waiting: deque[Any] = deque([tensor.grad_fn])
+        seen: set[Any] = set()
+        most = MOST_OPERATIONS if self.followed < MOST_OPERATIONS_IN_ALL else NEAREST_OPERATIONS
+        while waiting and len(seen) < most:
+            operation = waiting.popleft()
+            if operation is None or operation in seen:
+                continue
+            seen.add(operation)
+            source = self.by_operation.get(operation)
+            if source is None:
+                waiting.extend(following for following, _ in operation.next_functions)
+            else:
+                found[source] = None
+        self.followed += len(seen)
+        return list(found)
+
+
+class GraphTracer:
+    """Follows the first forward pass of each model with hooks on all modules, then takes them away again."""
+
+    def __init__(self, models: Mapping[str, nn.Module], guard: Guard) -> None:
+        self._models = models
+        self._guard = guard
+        self._traces: dict[int, Trace] = {}
+        self._edges: dict[Edge, None] = {}
+        self._flow: Flow | None = Flow()
+        self._calls = 0
+        self._waited = 0
+        self._pending = {id(model) for model in models.values()}
+        self._hooks: list[tuple[Trace, Any]] = []
+        for prefix, model in models.items():
+            self._install(prefix, model)
+
+    def take(self) -> bytes | None:
+        """The graph, once all models were called or patience has run out."""
+        if self._flow is None:
+            return None
+        self._waited += 1
+        if self._pending and self._waited < PATIENCE_STEPS:
+            return None
+        self._flow = None
+        # The others may have gone into a compiled graph, which would be compiled again without them.
+        self._take_off([hook for trace, hook in self._hooks if trace.calls])
+        self._hooks = [(trace, hook) for trace, hook in self._hooks if not trace.calls]
+        return encode_graph(Graph(tuple(self._nodes()), tuple(self._edges)))
+
+    def order_of(self, module: nn.Module) -> int | None:
+        """The place of its first call, as far as that was seen."""
+        trace = self._traces.get(id(module))
+        return None if trace is None else trace.order
+
+    def close(self) -> None:
+        self._flow = None
+        self._take_off([hook for _, hook in self._hooks])
+
+    def _take_off(self, hooks: Sequence[Any]) -> None:
+        for hook in hooks:
+            hook.remove()
+
+    def _install(self, prefix: str, model: nn.Module) -> None:
+        wrappers = wrappers_of(model)
+        for name, module in model.named_modules():
+            full = "/".join(part for part in (prefix, clean(name, wrappers)) if part) or type(model).__name__
+            trace = self._traces[id(module)] = Trace(full)
+            if is_too_deep(name, module):
+                continue
+            before = before_forward(module, self._before, with_kwargs=True)
+            self._hooks += [(trace, before), (trace, after_forward(module, self._after))]
+
+    def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling() or not self._is_followed(module):
+            return
+        try:
+            self._enter(self._traces[id(module)], module, list(tensors_in((*args, *kwargs.values()))))
+        except Exception as error:
+            self._guard.fault("following the data flow", error)
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or not self._is_followed(module):
+            return
+        try:
+            self._leave(self._traces[id(module)], module, [tensor for _, tensor in tensors_in(output)])
+        except Exception as error:
+            self._guard.fault("following the data flow", error)
+
+    def _is_followed(self, module: nn.Module) -> bool:
+        if self._flow is None or not self._pending or not torch.is_grad_enabled():
+            return False
+        return not torch._C._is_tracing()
+
+    def _enter(self, trace: Trace, module: nn.Module, inputs: list[tuple[str, torch.Tensor]]) -> None:
+        if trace.order is None:
+            trace.order = self._calls
+            trace.inputs = tuple(type_of(tensor) for _, tensor in inputs)
+        self._calls += 1
+        trace.calls += 1
+        if self._flow is None or not is_end(module):
+            return
+        for place, (_, tensor) in enumerate(inputs):
+            for source, output in self._flow.sources(tensor):
+                self._edges[Edge(source, trace.name, type_of(tensor), output, place)] = None
+
+    def _leave(self, trace: Trace, module: nn.Module, outputs: list[torch.Tensor]) -> None:
+        trace.outputs = tuple(type_of(tensor) for tensor in outputs)
+        if self._flow is not None and is_end(module):
+            for place, tensor in enumerate(outputs):
+                self._flow.produced(trace.name, place, tensor)
+        self._pending.discard(id(module))
+        if not self._pending and self._flow is not None:
+            self._flow = Flow()  # lets go of the operations
+
+    def _nodes(self) -> list[Node]:
+        nodes: dict[str, Node] = {}
+        for prefix, model in self._models.items():
+            wrappers = wrappers_of(model)
+            names = {clean(name, wrappers): module for name, module in model.named_modules()}
+            for name, module in names.items():
+                trace = self._traces.get(id(module)) or Trace(name)
+                full = "/".join(part for part in (prefix, name) if part) or type(model).__name__
+                parent = self._parent(prefix, name, type(model).__name__)
+                if full not in nodes and (parent is None or parent in nodes):
+                    nodes[full] = node_of(full, parent, module, trace)
+        return list(nodes.values())
+
+    def _parent(self, prefix: str, name: str, root: str) -> str | None:
+        if not name:
+            return None
+        above = name.rpartition(".")[0]
+        return "/".join(part for part in (prefix, above) if part) or root
+
+
+def is_end(module: nn.Module) -> bool:
+    """Data flows between modules that compute something themselves, not between their containers."""
+    return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
+
+
+def type_of(tensor: torch.Tensor) -> TensorType:
+    if tensor.is_nested:
+        tensor = tensor.detach().values()
+    return TensorType(tuple(int(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def node_of(name: str, parent: str | None, module: nn.Module, trace: Trace) -> Node:
+    file, line = source_of(module)
+    parameters = [each for each in module.parameters() if not is_lazy(each)]
+    return Node(
+        name=name,
+        class_name=type(module).__name__,
+        parent=parent,
+        parameters=sum(each.numel() for each in parameters),
+        trainable=sum(each.numel() for each in parameters if each.requires_grad),
+        own_parameters=tuple(
+            Parameter(own, type_of(tensor), tensor.requires_grad)
+            for own, tensor in module.named_parameters(recurse=False)
+            if not is_lazy(tensor)
+        ),
+        source_file=file,
+        source_line=line,
+        inputs=trace.inputs,
+        outputs=trace.outputs,
+        calls=trace.calls,
+        order=trace.order,
+    )
+
+
+def code_of(module: nn.Module) -> CodeType | None:
+    """Of its forward, where that is a function of Python."""
+    return getattr(getattr(type(module), "forward", None), "__code__", None)
+
+
+def source_of(module: nn.Module) -> tuple[str, int]:
+    """Where the module's forward is written: the file below the working folder, else its last parts."""
+    code = code_of(module)
+    if code is None:
+        return "", 0
+    path = Path(code.co_filename)
+    try:
+        return str(path.relative_to(Path.cwd())), code.co_firstlineno
+    except (ValueError, OSError):
+        return "/".join(path.parts[-3:]), code.co_firstlineno

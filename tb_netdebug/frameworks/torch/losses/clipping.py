@@ -1,0 +1,87 @@
+"""Batches that a program leaves out itself because the norm of their gradients is not finite.
+
+`clip_grad_norm_` has worked it out, so nothing more is computed in ordinary steps. That the batch is left out
+is known when no optimizer steps before the next backward pass or the end of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.utils import clip_grad_norm_
+
+from tb_netdebug.frameworks.torch import optimizer_steps
+from tb_netdebug.frameworks.torch.backward import watch_backward
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.reader import SKIPPED
+from tb_netdebug.frameworks.torch.taps import Handle, listen
+from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
+
+LEFT_OUT = "probe/gradients_left_out"
+
+
+def when_clipped(told: Callable[[], None]) -> Handle:
+    """Call `told` whenever the norm that gradients are clipped by is not finite. Waits for no device."""
+
+    def look(_: Any, norm: Any) -> None:
+        if is_number(norm) and not math.isfinite(norm.item()):
+            told()
+
+    # What users call is a wrapper around it, which turns gradients off.
+    return listen(getattr(clip_grad_norm_, "__wrapped__", clip_grad_norm_), after=look)
+
+
+def is_number(norm: Any) -> bool:
+    """Whether it can be read without waiting for a device or asking other processes."""
+    is_plain = type(norm) is torch.Tensor and norm.is_cpu and not is_functorch_wrapped(norm)
+    return is_plain and norm.numel() == 1
+
+
+class ClippingProbe:
+    """Counts such batches of a training in each step (see `probes.Probe`)."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._is_bad = False  # the gradients that are there, and no optimizer has stepped on them
+        self._handles: list[Any] = [
+            when_clipped(self._clipped),
+            watch_backward(self._left_out, guard=context.guard),
+            listen(GradScaler.step, before=self._used),  # which leaves it out, and is asked
+        ]
+        self._steps = optimizer_steps.BEGINNING.listen(self._used)
+
+    def end_step(self) -> None:
+        self._left_out()
+
+    def close(self) -> None:
+        self._steps.remove()
+        for handle in self._handles:
+            handle.close()
+
+    def _clipped(self) -> None:
+        guard = self._context.guard
+        if guard.is_off:
+            return
+        try:
+            self._is_bad = self._is_ours()
+        except Exception as error:
+            guard.fault("looking at the norm of gradients", error)
+
+    def _is_ours(self) -> bool:
+        """Return whether gradients of this training are not finite: another one may be clipped."""
+        watched = self._context.parameters.current().values()
+        gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
+        squares = self._context.reader.squares(gradients, SKIPPED) if gradients else None
+        return squares is not None and bool(squares[1])
+
+    def _used(self, *_: Any) -> None:
+        self._is_bad = False
+
+    def _left_out(self, *_: Any) -> None:
+        if self._is_bad:
+            self._is_bad = False
+            self._context.collector.add(LEFT_OUT, 1.0)

@@ -1,0 +1,52 @@
+"""The mean loss of the calls that record no gradients: evaluations between training steps."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from tb_netdebug.frameworks.torch.losses.functions import LossCall
+from tb_netdebug.frameworks.torch.losses.outlet import Outlet, measuring
+
+NAME = "scalar/eval_loss"
+
+
+class Evaluations:
+    """Only of functions that the training minimises, too: others are not comparable with its loss."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._trained: set[tuple[str, str]] = set()
+        self._host_total = 0.0
+        self._device_total: Tensor | None = None
+        self.calls = 0
+
+    def expect(self, call: LossCall) -> None:
+        """A training call."""
+        self._trained.add((call.function.name, call.reduction))
+
+    def add(self, call: LossCall) -> None:
+        if self._trained and (call.function.name, call.reduction) not in self._trained:
+            return
+        with measuring(call.output.device):
+            value = call.output.detach().mean()
+            if self._outlet.reads(value):
+                self._host_total += float(value)
+            elif self._device_total is None:
+                self._device_total = value.double() if value.device.type != "mps" else value.clone()
+            elif self._device_total.device == value.device:
+                self._device_total = self._device_total + value
+            else:
+                return
+        self.calls += 1
+
+    def end_step(self) -> None:
+        """After calls; unless the user says the number."""
+        if not self._outlet.has(NAME):
+            total: Tensor | float = self._host_total
+            if self._device_total is not None:
+                with measuring(self._device_total.device):
+                    total = (self._device_total + total) / self.calls
+            else:
+                total = self._host_total / self.calls
+            self._outlet.put(NAME, total)
+        self._host_total, self._device_total, self.calls = 0.0, None, 0

@@ -1,0 +1,89 @@
+"""What loss functions are given, what the loss is where nobody says it, and what becomes of its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.optim.optimizer import (
+    Optimizer,
+)
+
+from tb_netdebug.frameworks.torch import optimizer_steps
+from tb_netdebug.frameworks.torch.backward import watch_backward
+from tb_netdebug.frameworks.torch.losses.calls import LossCalls
+from tb_netdebug.frameworks.torch.losses.differences import Differences
+from tb_netdebug.frameworks.torch.losses.kept_gradients import KeptGradients
+from tb_netdebug.frameworks.torch.losses.outlet import Outlet
+from tb_netdebug.frameworks.torch.losses.quotients import Quotients
+from tb_netdebug.frameworks.torch.losses.roots import LossRoots
+from tb_netdebug.frameworks.torch.losses.scale import LossScale
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+
+
+class LossProbe:
+    """Listens to loss functions, backward passes, GradScaler and the steps of optimizers.
+
+    Of a loss that a program computes by itself, without a loss function of torch, only backward tells.
+    """
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._collector = context.collector
+        self._guard = context.guard
+        self._outlet = Outlet(context.collector, context.reader)
+        self._scale = LossScale(context, self._outlet)
+        self._roots = LossRoots(context, self._outlet, self._scale)
+        self._kept = KeptGradients(context, self._outlet)
+        self._differences = Differences(context)
+        self._quotients = Quotients(self._outlet)
+        self._calls = LossCalls(context, self._outlet)
+        self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
+        self._hooks: list[Any] = [
+            optimizer_steps.BEGINNING.listen(self._before_optimizer),
+            optimizer_steps.ENDED.listen(self._after_optimizer),
+        ]
+
+    def end_step(self) -> None:
+        self._outlet.end_step()
+        if not self._roots.is_told:
+            self._roots.end_step(calls=self._calls.seen)
+        self._calls.end_step()
+        self._scale.end_step()
+        self._kept.end_step()
+        self._quotients.end_step()
+
+    def close(self) -> None:
+        for part in (self._calls, self._backward, self._scale):
+            part.close()
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before_backward(self, roots: Any) -> None:
+        if not self._roots.is_told and self._outlet.is_here():
+            self._roots.add(roots)
+        if not self._collector.probing:
+            self._kept.missed += 1
+        elif self._outlet.is_here():
+            self._kept.before_backward()
+            self._quotients.look(roots)
+            if self._differences.is_open:
+                self._differences.look(roots)
+
+    def _after_backward(self, _: Any) -> None:
+        if self._collector.probing and self._outlet.is_here():
+            self._kept.after_backward()
+
+    def _before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._scale.stepped = True
+        self._roots.in_optimizer = 1
+
+    def _after_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._roots.in_optimizer = 0
+        if not self._collector.probing:
+            self._kept.since[id(optimizer)] = self._kept.missed
+            return
+        if self._guard.is_off or not self._outlet.is_here():
+            return
+        try:
+            self._kept.stepped(optimizer)
+        except Exception as error:
+            self._guard.fault("looking whether gradients were cleared", error)

@@ -1,0 +1,75 @@
+"""The loss as backward is given it, for trainings that tell it to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.losses.scale import LossScale
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, is_opaque
+
+NAME = "loss"
+
+
+class LossRoots:
+    """Adds up what a step differentiates; of the closure that an optimizer calls again and again, the first.
+
+    Once the user has told the loss, nothing is read any more.
+    """
+
+    def __init__(self, context: ProbeContext, outlet: Outlet, scale: LossScale) -> None:
+        self._context = context
+        self._outlet = outlet
+        self._scale = scale
+        self.is_told = False  # by the user
+        self._has_said = False
+        self.in_optimizer = 0  # how many of its backward passes there were, counted from 1
+        self._host: float | None = None
+        self._device: Tensor | None = None
+
+    def end_step(self, *, calls: int) -> None:
+        if self._outlet.has(NAME):
+            self.is_told = True
+            self._host = self._device = None
+            return
+        found: Tensor | float | None = self._host
+        if self._device is not None:
+            found = self._device if self._host is None else self._device + self._host
+        self._host = self._device = None
+        if found is None:
+            return
+        self._outlet.put(NAME, found)
+        if not calls and not self._has_said:
+            self._has_said = True
+            self._context.collector.fact("backward-loss", value_name="backward")
+
+    def add(self, roots: Tensor | Sequence[Any]) -> None:
+        """At the beginning of a backward pass."""
+        if self.in_optimizer:
+            self.in_optimizer += 1
+            if self.in_optimizer > 2:
+                return
+        for root in (roots,) if isinstance(roots, Tensor) else tuple(roots):
+            if isinstance(root, Tensor) and is_number(root) and can_be_read(root):
+                self._add(self._scale.unscaled(root))
+
+    def _add(self, root: Tensor) -> None:
+        if self._outlet.reads(root):
+            self._host = (self._host or 0.0) + root.item()
+        elif not is_recorded(root.device):
+            with measuring(root.device):
+                value = root.detach().reshape(()).to(torch.float32, copy=True)
+                self._device = value if self._device is None else self._device + value.to(self._device.device)
+
+
+def can_be_read(root: Tensor) -> bool:
+    return not (is_functorch_wrapped(root) or is_opaque(root))
+
+
+def is_number(root: Tensor) -> bool:
+    return root.numel() == 1 and root.is_floating_point()

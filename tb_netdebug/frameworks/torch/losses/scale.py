@@ -1,0 +1,94 @@
+"""The scale that torch.amp.GradScaler puts on losses, found when it is used."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+
+from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.taps import listen
+
+SCALE = "probe/loss_scale"
+SKIPPED = "probe/loss_scale_skipped"
+MOST_SCALED = 16
+
+Scaled = tuple["weakref.ref[Tensor]", Tensor]
+
+
+class LossScale:
+    """Of scalers that step an optimizer of a watched model."""
+
+    def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
+        self._context = context
+        self._guard = context.guard
+        self._outlet = outlet
+        self._scaled: list[Scaled] = []
+        self.stepped = False  # an optimizer, since the scaler was asked to step it
+        self._handles: list[Any] = [
+            listen(GradScaler.scale, after=self._on_scale),
+            listen(GradScaler.step, before=self._before_step, after=self._after_step),
+        ]
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.close()
+
+    def unscaled(self, root: Tensor) -> Tensor:
+        """The loss that was scaled to this one, or else this one."""
+        return next((loss for scaled, loss in self._scaled if scaled() is root), root)
+
+    def end_step(self) -> None:
+        if self._scaled:
+            self._scaled.clear()
+
+    def _on_scale(self, args: tuple[Any, ...], output: Any) -> None:
+        loss = args[1]
+        if self._guard.is_off or len(self._scaled) >= MOST_SCALED:
+            return
+        if isinstance(loss, Tensor) and isinstance(output, Tensor):
+            self._scaled.append((weakref.ref(output), loss.detach()))
+
+    def _before_step(self, args: tuple[Any, ...]) -> None:
+        self.stepped = False
+
+    def _after_step(self, args: tuple[Any, ...], _: Any) -> None:
+        scaler, optimizer = args[:2]
+        if self._guard.is_off or not scaler.is_enabled():
+            return
+        try:
+            self._look(scaler, optimizer)
+        except Exception as error:
+            self._guard.fault("looking at a GradScaler", error)
+
+    def _look(self, scaler: GradScaler, optimizer: Any) -> None:
+        """The scale lies on a device: it is asked for when the probes measure, or when it will change."""
+        scale = scaler._scale
+        if not self._context.parameters.of(optimizer) or scale is None or is_recorded(scale.device):
+            return
+        skipped = self._skipped(scaler, optimizer)
+        if isinstance(skipped, float):
+            if skipped or not self._outlet.has(SKIPPED):
+                self._outlet.put(SKIPPED, skipped)
+        elif self._context.collector.probing:
+            self._outlet.put(SKIPPED, skipped)
+        if self._context.collector.probing or skipped == 1.0 or self._outlet.reads(scale):
+            self._outlet.put(SCALE, scale)
+
+    def _skipped(self, scaler: GradScaler, optimizer: Any) -> Tensor | float:
+        """A fused optimizer skips its step on the device, any other is not called."""
+        if not self.stepped:
+            return 1.0
+        if not getattr(optimizer, "_step_supports_amp_scaling", False):
+            return 0.0
+        state = scaler._per_optimizer_states[id(optimizer)]
+        found = list(state["found_inf_per_device"].values())
+        if not found:
+            return 0.0
+        with measuring(found[0].device):
+            flag = torch.stack([each.to(found[0].device, non_blocking=True) for each in found]).amax() > 0
+            return flag.float()

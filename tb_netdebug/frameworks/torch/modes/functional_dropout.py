@@ -1,0 +1,111 @@
+"""Calls of `functional.dropout` that forget to say `training=`: `model.eval()` does not switch them off."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+
+from tb_netdebug.frameworks.torch.frames import FOREIGN
+from tb_netdebug.frameworks.torch.taps import Handle, listen
+from tb_netdebug.recording.frames import is_ours, place_of
+
+FUNCTIONS = (
+    functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d,
+    functional.alpha_dropout, functional.feature_alpha_dropout,
+)  # fmt: skip
+NAMES = frozenset(function.__name__ for function in FUNCTIONS)
+# Of (input, p, training, inplace), `training` is the third.
+SHARE, TRAINING = 1, 2
+MOST_PLACES = 16
+MOST_LINES = 20_000
+# So many evaluations are listened to: those after them call the same lines.
+EVALUATIONS = 3
+
+
+class FunctionalDropout:
+    """`listen` while a model is evaluated; `places` are the lines of its calls that drop units then.
+
+    Who writes `training=True` means it, as for many samples of one answer. A line that cannot be read is left
+    alone.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+        self._left = EVALUATIONS
+        self._handles: list[Handle] = []
+        self._model: nn.Module | None = None
+        self._known: set[tuple[str, int]] = set()
+
+    def listen(self, model: nn.Module) -> None:
+        """Until the end of the step."""
+        self._model = model
+        if not self._handles and self._left:
+            self._left -= 1
+            self._handles = [listen(function, before=self._called) for function in FUNCTIONS]
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.close()
+        self._handles, self._model = [], None
+
+    def _called(self, given: tuple[Any, ...]) -> None:
+        """Runs inside of the user's call, and does not raise."""
+        if self._model is None or self._model.training or not given[TRAINING] or not given[SHARE]:
+            return
+        with suppress(SyntaxError, ValueError, RecursionError):  # the text is none of Python
+            self._look(caller())
+
+    def _look(self, frame: FrameType | None) -> None:
+        if frame is None or len(self.places) >= MOST_PLACES:
+            return
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        if (path, line) not in self._known:
+            self._known.add((path, line))
+            if forgets_training(path, line):
+                self.places.append(place_of(frame))
+
+
+def caller() -> FrameType | None:
+    """Of the function that is listened to; None when it is torch itself, whose modules know their mode."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None or frame.f_code.co_filename.startswith(FOREIGN) else frame
+
+
+def forgets_training(path: str, line: int) -> bool:
+    """Whether there are calls of these functions in this line, and none of them says in which mode."""
+    lines = linecache.getlines(path)
+    if not lines or len(lines) > MOST_LINES:
+        return False
+    found = [call for call in dropouts(ast.parse("".join(lines))) if call.lineno <= line <= last_line(call)]
+    return bool(found) and not any(map(says_training, found))
+
+
+def dropouts(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in NAMES:
+                yield node
+
+
+def last_line(call: ast.Call) -> int:
+    return call.lineno if call.end_lineno is None else call.end_lineno
+
+
+def says_training(call: ast.Call) -> bool:
+    """Also when it may, in arguments that are only known while the program runs."""
+    return (
+        len(call.args) > TRAINING
+        or any(isinstance(each, ast.Starred) for each in call.args)
+        or any(each.arg in ("training", None) for each in call.keywords)
+    )

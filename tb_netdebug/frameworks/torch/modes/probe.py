@@ -1,0 +1,237 @@
+"""Train and evaluation mode: in which of them dropout and batch norm are when the model is called."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.frameworks.torch.batches.contents import is_on_host
+from tb_netdebug.frameworks.torch.batches.entries import entry_of
+from tb_netdebug.frameworks.torch.hooks import before_forward
+from tb_netdebug.frameworks.torch.modes.functional_dropout import FunctionalDropout
+from tb_netdebug.frameworks.torch.modes.switches import Switch, switches_of
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.recording.clock import now
+
+is_compiling = torch.compiler.is_compiling
+is_traced = torch._C._is_tracing
+is_grad_enabled = torch.is_grad_enabled
+current_backward = torch._C._current_graph_task_id
+Tensor = torch.Tensor
+
+MOST_NAMES = 64
+
+
+class Root:
+    """A watched model, and what its calls in this step were like."""
+
+    __slots__ = (
+        "all_in_eval", "calls", "in_eval", "looks", "model", "prefix", "switches", "trained_on",
+        "was_training",
+    )  # fmt: skip
+
+    def __init__(self, prefix: str, model: nn.Module) -> None:
+        self.prefix = prefix
+        self.model = model
+        self.switches: list[Switch] = []
+        self.was_training: bool | None = None
+        self.trained_on: weakref.ref[Tensor] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """A step."""
+        self.calls = self.looks = 0  # that record gradients
+        self.in_eval: list[Switch] = []
+        self.all_in_eval = True  # the model itself, in all these calls
+
+    def look(self) -> None:
+        """A switch counts as being in evaluation mode when it was so in all calls of the step.
+
+        Evaluations are not always made without gradients, and some attack the model in evaluation mode first.
+        """
+        self.all_in_eval = self.all_in_eval and not self.model.training
+        among = self.in_eval if self.looks else self.switches
+        self.in_eval = [switch for switch in among if not switch.module.training]
+        self.looks += 1
+
+    @property
+    def was_seen(self) -> bool:
+        """All of the step's calls were looked at."""
+        return 0 < self.looks == self.calls
+
+
+class ModeProbe:
+    """Hooks on the outermost modules (see `torch_probes.Probe`).
+
+    Calls that record gradients are looked at in probed steps, and in any step in which the model is in
+    another mode than in the call before. Calls without gradients are evaluations, unless their input is
+    that of the training; they are counted in every step.
+    """
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._collector = context.collector
+        self._guard = context.guard
+        self._roots = [Root(prefix, model) for prefix, model in context.models.items()]
+        self._generation = -1
+        self._steps_of_optimizers = 0
+        self._evaluations = self._evaluations_in_train = 0  # in this step
+        self._in_a_row = self._most_in_a_row = 0
+        self._in_train: dict[str, None] = {}  # names, in the last evaluation that had any
+        self._root_trains = False  # in that evaluation, the model itself
+        self._dropout = FunctionalDropout()
+        self._told: Mapping[str, Any] | None = None
+        self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
+        self._hooks = [
+            before_forward(entry_of(root.model), partial(self._watch, root), with_kwargs=True)
+            for root in self._roots
+        ]
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._dropout.close()
+
+    def end_step(self) -> None:
+        stepped = self._context.optimizers.steps != self._steps_of_optimizers
+        self._steps_of_optimizers = self._context.optimizers.steps
+        seen = [root for root in self._roots if root.was_seen]
+        if seen:
+            self._put_training([root for root in seen if self._is_trained(root, stepped)])
+        if self._evaluations:
+            self._put_evaluations()
+            self._dropout.close()
+        if seen or self._evaluations_in_train or self._dropout.places:
+            self._tell()
+        self._evaluations = self._evaluations_in_train = 0
+        for root in self._roots:
+            if root.calls:
+                root.begin()
+
+    # ---- calls -------------------------------------------------------------------------------------------
+
+    def _watch(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if is_compiling() or is_traced() or self._guard.is_off:
+            return
+        if not is_grad_enabled():
+            self._count_evaluation(root, args, kwargs)
+            return
+        root.calls += 1
+        self._in_a_row = 0
+        given = args[0] if args else next(iter(kwargs.values()), None)
+        root.trained_on = weakref.ref(given) if type(given) is Tensor else None
+        if root.looks or root.model.training is not root.was_training or self._collector.probing:
+            self._look(root)
+
+    def _look(self, root: Root) -> None:
+        started = now()
+        try:
+            if current_backward() != -1:  # computed again by activation checkpointing
+                root.calls -= 1
+                return
+            root.was_training = root.model.training
+            self._find_switches()
+            root.look()
+        except Exception as error:
+            self._guard.fault("looking at train and evaluation mode", error)
+        self._collector.charge(started)
+
+    def _count_evaluation(self, root: Root, args: Any, kwargs: Any) -> None:
+        started = now()
+        try:
+            if not is_trained_on(root, args, kwargs):
+                self._find_switches()
+                self._evaluations += 1
+                self._in_a_row += 1
+                self._most_in_a_row = max(self._most_in_a_row, self._in_a_row)
+                self._look_at_evaluation(root)
+        except Exception as error:
+            self._guard.fault("looking at an evaluation", error)
+        self._collector.charge(started)
+
+    def _look_at_evaluation(self, root: Root) -> None:
+        if not root.model.training:
+            self._dropout.listen(root.model)
+        for switch in root.switches:
+            if switch.module.training and not switch.is_recalibrating:
+                break
+        else:
+            return
+        self._evaluations_in_train += 1
+        if self._evaluations_in_train == 1:
+            self._in_train = {each.name: None for each in root.switches if each.module.training}
+            self._root_trains = root.model.training
+
+    def _find_switches(self) -> None:
+        parameters = self._context.parameters
+        if not parameters.is_stale and self._generation == parameters.changes:
+            return
+        parameters.current()
+        self._generation = parameters.changes
+        for root in self._roots:
+            root.switches = switches_of(root.prefix, root.model, self._context.settings.wants)
+
+    # ---- the end of a step -------------------------------------------------------------------------------
+
+    def _is_trained(self, root: Root, stepped: bool) -> bool:
+        """Whether the calls of this step were followed by a backward pass or the step of an optimizer."""
+        if any(each.grad is not None for each in root.model.parameters()):
+            return True
+        own = {id(each) for each in root.model.parameters()} if stepped else set()
+        return stepped and any(
+            id(moved) in own
+            for optimizer in self._context.optimizers.known()
+            for group in optimizer.param_groups
+            for moved in group["params"]
+        )
+
+    def _put_training(self, trained: list[Root]) -> None:
+        """Numbers of the models that were trained in this step."""
+        if not trained:
+            return
+        switches = [switch for root in trained for switch in root.switches]
+        in_eval = [switch for root in trained for switch in root.in_eval]
+        frozen = {switch.name for switch in in_eval if switch.is_frozen}
+        counted = [switch.name for switch in in_eval if switch.name not in frozen]
+        self._collector.scalars["probe/mode_modules"] = float(len(switches) - len(frozen))
+        self._collector.scalars["probe/eval_modules"] = float(len(counted))
+        self._now = {
+            "eval": counted[:MOST_NAMES],
+            "total": len(switches) - len(frozen),
+            "root_eval": any(root.all_in_eval for root in trained),
+            "frozen": sorted(frozen)[:MOST_NAMES],
+        }
+
+    def _put_evaluations(self) -> None:
+        self._collector.scalars["probe/evaluations"] = float(self._evaluations)
+        self._collector.scalars["probe/train_mode_evaluations"] = float(self._evaluations_in_train)
+
+    def _tell(self) -> None:
+        fact = {
+            **self._now,
+            "evaluating_in_train": list(self._in_train)[:MOST_NAMES],
+            "evaluating_root_train": self._root_trains,
+            "evaluation_calls_in_a_row": self._most_in_a_row,
+            "functional_dropout": list(self._dropout.places),
+        }
+        if fact != self._told:
+            self._told = fact
+            self._collector.fact("modes", **fact)
+
+
+def is_trained_on(root: Root, args: Any, kwargs: Any) -> bool:
+    """Whether the model is asked again about the batch of its last training call, or a view of it."""
+    known = root.trained_on() if root.trained_on is not None else None
+    given = args[0] if args else next(iter(kwargs.values()), None)
+    if known is None or type(given) is not Tensor:
+        return False
+    if given is known:
+        return True
+    if given.shape != known.shape or given.device != known.device:
+        return False
+    return is_on_host(given) and is_on_host(known) and given.data_ptr() == known.data_ptr()

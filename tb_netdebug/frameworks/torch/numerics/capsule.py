@@ -1,0 +1,216 @@
+"""Capsules: the batch, the weights and everything else that is needed to run one step again, in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from tb_netdebug.frameworks.torch.calls import Call
+from tb_netdebug.frameworks.torch.numerics.devices import device_states
+from tb_netdebug.frameworks.torch.numerics.portable import Portable, bytes_of
+from tb_netdebug.frameworks.torch.numerics.search import inner
+from tb_netdebug.recording.run_folder import rank
+from tb_netdebug.recording.signal_handlers import is_from_a_handler
+from tb_netdebug.version import __version__
+
+VERSION = 1
+MOST_BYTES = 512 << 20
+MOST_CAPSULES = 3
+# So much of the disk stays free.
+ROOM_BYTES = 256 << 20
+# What goes first when a capsule would be too big, and what it is called.
+DISPENSABLE = {"optimizers": "the states of the optimizers", "models": "the weights", "calls": "the batch"}
+
+
+class CapsuleWriter:
+    """Writes `<run>/capsules/step-<n>.pt`, at most three in a run; the training waits until it is there.
+
+    What holds tensors and plain values only can be read with `torch.load(…, weights_only=True)`: no code of
+    anybody runs.
+    """
+
+    def __init__(self, run_dir: Path, *, most_bytes: int = MOST_BYTES, room_bytes: int = ROOM_BYTES) -> None:
+        self._folder = run_dir / "capsules"
+        self._most_bytes = most_bytes
+        self._room_bytes = room_bytes
+        self.written: list[Path] = []
+        self.last_step = -1
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.written) >= MOST_CAPSULES
+
+    def write(
+        self,
+        step: int,
+        reason: str,
+        *,
+        calls: Sequence[Call],
+        models: Mapping[str, nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer],
+        about: Mapping[str, Any],
+    ) -> Path | str:
+        """The file, or in half a sentence why there is none. `about` becomes JSON texts. Never raises."""
+        if self.is_full:
+            return f"{MOST_CAPSULES} capsules are enough for a run"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            content = self._content(step, reason, calls, models, optimizers, about)
+            path = self._save(content, step)
+        except Exception as error:
+            if is_from_a_handler(error):
+                raise
+            return f"{type(error).__name__}: {error}"
+        self.written.append(path)
+        self.last_step = step
+        return path
+
+    def _content(
+        self,
+        step: int,
+        reason: str,
+        calls: Sequence[Call],
+        models: Mapping[str, nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer],
+        about: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        portable = Portable()
+        content: dict[str, Any] = {
+            "netdebug_capsule": VERSION,
+            "step": step,
+            "reason": reason,
+            "time": time.time(),
+            "rank": rank(os.environ),
+            "versions": versions(),
+            "classes": {name: type(model).__name__ for name, model in models.items()},
+            "evaluating": {name: evaluating(model) for name, model in models.items()},
+            "calls": [call_of(portable, number, call) for number, call in enumerate(calls)],
+            "models": {
+                name: portable.of(weights_of(inner(model)), f"weights {name}".strip())
+                for name, model in models.items()
+            },
+            "optimizers": [
+                {"class": type(each).__name__, "state": portable.of(state_of(each), "optimizer")}
+                for each in optimizers
+            ],
+            "random": random_states(portable),
+            **{name: json.dumps(value, default=str) for name, value in about.items()},
+        }
+        extra = [
+            f"weights {name}: {each}".strip() for name, model in models.items() for each in extras(model)
+        ]
+        content["left_out"] = portable.left_out + extra + self._made_smaller(content)
+        return content
+
+    def _made_smaller(self, content: dict[str, Any]) -> list[str]:
+        """Leaves out what does not fit, the least needed first; says what."""
+        free = shutil.disk_usage(self._folder).free - self._room_bytes
+        most = min(self._most_bytes, free)
+        left_out = []
+        for name, what in DISPENSABLE.items():
+            size = bytes_of(content)
+            if size <= most:
+                break
+            content[name] = type(content[name])()
+            is_scarce = free < self._most_bytes
+            why = "the disk is nearly full" if is_scarce else f"more than {most >> 20} MiB in all"
+            left_out.append(f"{what}: {why}")
+        return left_out
+
+    def _save(self, content: dict[str, Any], step: int) -> Path:
+        own = f"-rank{content['rank']}" if content["rank"] else ""
+        path = self._folder / f"step-{step}{own}.pt"
+        number = 1
+        while path.exists():
+            number += 1
+            path = self._folder / f"step-{step}{own}-{number}.pt"
+        unfinished = self._folder / f".{path.name}.{os.getpid()}"
+        try:
+            torch.save(content, unfinished)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return path
+
+
+def call_of(portable: Portable, number: int, call: Call) -> dict[str, Any]:
+    before = len(portable.left_out)
+    args = portable.late(list(call.args), f"argument of call {number}")
+    kwargs = portable.late(call.kwargs, f"argument of call {number}")
+    return {
+        "model": call.name,
+        "args": args,
+        "kwargs": kwargs,
+        "random": call.before,
+        "autocast": {device: str(dtype).rpartition(".")[2] for device, dtype in call.autocast.items()},
+        "changed_since": call.has_changed(),
+        "complete": len(portable.left_out) == before,
+    }
+
+
+def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by the names that they have in a state_dict.
+
+    That itself may be the user's code, with hooks that count or clean up, and is not called.
+    """
+    return {
+        f"{prefix}{name}": tensor
+        for prefix, module in modules_of(model)
+        for name, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None and not is_lazy(tensor) and name not in module._non_persistent_buffers_set
+    }
+
+
+def modules_of(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from modules_of(child, f"{prefix}{name}.")
+
+
+def extras(model: nn.Module) -> Iterator[str]:
+    """Yield what a state_dict would hold beside tensors: only the user's own code can give it."""
+    for prefix, module in modules_of(model):
+        if type(module).get_extra_state is not nn.Module.get_extra_state:
+            yield f"the extra state of {prefix.rstrip('.') or type(module).__name__}"
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return what its state_dict gives, without the hooks that it may have on that."""
+    numbers: dict[int, int] = {}
+    groups = []
+    for group in optimizer.param_groups:
+        places = [numbers.setdefault(id(each), len(numbers)) for each in group["params"]]
+        groups.append({**group, "params": places})
+    state = {numbers.get(id(key), str(key)): value for key, value in dict(optimizer.state).items()}
+    return {"state": state, "param_groups": groups}
+
+
+def evaluating(model: nn.Module) -> list[str]:
+    """The modules in eval mode; the root has an empty name."""
+    return [name for name, module in model.named_modules() if not module.training]
+
+
+def random_states(portable: Portable) -> dict[str, Any]:
+    """When the capsule was written; the state before a call is kept with the call."""
+    version, numbers, following = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "devices": portable.of(device_states(), "random numbers"),
+        "python": [version, list(numbers), following],
+    }
+
+
+def versions() -> dict[str, str]:
+    return {"netdebug": __version__, "torch": str(torch.__version__), "python": platform.python_version()}

@@ -1,0 +1,210 @@
+"""Reads a capsule from a file that anybody may have written: nothing in it is run, and all has bounds."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tb_netdebug.frameworks.torch.numerics.capsule import VERSION
+from tb_netdebug.frameworks.torch.numerics.search import first_line
+
+PARTS = {"calls": list, "models": dict, "optimizers": list, "evaluating": dict, "left_out": list, "step": int}
+TEXTS = ("first_nonfinite", "findings", "error")
+CALL = {"model": str, "args": list, "kwargs": dict, "random": torch.Tensor, "autocast": dict}
+MOST_BYTES = 16 << 30
+MOST_ENTRIES = 200_000
+MOST_PICKLE_BYTES = 64 << 20
+MOST_TEXT = 16 << 20
+MOST_DEPTH = 64
+MOST_VALUES = 2_000_000
+MOST_OPTIMIZERS = 1000
+MOST_STEP = 1 << 62
+# What tensors may be in all where they are not as big as the file: an expanded one takes no room in it.
+ROOM_BYTES = 1 << 30
+
+
+# They hold nothing.
+ATOMS = (bool, int, float, str, bytes)
+
+
+class CapsuleError(Exception):
+    """A capsule that cannot be read, or that does not fit the model; says what to do."""
+
+
+def load_capsule(path: str | Path) -> dict[str, Any]:
+    """What is inside; nothing of it is run. Raises CapsuleError."""
+    size = check_file(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what else is wrong with it
+            content = torch.load(Path(path), map_location="cpu", weights_only=True)
+        checked_content(content, path, size)
+    except CapsuleError:
+        raise
+    except Exception as error:  # whatever a damaged or hostile file makes torch raise
+        raise CapsuleError(
+            f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain "
+            f"values, which is never loaded ({why(error)})"
+        ) from None
+    return {**content, **{name: text_of(content, name) for name in TEXTS}}
+
+
+def why(error: Exception) -> str:
+    """In a few words; what torch advises, to load it in a way that runs what is in it, is no good advice."""
+    return type(error).__name__ if "weights_only" in str(error) else first_line(error)
+
+
+# ---- the file --------------------------------------------------------------------------------------------
+
+
+def check_file(path: str | Path) -> int:
+    """The size of what could be a capsule; only its directory is read."""
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CapsuleError(f"{path} cannot be read as a capsule: it is no regular file")
+        if status.st_size > MOST_BYTES:
+            raise CapsuleError(f"{path} cannot be read as a capsule: {status.st_size >> 30} GiB are too many")
+        with zipfile.ZipFile(path) as archive:
+            check_entries(archive.infolist(), path, status.st_size)
+    except FileNotFoundError:
+        raise CapsuleError(f"there is no file {path}; look in capsules/ of a run") from None
+    except CapsuleError:
+        raise
+    except Exception as error:  # zipfile raises many kinds for damaged files
+        raise CapsuleError(
+            f"{path} cannot be read as a capsule: it is damaged, or no capsule at all ({first_line(error)})"
+        ) from None
+    return status.st_size
+
+
+def check_entries(entries: list[zipfile.ZipInfo], path: str | Path, size: int) -> None:
+    """torch.save never compresses; whoever does wants it to grow."""
+    wrong = ""
+    if len(entries) > MOST_ENTRIES:
+        wrong = f"it has {len(entries)} parts"
+    elif any(each.compress_type != zipfile.ZIP_STORED for each in entries):
+        wrong = "it is compressed, which no capsule is"
+    elif sum(each.file_size for each in entries) > size:
+        wrong = "its parts would be bigger than the file"
+    elif any(each.file_size > MOST_PICKLE_BYTES for each in entries if each.filename.endswith(".pkl")):
+        wrong = f"it describes more than {MOST_PICKLE_BYTES >> 20} MiB of values"
+    if wrong:
+        raise CapsuleError(f"{path} cannot be read as a capsule: {wrong}")
+
+
+# ---- what is in it ---------------------------------------------------------------------------------------
+
+
+def checked_content(content: Any, path: str | Path, size: int) -> None:
+    """Raises CapsuleError for what is no capsule, or none that can be worked with."""
+    version = content.get("netdebug_capsule") if isinstance(content, dict) else None
+    if not isinstance(version, int):
+        raise CapsuleError(f"{path} is no capsule of NetDebug")
+    if version > VERSION:
+        raise CapsuleError(f"{path} was written by a newer NetDebug; upgrade this one to read it")
+    for name, kind in PARTS.items():
+        if not isinstance(content.get(name), kind) or isinstance(content[name], bool):
+            raise CapsuleError(f"{path} is damaged: its {name!r} is missing or of a wrong type")
+    wrong = next(faults(content, size), None)
+    if wrong is not None:
+        raise CapsuleError(f"{path} is damaged: {wrong}")
+
+
+def faults(content: dict[str, Any], size: int) -> Iterator[str]:
+    if not -MOST_STEP <= content["step"] <= MOST_STEP:
+        yield "its step is no number of a step"
+    if len(content["optimizers"]) > MOST_OPTIMIZERS:
+        yield f"it names {len(content['optimizers'])} optimizers"
+    if wrong := measured(content, max(ROOM_BYTES, 64 * size)):
+        yield wrong
+    for name, kinds in {"models": dict, "evaluating": list}.items():
+        if not all(isinstance(key, str) and isinstance(each, kinds) for key, each in content[name].items()):
+            yield f"its {name!r} is of a wrong type"
+    if not all(isinstance(place, str) for each in content["evaluating"].values() for place in each):
+        yield "its 'evaluating' is of a wrong type"
+    for state in content["models"].values():
+        if not all(isinstance(name, str) for name in state):
+            yield "its 'models' is of a wrong type"
+    if not all(isinstance(each, dict) for each in content["optimizers"]):
+        yield "its 'optimizers' is of a wrong type"
+    if not all(isinstance(each, str) for each in content["left_out"]):
+        yield "its 'left_out' is of a wrong type"
+    if not all(is_call(each) for each in content["calls"]):
+        yield "a call of the model is not complete"
+
+
+def is_call(call: Any) -> bool:
+    if not isinstance(call, dict) or any(not isinstance(call.get(key), kind) for key, kind in CALL.items()):
+        return False
+    names = (*call["kwargs"], *call["autocast"], *call["autocast"].values())
+    random = call["random"]
+    return (
+        all(isinstance(each, str) for each in names)
+        and random.dtype is torch.uint8
+        and random.device.type == "cpu"
+        and random.layout is torch.strided
+        and random.shape == torch.get_rng_state().shape
+    )
+
+
+def measured(content: dict[str, Any], most_bytes: int) -> str:
+    """What is wrong with the sizes of it all; every value is met once, as often as it is referred to."""
+    waiting: list[tuple[Any, int]] = [(content, 0)]
+    values_left, bytes_left = MOST_VALUES, most_bytes
+    while waiting:
+        value, depth = waiting.pop()
+        values_left -= 1
+        if depth > MOST_DEPTH:
+            return "its values are nested too deep, or hold themselves"
+        if isinstance(value, torch.Tensor):
+            bytes_left -= bytes_when_used(value)
+        inside: Any = ()
+        if isinstance(value, dict):
+            inside = (*value, *value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            inside = value
+        if len(inside) > values_left or values_left < 0:
+            return "it holds more values than a capsule has"
+        if bytes_left < 0:
+            return "its tensors would be bigger than the file says"
+        waiting += [(each, depth + 1) for each in inside if not isinstance(each, ATOMS)]
+        values_left -= len(inside)
+    return ""
+
+
+def bytes_when_used(tensor: torch.Tensor) -> int:
+    """What its values take, however little room they have in the file."""
+    parts = [tensor]
+    if tensor.layout is torch.sparse_coo:
+        parts = [tensor._values(), tensor._indices()]
+    elif tensor.layout is not torch.strided:
+        parts = [tensor.values()]
+    return sum(math.prod(part.shape) * part.element_size() for part in parts)
+
+
+def stored_bytes(value: Any) -> int:
+    """Of all tensors inside, for what has been checked."""
+    if isinstance(value, torch.Tensor):
+        return bytes_when_used(value)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(stored_bytes, inside))
+
+
+def text_of(content: dict[str, Any], name: str) -> Any:
+    """What a JSON text says; None for one that says nothing, or too much."""
+    text = content.get(name)
+    if not isinstance(text, str) or len(text) > MOST_TEXT:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,66 @@
+"""Whether a tensor holds NaN or infinities; asked of tensors in host memory, or where waiting is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.torch.reader import host_item
+from tb_netdebug.frameworks.torch.values import UnreadableError, is_direct, is_functorch_wrapped, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """Which kinds there are."""
+
+    nan: bool = False
+    pos_inf: bool = False
+    neg_inf: bool = False
+
+    @property
+    def any(self) -> bool:
+        return self.nan or self.pos_inf or self.neg_inf
+
+    @property
+    def is_mask(self) -> bool:
+        """Infinities only: what masks are made of."""
+        return self.any and not self.nan
+
+    @property
+    def kind(self) -> str:
+        """The worst of them."""
+        return "NaN" if self.nan else "Inf" if self.pos_inf else "-Inf" if self.neg_inf else ""
+
+
+CLEAN = Flags()
+
+
+def flags_of(tensor: torch.Tensor) -> Flags:
+    """Waits for the device that the tensor is on. What cannot be read counts as finite."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+        return CLEAN
+    if is_functorch_wrapped(tensor):  # it has no memory that could be read
+        return CLEAN
+    if is_direct(tensor):
+        if not kernel.sum_squares([host_item(tensor)], torch.get_num_threads())[1]:
+            return CLEAN
+        return counted(tensor.detach())
+    try:
+        return counted(plain(tensor))
+    except (UnreadableError, RuntimeError):
+        # Only what was seen is blamed; that a layer's output cannot be read is told by the reader.
+        return CLEAN
+
+
+def counted(tensor: torch.Tensor) -> Flags:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if not tensor.is_floating_point():
+        return CLEAN
+    return Flags(
+        bool(torch.isnan(tensor).any()),
+        bool(torch.isposinf(tensor).any()),
+        bool(torch.isneginf(tensor).any()),
+    )

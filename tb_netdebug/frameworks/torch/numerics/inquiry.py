@@ -1,0 +1,161 @@
+"""Where the NaN of a step came from, found out by a copy of the process: the training runs nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.frameworks.torch.calls import Call
+from tb_netdebug.frameworks.torch.interception import intercepted
+from tb_netdebug.frameworks.torch.numerics.devices import accelerators_in_use
+from tb_netdebug.frameworks.torch.numerics.graph_evidence import first_seen, placed
+from tb_netdebug.frameworks.torch.numerics.loss_origin import culprit_of, operations_of
+from tb_netdebug.frameworks.torch.numerics.search import Searched, inner, search
+from tb_netdebug.frameworks.torch.values import tensors_in
+from tb_netdebug.recording.clock import now
+from tb_netdebug.recording.fork.question import Question
+from tb_netdebug.recording.fork.question import why_not as why_no_fork
+from tb_netdebug.recording.guard import Guard
+
+MOST_SECS = 60.0
+# In all that a program does: one of many short runs may diverge in each.
+MOST_WAITED_SECS = 10.0
+
+Fields = dict[str, Any]
+NO_FIELDS: Fields = {"operations": []}
+
+
+class Inquiry:
+    """Ask one question at a time; `found` is the answer, with further fields of the fact."""
+
+    # An answer in the very step says most, so the run waits this long for it. Then it goes on, and the copy
+    # may take its time.
+    patience_secs = 2.0
+    patience_at_end_secs = 3.0
+    waited_secs = 0.0  # in all runs of this process
+
+    def __init__(self, models: Mapping[str, nn.Module], guard: Guard) -> None:
+        self._models = models
+        self._guard = guard
+        self._question: Question | None = None
+        self._is_lost = False
+
+    @property
+    def is_pending(self) -> bool:
+        return self._question is not None
+
+    def ask(self, calls: Sequence[Call], root: torch.Tensor) -> str:
+        """Ask about the step that is going on; what is returned says why that cannot be done."""
+        why_not = self._why_not(calls)
+        if not why_not:
+            inquire = partial(answer_about, list(calls), self._models, root, self._guard)
+            self._question = Question(inquire, most_secs=MOST_SECS)
+        return why_not
+
+    def found(self, wait_secs: float = 0.0) -> tuple[Searched, Fields] | None:
+        """Return the answer, once; None while there is none."""
+        question = self._question
+        if question is None:
+            return None
+        began = now()
+        answer = question.answer(min(wait_secs, max(MOST_WAITED_SECS - Inquiry.waited_secs, 0.0)))
+        Inquiry.waited_secs += now() - began
+        if not question.is_over:
+            return None
+        self._question = None
+        if answer is None:
+            self._is_lost = True
+            return Searched(why_not=question.why_not, is_open=True), NO_FIELDS
+        return Searched.from_dict(answer["found"]), answer["fields"]
+
+    def drop(self) -> None:
+        """Nobody wants to know any more. Harmless when nothing was asked."""
+        question, self._question = self._question, None
+        if question is not None:
+            question.close()
+
+    def give_up(self) -> tuple[Searched, Fields] | None:
+        """The run ends: return what is known by then."""
+        found = self.found(self.patience_at_end_secs)
+        if found is None and self._question is not None:
+            self._question.close()
+            found = self.found()
+        return found
+
+    def _why_not(self, calls: Sequence[Call]) -> str:
+        if self._question is not None:
+            return "an earlier one is still being looked for"
+        if self._is_lost:
+            return "running a batch again apart from the training has failed before"
+        if accelerators_in_use() or is_elsewhere(calls):
+            return "on an accelerator nothing can be run again apart from the training"
+        if any(is_shared(each) for model in self._models.values() for each in state_of(model)):
+            return "the weights are shared with other processes, which may change them at any time"
+        return why_no_fork()
+
+
+def answer_about(
+    calls: Sequence[Call], models: Mapping[str, nn.Module], root: torch.Tensor, guard: Guard
+) -> dict[str, Any]:
+    """In the copy. The graph is read before anything runs, for some of it can be read but once."""
+    guard.is_off = True  # nothing of ours looks on
+    torch.set_num_threads(1)
+    if hasattr(torch.compiler, "set_stance"):
+        torch.compiler.set_stance("force_eager")
+    known = {name: inner(each) for name, each in models.items()}
+    fields = fields_of_loss(root)
+    seen = first_seen(root, known)
+    with intercepted():
+        found = search(calls, models)
+    if found.origin is None and found.repeats is None and seen is not None and seen.is_in_a_model:
+        # It was there. When nothing kept it from being run again, it is not there then.
+        found = replace(found, repeats=None if found.why_not else False, is_open=True)
+    if found.is_open and seen is not None:
+        call = calls[found.call] if found.repeats is False else None
+        origin = seen.origin if call is None else placed(seen, call, known, inner(call.model))
+        found = replace(found, origin=origin)
+    is_of_loss = not found.is_open and (found.origin is None or found.origin.masked_only)
+    return {"found": found.as_dict(), "fields": fields if is_of_loss else NO_FIELDS}
+
+
+def fields_of_loss(root: torch.Tensor) -> Fields:
+    """What the graph of a loss tells, when the models are not to blame."""
+    culprit = culprit_of(root)
+    return {
+        "operations": operations_of(root),
+        "operation": culprit.operation.lower(),
+        "site": culprit.line,
+        "tensor": culprit.part if culprit.part in ("target", "operand") else "",
+        "variable": culprit.variable,
+    }
+
+
+def is_elsewhere(calls: Sequence[Call]) -> bool:
+    """Whether a batch lies on a device other than the host."""
+    return any(
+        not tensor.is_cpu
+        for call in calls
+        for each in (*call.args, *call.kwargs.values())
+        for _, tensor in tensors_in(each)
+    )
+
+
+def is_shared(tensor: torch.Tensor) -> bool:
+    try:
+        return bool(tensor.is_shared())
+    except (RuntimeError, NotImplementedError):  # it has no memory of its own, as a sparse one
+        return False
+
+
+def state_of(model: nn.Module) -> list[torch.Tensor]:
+    return [
+        each
+        for module in model.modules()
+        for each in (*module._parameters.values(), *module._buffers.values())
+        if each is not None
+    ]

@@ -1,0 +1,160 @@
+"""Finds batches that a program leaves out itself, without a backward pass, because their loss is not finite.
+
+A suspect is the first bad tensor since the last backward pass: a NaN that a model puts out, or a loss that a
+loss function returns. It is asked about at once, while everything is as it was. What becomes of it is known
+when the next backward pass begins or the step ends. Tensors on accelerators are not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.torch import optimizer_steps
+from tb_netdebug.frameworks.torch.losses.functions import loss_functions
+from tb_netdebug.frameworks.torch.numerics.asked import Asked
+from tb_netdebug.frameworks.torch.numerics.flags import flags_of
+from tb_netdebug.frameworks.torch.numerics.graph_evidence import forward_order
+from tb_netdebug.frameworks.torch.numerics.operations import site
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.reader import host_item
+from tb_netdebug.frameworks.torch.taps import listen
+from tb_netdebug.frameworks.torch.values import is_direct, is_functorch_wrapped
+from tb_netdebug.recording.clock import now
+
+is_traced = torch._C._is_tracing
+current_backward = torch._C._current_graph_task_id
+
+# Left on the operation that made a suspect. It keeps nothing alive.
+MARK = "netdebug_suspect"
+# Reading so many values takes about a microsecond; bigger outputs show in their loss.
+MOST_OUTPUT_VALUES = 4096
+# A program that gets a finite loss from such values means them. After so many times nothing is suspected.
+MOST_MEANT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """What is known of such a tensor. `asked` is what `ask` has returned, None when enough was asked before.
+
+    `function` is the loss function that returned it, at the line `site`; `made_here` when it was given finite
+    values only, `of_target` when what was not finite has no graph.
+    """
+
+    asked: Asked | None
+    function: str = ""
+    site: str = ""
+    made_here: bool = False
+    of_target: bool = False
+
+    def known(self) -> Asked | None:
+        """Return all that is known of it."""
+        if self.asked is not None:
+            self.asked.loss_function, self.asked.loss_site = self.function, self.site
+            self.asked.is_of_function, self.asked.is_of_target = self.made_here, self.of_target
+        return self.asked
+
+
+class LeftOut:
+    """Calls `ask(tensor)` for a suspect, which may return None, and keeps the answer until `take`."""
+
+    def __init__(self, context: ProbeContext, ask: Callable[[torch.Tensor], Asked | None]) -> None:
+        self._context = context
+        self._ask = ask
+        self._suspect: Suspect | None = None
+        self._meant = 0
+        self.is_differentiated = False  # in this step, or an optimizer has stepped
+        self.may_be_used = False  # the suspect: gradients were taken, nobody knows of what
+        self._handles = [
+            listen(each.function, after=partial(self._look_at_loss, each.name)) for each in loss_functions()
+        ]
+        self._handles.append(listen(torch.autograd.grad, before=self._note_gradients))
+        self._steps = optimizer_steps.BEGINNING.listen(self.note_use)
+
+    @property
+    def is_pending(self) -> bool:
+        return self._suspect is not None
+
+    def take(self) -> Suspect | None:
+        """Return the suspect, which is none any more."""
+        taken, self._suspect = self._suspect, None
+        return taken
+
+    def note_use(self, *_: Any) -> None:
+        """What this step has computed is used for gradients or weights."""
+        self.is_differentiated = True
+
+    def look_at_output(self, output: torch.Tensor) -> None:
+        """Called when a model has put it out in a training call. Infinities are what masks are made of."""
+        if (
+            self._suspect is None
+            and self._meant < MOST_MEANT
+            and type(output) is torch.Tensor
+            and output.requires_grad
+            and output.numel() <= MOST_OUTPUT_VALUES
+            and not is_functorch_wrapped(output)
+            and is_direct(output)
+            and kernel.sum_squares([host_item(output)], 1)[1]
+            and flags_of(output).nan
+        ):
+            self.suspect(output)
+
+    def suspect(self, tensor: torch.Tensor, **known: Any) -> None:
+        """Ask about a tensor that is not finite, if it has a graph."""
+        node: Any = tensor.grad_fn
+        if node is None or current_backward() != -1:
+            return
+        node.metadata[MARK] = True
+        self._suspect = Suspect(self._ask(tensor), **known)
+        self.may_be_used = False
+
+    def is_in(self, roots: Iterable[torch.Tensor]) -> bool:
+        """Whether these were computed with the suspect."""
+        return any(MARK in node.metadata for node in forward_order(*roots))
+
+    def was_meant(self) -> None:
+        """A finite loss was computed with the suspect."""
+        self._meant += 1
+
+    def end_step(self) -> None:
+        self.is_differentiated = False
+
+    def close(self) -> None:
+        self._suspect = None
+        self._steps.remove()
+        for handle in self._handles:
+            handle.close()
+
+    def _note_gradients(self, _: tuple[Any, ...]) -> None:
+        self.note_use()
+        self.may_be_used = True
+
+    def _look_at_loss(self, function: str, args: tuple[Any, ...], output: Any) -> None:
+        """In ordinary steps it ends with the number."""
+        if (
+            self._suspect is not None
+            or type(output) is not torch.Tensor
+            or not output.requires_grad
+            or output.numel() != 1
+            or not output.is_cpu
+            or is_functorch_wrapped(output)
+            or is_traced()
+            or math.isfinite(output.item())
+        ):
+            return
+        started = now()
+        try:
+            if not self._context.guard.is_off and self._meant < MOST_MEANT:
+                given = [each for each in args if isinstance(each, torch.Tensor)]
+                bad = [each for each in given if flags_of(each).any]
+                of_target = bool(bad) and not any(each.requires_grad for each in bad)
+                self.suspect(output, function=function, site=site(), made_here=not bad, of_target=of_target)
+        except Exception as error:
+            self._context.guard.fault("looking at a loss", error)
+        self._context.collector.charge(started)

@@ -1,0 +1,97 @@
+"""Knows the line of each operation between a model's output and the backward pass.
+
+torch's anomaly mode leaves a stack trace on each operation, without a second run and without a mode of ours
+around code of the user. A trace takes 0.1 ms, so there are traces with check_numerics="ops", and for some
+steps after a loss has made a NaN at a line that is not known.
+
+Meanwhile the user's code is told of the mode as if it were off: `detect_anomaly` puts back what it has found,
+and would leave the mode on for good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tb_netdebug.core.user_code import is_foreign_file
+from tb_netdebug.frameworks.torch.frames import FOREIGN
+
+# Torch's own, whatever the names in `torch` stand for at the moment.
+is_enabled = torch._C.is_anomaly_enabled
+is_checking_nan = torch._C.is_anomaly_check_nan_enabled
+set_enabled = torch._C.set_anomaly_enabled
+STEPS_ARMED = 64
+TRACE = "traceback_"  # under which torch keeps it in the metadata of an operation
+ENTRY = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+), in ')
+
+
+class LossLines:
+    """Switches the traces on at a model's output, and off before the backward pass."""
+
+    def __init__(self, *, always: bool) -> None:
+        self._always = always
+        self._steps_left = 0
+        self._checked_nan: bool | None = None  # torch's setting from before, while the traces are on
+        self._covers: dict[str, tuple[Callable[..., Any], Any]] = {}  # by name in `torch`: ours, and torch's
+
+    def arm(self) -> None:
+        """Have traces for the next steps."""
+        self._steps_left = STEPS_ARMED
+
+    def begin(self) -> None:
+        """Called with each output of a model. A user who has anomaly mode on has the traces already."""
+        if (self._always or self._steps_left) and not is_enabled():
+            self._checked_nan = is_checking_nan()
+            set_enabled(True, False)
+            self._cover(self._checked_nan)
+
+    def end(self) -> None:
+        """Put torch's settings back, unless the user has changed them since."""
+        checked_nan, self._checked_nan = self._checked_nan, None
+        if checked_nan is None:
+            return
+        self._uncover()
+        if is_enabled() and not is_checking_nan():
+            set_enabled(False, checked_nan)
+
+    def _cover(self, checked_nan: bool) -> None:
+        def set_by_user(mode: bool, check_nan: bool = True) -> None:
+            self.end()
+            set_enabled(mode, check_nan)
+
+        ours: dict[str, Callable[..., Any]] = {
+            "is_anomaly_enabled": lambda: False,
+            "is_anomaly_check_nan_enabled": lambda: checked_nan,
+            "set_anomaly_enabled": set_by_user,
+        }
+        self._covers = {name: (each, getattr(torch, name)) for name, each in ours.items()}
+        for name, each in ours.items():
+            setattr(torch, name, each)
+
+    def _uncover(self) -> None:
+        for name, (ours, own) in self._covers.items():
+            if getattr(torch, name) is ours:
+                setattr(torch, name, own)
+        self._covers = {}
+
+    def end_step(self) -> None:
+        self.end()
+        self._steps_left = max(self._steps_left - 1, 0)
+
+
+def line_of(node: Any) -> str:
+    """Return the user's line that called this operation, such as "train.py:41"; empty without a trace."""
+    trace = node.metadata.get(TRACE)
+    return user_line(trace) if isinstance(trace, list) else ""
+
+
+def user_line(trace: Iterable[str]) -> str:
+    for entry in reversed([*trace]):
+        found = ENTRY.match(entry)
+        if found and not is_foreign_file(found["path"], FOREIGN):
+            return f"{Path(found['path']).name}:{found['line']}"
+    return ""

@@ -1,0 +1,94 @@
+"""Follows every operation of every training call, and so names the first that made a NaN or an infinity.
+
+Each operation passes through Python and its result is read: a step takes several times as long, and on an
+accelerator each operation is waited for.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+
+from tb_netdebug.frameworks.torch.coverage.calls import is_compiled
+from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
+from tb_netdebug.frameworks.torch.interception import Unintercepted, is_traced
+from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
+from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+
+COMPILED = (
+    "NetDebug: check_numerics='ops' follows no operations of a model that torch.compile has compiled, in "
+    "whole or in part: train it uncompiled to have them followed."
+)
+
+is_compiling = torch.compiler.is_compiling
+is_jit_traced = torch._C._is_tracing
+is_grad_enabled = torch.is_grad_enabled
+
+
+class OperationChecks:
+    """`origin` is what the calls of this step have shown."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._guard = context.guard
+        self.origin: Origin | None = None
+        self._calls: list[nn.Module] = []
+        self._stack = ExitStack()
+        self._following = ExitStack()  # open while a call is followed
+        self._tracer = OriginTracer(context.models)
+        self._tracer.keeps_places = True
+        self._tracer.on_fault = lambda error: self._guard.fault("following operations", error)
+        self._stack.enter_context(self._tracer.names())
+        for model in context.models.values():
+            if not isinstance(model, OptimizedModule):
+                before = before_forward(model, self._before, with_kwargs=True, moves_modes=True)
+                self._stack.callback(before.remove)
+                after = after_forward(model, self._after, always_call=True, moves_modes=True)
+                self._stack.callback(after.remove)
+
+    def end_step(self) -> None:
+        self.origin = None
+        self._tracer.places.clear()
+
+    def place_of(self, number: int) -> Place | None:
+        """Where in a model the operation of this number was; None of one outside."""
+        return self._tracer.places.get(number)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if is_compiling() or is_jit_traced() or is_traced() or not is_grad_enabled() or self._guard.is_off:
+            return
+        if not self._calls:  # a call inside of a call is followed anyway
+            if is_compiled(module):  # being followed would have it compiled in other pieces
+                self._guard.say(COMPILED)
+                return
+            try:
+                with Unintercepted():
+                    self._tracer.begin(module, args, kwargs)
+            except Exception as error:
+                self._guard.fault("following operations", error)
+                return
+            self._following.enter_context(self._tracer)
+        self._calls.append(module)
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not self._calls or self._calls[-1] is not module:
+            return
+        self._calls.pop()
+        if self._calls:
+            return
+        self._following.close()
+        try:
+            with Unintercepted():
+                origin = self._tracer.origin_of(output, module) or self._tracer.origin_in_attributes(module)
+        except Exception as error:
+            self._guard.fault("following operations", error)
+            return
+        if self.origin is None:
+            self.origin = origin

@@ -1,0 +1,405 @@
+"""Says where the first NaN or infinity of a training comes from, and keeps the step in which it came.
+
+In ordinary steps this costs a look at the number that a backward pass begins with. When that is not finite, a
+copy of the process runs the forward passes of the step again, followed from operation to operation.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from tb_netdebug.frameworks.torch import optimizer_steps
+from tb_netdebug.frameworks.torch.backward import watch_backward
+from tb_netdebug.frameworks.torch.calls import Call, CallKeeper
+from tb_netdebug.frameworks.torch.hooks import before_step
+from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.numerics.asked import Asked
+from tb_netdebug.frameworks.torch.numerics.averages import are_bad
+from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
+from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
+from tb_netdebug.frameworks.torch.numerics.crashes import CrashWatch
+from tb_netdebug.frameworks.torch.numerics.fact import as_fact, script
+from tb_netdebug.frameworks.torch.numerics.flags import flags_of
+from tb_netdebug.frameworks.torch.numerics.inquiry import Inquiry
+from tb_netdebug.frameworks.torch.numerics.layer_checks import LayerChecks
+from tb_netdebug.frameworks.torch.numerics.left_out import LeftOut, Suspect
+from tb_netdebug.frameworks.torch.numerics.loss_lines import LossLines
+from tb_netdebug.frameworks.torch.numerics.loss_origin import operations_of
+from tb_netdebug.frameworks.torch.numerics.operation_checks import OperationChecks
+from tb_netdebug.frameworks.torch.numerics.operations import site
+from tb_netdebug.frameworks.torch.numerics.roots import DeviceRoots
+from tb_netdebug.frameworks.torch.numerics.search import Searched
+from tb_netdebug.frameworks.torch.order import CallOrder, last_bad_module
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
+from tb_netdebug.recording.clock import now
+from tb_netdebug.recording.run_folder import is_distributed, rank
+
+# After the first time, news of it is told so many times more, each after steps that were well.
+MOST_TOLD = 4
+# A root that is no single number (a backward pass with gradients given) is looked at up to this size.
+MOST_ROOT_VALUES = 1 << 16
+FIRST = "the first value that is not finite"
+AVERAGED = "gradients are averaged over processes: it may have come from another one"
+
+
+class NumericsProbe:
+    """Tells the fact `first-nonfinite` (see `probes.Probe`)."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._collector = context.collector
+        self._guard = context.guard
+        self._follows = context.settings.check_numerics == "ops"
+        self._left_out = LeftOut(context, self._ask_suspect)
+        self._loss_lines = LossLines(always=self._follows)
+        self._keeper = CallKeeper(context.models, context.collector, context.guard, look=self._on_output)
+        self._order = CallOrder(context.models)
+        self._told = 0
+        self._is_well = True  # since the last time
+        self._told_in_step = self._armed_in_step = -1
+        self._inquiry = Inquiry(context.models, context.guard)
+        self._asked: Asked | None = None  # what the answer is awaited of
+        self._is_open = False  # the origin of the last one
+        self._device_roots = DeviceRoots()
+        self._layers = LayerChecks(context, always=context.settings.check_numerics == "layers")
+        self._operations = OperationChecks(context) if self._follows else None
+        on_fault = partial(context.guard.fault, "following a backward pass")
+        self._slopes = BackwardChecks(on_fault) if self._follows else None
+        self._capsules = self._capsule_writer()
+        self._crashes = CrashWatch(self._on_crash) if self._capsules is not None else None
+        self._collector.keep_capsule = unintercepted(self.capsule)
+        self._backward = watch_backward(
+            self._before_backward,
+            None if self._slopes is None else self._slopes.end_pass,
+            guard=context.guard,
+        )
+        self._hooks = list(self._watch_optimizers())
+
+    def told_loss(self, loss: Any) -> None:
+        """What the user calls the loss of the step that ends."""
+        is_tensor = isinstance(loss, torch.Tensor) and not is_functorch_wrapped(loss)
+        is_known = bool(self._keeper.calls) or (is_tensor and loss.requires_grad)
+        value = self._collector.scalars.get("loss")  # that of a device comes later
+        if self._left_out.is_differentiated or not is_known or (value is not None and math.isfinite(value)):
+            return
+        self._collector.scalars["probe/loss_left_out"] = 1.0
+        if is_tensor and value is not None and not self._left_out.is_pending:
+            self._left_out.suspect(loss)
+
+    def end_step(self) -> None:
+        self._tell_left_out()
+        self._left_out.end_step()
+        self._loss_lines.end_step()
+        if self._asked is not None:
+            self._tell_answer(self._inquiry.found())
+        if not (self._layers.are_idle and self._device_roots.are_idle):
+            self._layers.end_step()
+            if self._told_in_step != self._collector.step:
+                self._tell_late()
+        if self._operations is not None:
+            self._operations.end_step()
+        if self._slopes is not None:
+            self._slopes.forget()
+        self._keeper.forget()
+
+    def _tell_late(self) -> None:
+        """What layers have shown in this step, or what a device says of steps before it."""
+        found = self._layers.found()
+        if found is not None and not (self._is_open and found.what == "parameter"):
+            self._is_well = self._is_well or self._is_open
+            self._tell(Searched(found), "loss", "", list(self._keeper.calls))
+            return
+        for step, kind in self._device_roots.nonfinite():
+            if not self._layers.are_armed:
+                self._layers.arm()  # that step is over by now: the next of its kind will be seen
+                self._armed_in_step = self._collector.step
+            elif step > self._armed_in_step and self._told == 0:
+                self._tell(Searched(), "loss", kind, list(self._keeper.calls))
+
+    def capsule(self, reason: str, about: dict[str, Any]) -> Path | None:
+        """Writes the step that is going on into a file; None when that was not possible, which is said."""
+        if self._capsules is None:
+            return None
+        written = self._write_capsule(reason, list(self._keeper.calls), about)
+        return Path(written) if written else None
+
+    def close(self) -> None:
+        self._loss_lines.end()
+        self._tell_left_out()
+        self._tell_answer(self._inquiry.give_up())
+        if self._crashes is not None:
+            self._crashes.close()
+        self._backward.close()
+        for hook in self._hooks:
+            hook.remove()
+        self._collector.keep_capsule = None
+        if self._slopes is not None:
+            self._slopes.forget()
+        for part in (self._left_out, self._keeper, self._order, self._layers, self._operations):
+            if part is not None:
+                part.close()
+
+    # ---- the loss ----------------------------------------------------------------------------------------
+
+    def _on_output(self, output: torch.Tensor) -> None:
+        """What a model has put out; from here on it is the loss that computes."""
+        self._loss_lines.begin()
+        if not self._follows:  # else looking at it would be followed, too
+            self._left_out.look_at_output(output)
+
+    def _before_backward(self, given: Any) -> None:
+        started = now()
+        self._loss_lines.end()
+        roots = [given] if isinstance(given, torch.Tensor) else list(given)
+        bad = None
+        for root in roots:
+            if type(root) is not torch.Tensor or is_functorch_wrapped(root):
+                continue  # asking a tensor of another kind for its value may make processes talk
+            if not self._context.reader.is_on_host(root):
+                self._device_roots.add(root, self._collector.step)
+            elif not is_finite(root):
+                bad = root
+        if bad is not None:
+            self._on_bad_root(bad)
+        else:
+            self._on_good_roots(roots)
+            if self._slopes is not None:
+                self._slopes.begin(root for root in roots if type(root) is torch.Tensor)
+        self._left_out.note_use()
+        self._collector.charge(started)
+
+    def _on_good_roots(self, roots: Sequence[torch.Tensor]) -> None:
+        if self._left_out.is_pending:
+            if self._left_out.is_in(roots):
+                self._left_out.was_meant()
+                self._forget(self._left_out.take())
+            else:
+                self._tell_left_out()
+        if roots and self._told_in_step != self._collector.step:
+            self._is_well = True
+            self._keeper.forget(but=1)
+
+    def _on_bad_root(self, root: torch.Tensor) -> None:
+        suspect, asked = self._left_out.take(), None
+        if suspect is not None and self._left_out.is_in([root]):
+            asked = suspect.known()
+        else:
+            self._forget(suspect)
+        if asked is None:
+            if not self._may_tell():
+                return
+            asked = self._ask(root)
+        asked.backward_site = site()
+        self._tell_asked(asked)
+
+    # ---- a batch that the program leaves out ---------------------------------------------------------------
+
+    def _forget(self, suspect: Suspect | None) -> None:
+        """Nobody wants to know any more what was asked about it."""
+        if suspect is not None and suspect.asked is not None:
+            self._inquiry.drop()
+
+    def _ask_suspect(self, tensor: torch.Tensor) -> Asked | None:
+        is_free = self._may_tell() and not self._inquiry.is_pending
+        return self._ask(tensor) if is_free and self._keeper.calls else None
+
+    def _tell_left_out(self) -> None:
+        """Report a suspect on which no backward pass has followed."""
+        suspect = self._left_out.take()
+        if suspect is None:
+            return
+        is_left_out = not self._left_out.may_be_used
+        if is_left_out:
+            self._collector.scalars["probe/batch_left_out"] = 1.0
+        asked = suspect.known()
+        if asked is not None:
+            asked.left_out = is_left_out
+            self._tell_asked(asked)
+
+    # ---- a question and its answer -------------------------------------------------------------------------
+
+    def _ask(self, root: torch.Tensor) -> Asked:
+        calls = list(self._keeper.calls)
+        asked = Asked(self._collector.step, flags_of(root).kind, calls, operations_of(root))
+        asked.was_updated = are_bad(self._context.optimizers.known())
+        if self._operations is not None:
+            asked.live = self._operations.origin
+        if asked.live is None:
+            asked.seen = self._layers.found()  # by the layer, in the pass that was
+            asked.why_not = self._inquiry.ask(calls, root)
+        return asked
+
+    def _tell_asked(self, asked: Asked) -> None:
+        if asked.live is not None:
+            self._tell(Searched(asked.live), "loss", asked.kind, asked.calls, asked.fate())
+        elif asked.why_not:
+            found = Searched(asked.seen, why_not=asked.why_not, is_open=True)
+            self._tell_of(found, {"operations": asked.operations}, asked)
+        elif (answer := self._inquiry.found(Inquiry.patience_secs)) is not None:
+            self._tell_of(*answer, asked)
+        else:
+            self._await(asked)
+
+    def _await(self, asked: Asked) -> None:
+        """The step goes by without an answer, so its capsule is written now."""
+        self._asked = asked
+        self._told_in_step, self._is_well = self._collector.step, False
+        looked_for = Searched(why_not="it was still being looked for", is_open=True)
+        about = {"first_nonfinite": as_fact(looked_for, "loss", asked.kind)}
+        asked.capsule = self._write_capsule(FIRST, asked.calls, about)
+        asked.calls = []
+
+    def _tell_of(self, found: Searched, fields: dict[str, Any], asked: Asked) -> None:
+        """An answer about a loss; where there is none the layers of the next steps are looked at."""
+        if found.origin is None and found.is_open and asked.seen is not None:
+            found = replace(found, origin=asked.seen)
+        is_late = asked is self._asked
+        if is_late:
+            fields = {**fields, "step": asked.step, "capsule": asked.capsule}
+        if found.origin is None or found.origin.masked_only:
+            fields = {**fields, **asked.lines_of_loss(fields)}
+            if not fields["site"]:
+                self._loss_lines.arm()
+        fields = {**fields, **asked.fate()}
+        self._tell(found, "loss", asked.kind, None if is_late else asked.calls, fields)
+        if found.is_open and found.repeats is None:
+            self._is_open = True
+            self._layers.arm()
+
+    def _tell_answer(self, answer: tuple[Searched, dict[str, Any]] | None) -> None:
+        """One that has come after its step."""
+        if answer is None or self._asked is None:
+            return
+        self._is_well, was_well = True, self._is_well
+        self._tell_of(*answer, self._asked)
+        self._asked = None
+        self._is_well = was_well
+
+    # ---- gradients ---------------------------------------------------------------------------------------
+
+    def _watch_optimizers(self) -> Iterable[Any]:
+        """After the hooks that measure the gradients, so that their numbers are there."""
+        known = self._context.optimizers.known()
+        if not known:
+            yield optimizer_steps.BEGINNING.listen(self._before_step)
+        for optimizer in known:
+            yield before_step(optimizer, unintercepted(self._before_step))
+
+    def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
+        squares = self._context.optimizers.squares_of_step(optimizer)
+        is_bad = bool(squares and squares[1]) or (self._slopes is not None and self._slopes.found is not None)
+        if not is_bad or self._guard.is_off:
+            return
+        started = now()
+        try:
+            if self._told_in_step != self._collector.step and self._may_tell():
+                self._on_bad_gradients(optimizer)
+        except Exception as error:
+            self._guard.fault("looking for the first gradient that is not finite", error)
+        self._collector.charge(started)
+
+    def _on_bad_gradients(self, optimizer: Optimizer) -> None:
+        seen = self._layers.found()
+        if seen is not None:  # it came up on the way there
+            self._tell(Searched(seen), "gradient", seen.kind, list(self._keeper.calls))
+            return
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        origin = last_bad_module(parameters, self._context.models, self._order)
+        if origin is None:
+            return
+        slope = None if self._slopes is None else self._slopes.found
+        if slope is not None and self._operations is not None:
+            origin = of_slope(slope, origin, self._operations.place_of(slope.number))
+        if is_distributed(os.environ):  # nor is it known whether this step is the one to keep
+            self._tell(Searched(origin, why_not=AVERAGED), "gradient", origin.kind, None)
+        else:
+            self._tell(Searched(origin), "gradient", origin.kind, list(self._keeper.calls))
+
+    # ---- telling -----------------------------------------------------------------------------------------
+
+    def _may_tell(self) -> bool:
+        return self._told < MOST_TOLD and self._is_well
+
+    def _tell(
+        self,
+        found: Searched,
+        what_else: str,
+        kind: str,
+        calls: Sequence[Call] | None,
+        loss: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not self._may_tell():
+            return
+        self._told += 1
+        self._is_well = False
+        self._told_in_step = self._collector.step
+        self._is_open = False
+        fact = {
+            "step": self._collector.step,
+            "operations": [],
+            "capsule": None,
+            "script": script(),
+            "left_out": False,
+            "follows": self._follows,
+        }
+        fact.update(as_fact(found, what_else, kind))
+        fact.update(loss or {})
+        if is_distributed(os.environ):
+            fact["rank"] = rank(os.environ)
+        if calls is not None:
+            kept = calls[: found.call + 1] if found.call >= 0 else calls
+            fact["capsule"] = self._write_capsule(FIRST, kept, {"first_nonfinite": fact})
+        self._collector.fact("first-nonfinite", **fact)
+
+    # ---- capsules ----------------------------------------------------------------------------------------
+
+    def _capsule_writer(self) -> CapsuleWriter | None:
+        folder = self._collector.run_dir
+        return CapsuleWriter(folder) if self._context.settings.capsules and folder is not None else None
+
+    def _write_capsule(self, reason: str, calls: Sequence[Call], about: dict[str, Any]) -> str | None:
+        if self._capsules is None or (self._capsules.is_full and "first_nonfinite" in about):
+            return None
+        written = self._capsules.write(
+            self._collector.step,
+            reason,
+            calls=calls,
+            models=self._context.models,
+            optimizers=self._context.optimizers.known(),
+            about=about,
+        )
+        if isinstance(written, Path):
+            return str(written)
+        self._guard.say(f"NetDebug: no capsule of step {self._collector.step} was written: {written}.")
+        return None
+
+    def _on_crash(self, error: Exception, trace: str) -> Path | str | None:
+        """An exception is about to end the training, or some other thread."""
+        if self._guard.is_off or self._capsules is None:
+            return None
+        if self._collector.first_step is not None and not self._keeper.calls:
+            return None  # it is said that nothing was recorded
+        if not self._keeper.calls:
+            return "it came between two steps, when no batch was in the model"
+        if self._keeper.thread != get_ident():
+            return None
+        if self._capsules.last_step == self._collector.step:
+            return self._capsules.written[-1]
+        return self.capsule("an exception", {"error": trace})
+
+
+def is_finite(root: torch.Tensor) -> bool:
+    if root.numel() == 1:
+        return math.isfinite(abs(root.item()))
+    return root.numel() > MOST_ROOT_VALUES or not flags_of(root).any

@@ -1,0 +1,251 @@
+"""Runs the batch of a capsule again, on the weights in it, and looks at what each module makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.core.stats.packed import Summary
+from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
+from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError, load_capsule
+from tb_netdebug.frameworks.torch.numerics.capsule_weights import put_weights
+from tb_netdebug.frameworks.torch.numerics.flags import flags_of
+from tb_netdebug.frameworks.torch.numerics.graph_nodes import mark_output
+from tb_netdebug.frameworks.torch.numerics.loss_origin import culprit_of
+from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
+from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place, names_of
+from tb_netdebug.frameworks.torch.numerics.search import inner
+from tb_netdebug.frameworks.torch.order import CallOrder, last_bad_module
+from tb_netdebug.frameworks.torch.reader import host_item
+from tb_netdebug.frameworks.torch.values import CODES, UnreadableError, plain, tensors_in
+
+__all__ = ["CapsuleError", "Replay", "Row", "load_capsule", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tensor that a module put out; `place` is where in the output it was."""
+
+    module: str
+    class_name: str
+    place: str
+    shape: tuple[int, ...]
+    dtype: str
+    summary: Summary | None
+
+
+@dataclass(slots=True)
+class Replay:
+    """What running the batch again has shown. `origin` is what made the first value that is not finite."""
+
+    rows: list[Row] = field(default_factory=list)
+    origin: Origin | None = None
+    gradient: Origin | None = None
+    has_used_loss: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_finite(self) -> bool:
+        return self.origin is None and self.gradient is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The origin in the fields of the fact `first-nonfinite`; empty when everything was finite."""
+        origin = self.origin or self.gradient
+        return asdict(origin) if origin is not None else {}
+
+
+def replay(
+    capsule: str | Path | dict[str, Any],
+    model: nn.Module | Mapping[str, nn.Module],
+    *,
+    backward: bool = False,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+) -> Replay:
+    """Loads the weights of a capsule into `model` and runs the batch, with the same random numbers and modes.
+
+    `model` is built as it was in the training; several as in `nd.watch`, by name. `backward` goes backward
+    from `loss(output)`, by default the sum of the outputs. Raises CapsuleError when they do not fit together.
+    """
+    content = capsule if isinstance(capsule, dict) else load_capsule(capsule)
+    models = {
+        name: inner(each) for name, each in (model if isinstance(model, Mapping) else {"": model}).items()
+    }
+    done = Replay()
+    for name, each in models.items():
+        restore(content, name, each, done)
+    if not content["calls"]:
+        raise CapsuleError(
+            "the capsule holds no batch: " + ("; ".join(content["left_out"]) or "none was seen")
+        )
+    for number, call in enumerate(content["calls"]):
+        run_call(number, call, models, done, backward=backward, loss=loss)
+        if not done.is_finite:
+            break
+    if loss is not None and not done.has_used_loss:
+        done.notes.append(f"the given loss was not called: {why_no_loss(done, backward=backward)}")
+    return done
+
+
+def why_no_loss(done: Replay, *, backward: bool) -> str:
+    if done.origin is not None:
+        return "the forward pass has NaN or infinities before it gets there"
+    return "no call put out a tensor" if backward else "only --backward (backward=True) goes so far"
+
+
+def restore(content: dict[str, Any], name: str, model: nn.Module, done: Replay) -> None:
+    """Weights and modes; those of a capsule without weights are the ones that the model came with."""
+    states = content["models"]
+    if not states:
+        done.notes.append("the capsule holds no weights: those that the model was built with are used")
+    elif name not in states:
+        known = ", ".join(map(repr, states))
+        raise CapsuleError(f"the capsule holds the weights of {known}, none of {name!r}")
+    else:
+        done.notes += put_weights(states[name], model, version=content["netdebug_capsule"])
+    evaluating = set(content["evaluating"].get(name, ()))
+    for place, module in model.named_modules():
+        module.training = place not in evaluating
+
+
+def run_call(
+    number: int,
+    call: dict[str, Any],
+    models: Mapping[str, nn.Module],
+    done: Replay,
+    *,
+    backward: bool,
+    loss: Callable[[Any], torch.Tensor] | None,
+) -> None:
+    model = model_of(models, number, call, done)
+    tracer = OriginTracer(models)
+    order = CallOrder(models)
+    with ExitStack() as stack:
+        stack.callback(order.close)
+        stack.enter_context(tracer.names())
+        stack.enter_context(conditions(call["autocast"]))
+        tracer.keeps_places = backward
+        # With a trace on each operation, the line of one that goes wrong on the way back is known.
+        stack.enter_context(torch.autograd.set_detect_anomaly(True, False) if backward else torch.no_grad())
+        stack.enter_context(statistics(models, done))
+        tracer.begin(model, call["args"], call["kwargs"])
+        set_random(call)
+        with tracer:
+            output = model(*call["args"], **call["kwargs"])
+        origin = tracer.origin_of(output, model) or tracer.origin_in_attributes(model)
+    if origin is not None and not origin.masked_only:
+        done.origin = origin
+    elif backward:
+        done.has_used_loss = loss is not None
+        with torch.autograd.set_detect_anomaly(True, False):
+            done.gradient = gradient_of(output, models, order, loss, tracer.places)
+
+
+def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any], done: Replay) -> nn.Module:
+    """The one that was called. Raises CapsuleError when it cannot be called again."""
+    model = models.get(call["model"])
+    if model is None:
+        raise CapsuleError(f"call {number} is one of the model {call['model']!r}, which was not given")
+    if not call.get("complete", True):
+        raise CapsuleError(f"call {number} had arguments that no capsule can hold, see what was left out")
+    if call.get("changed_since"):
+        done.notes.append(f"the arguments of call {number} were written to after the call had begun")
+    return model
+
+
+def set_random(call: dict[str, Any]) -> None:
+    """The random numbers of then are the next ones. Raises CapsuleError."""
+    try:
+        torch.set_rng_state(call["random"])
+    except RuntimeError as error:
+        raise CapsuleError(f"the capsule is damaged: its random numbers are none ({error})") from None
+
+
+def conditions(autocast: Mapping[str, str]) -> ExitStack:
+    """The automatic casts of then, on devices that are there."""
+    stack = ExitStack()
+    for device, name in autocast.items():
+        dtype = getattr(torch, name, None)
+        if isinstance(dtype, torch.dtype):
+            # Everything is in host memory now, whatever it was.
+            stack.enter_context(torch.autocast("cpu", dtype))
+            if device != "cpu":
+                break
+    return stack
+
+
+def statistics(models: Mapping[str, nn.Module], done: Replay) -> ExitStack:
+    """While it is open, the outputs of all modules are put down as rows."""
+    names = names_of(models)
+
+    def look(module: nn.Module, _: Any, output: Any) -> None:
+        where, class_name = names[id(module)]
+        for place, tensor in tensors_in(output):
+            done.rows.append(
+                Row(
+                    where,
+                    class_name,
+                    place,
+                    tuple(tensor.shape),
+                    str(tensor.dtype).rpartition(".")[2],
+                    summary_of(tensor),
+                )
+            )
+
+    stack = ExitStack()
+    for model in models.values():
+        for module in model.modules():
+            stack.callback(module.register_forward_hook(look).remove)
+    return stack
+
+
+def summary_of(tensor: torch.Tensor) -> Summary | None:
+    """None for what has no values that could be read."""
+    try:
+        values = plain(tensor).contiguous()
+    except (UnreadableError, RuntimeError):
+        return None
+    if not values.numel() or values.dtype not in CODES:
+        return None
+    (packed,) = kernel.summarize([host_item(values)], torch.get_num_threads())
+    return Summary.unpack(packed)
+
+
+def gradient_of(
+    output: Any,
+    models: Mapping[str, nn.Module],
+    order: CallOrder,
+    loss: Callable[[Any], torch.Tensor] | None,
+    places: Mapping[int, Place],
+) -> Origin | None:
+    """Where the gradients go wrong on the way back from the loss."""
+    for model in models.values():
+        model.zero_grad()
+    for _, tensor in tensors_in(output):
+        mark_output(tensor)  # from here on it is the loss
+    roots = [loss(output)] if loss else [each for _, each in tensors_in(output) if each.requires_grad]
+    bad = next((root for root in roots if flags_of(root).any), None)
+    if bad is not None:
+        return origin_in_loss(bad)
+    checks = BackwardChecks()
+    checks.begin(roots)
+    torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+    parameters = [each for model in models.values() for each in model.parameters()]
+    seen, slope = last_bad_module(parameters, models, order), checks.found
+    return seen if seen is None or slope is None else of_slope(slope, seen, places.get(slope.number))
+
+
+def origin_in_loss(root: torch.Tensor) -> Origin:
+    """Of a loss that is not finite, of finite outputs."""
+    culprit = culprit_of(root)
+    tensor = culprit.part if culprit.part in ("target", "operand") else ""
+    kind = flags_of(root).kind
+    return Origin(
+        "loss", "", "", kind, 0, tensor=tensor, operation=culprit.operation.lower(), site=culprit.line
+    )

@@ -1,0 +1,130 @@
+"""Runs the forward passes of a step again to find what made the first NaN or infinity.
+
+Nothing here restores what a forward pass changes: it is run in a process that does not train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.utils import _pytree as pytree
+
+from tb_netdebug.frameworks.torch.calls import Call
+from tb_netdebug.frameworks.torch.numerics.flags import Flags, flags_of
+from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
+from tb_netdebug.frameworks.torch.numerics.origin_told import Origin
+
+NO_CALL = "no call of the model was seen"
+NEEDS_GRADIENTS = "does not require grad"
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What made the first such value, as far as it is known.
+
+    `repeats`: the same batch on the same weights did it again; None when nobody could tell. `why_not` says
+    what kept us from looking. Without an origin the models put out finite numbers, unless `is_open`.
+    """
+
+    origin: Origin | None = None
+    call: int = -1
+    why_not: str = ""
+    repeats: bool | None = None
+    is_open: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Searched:
+        """Undo `as_dict`."""
+        origin = plain["origin"]
+        return cls(**{**plain, "origin": None if origin is None else Origin(**origin)})
+
+
+def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
+    """Return the first origin in the order of the calls."""
+    if not calls:
+        return Searched(why_not=NO_CALL, is_open=True)
+    found = Searched(repeats=True)
+    for number, call in enumerate(calls):
+        seen = search_call(call, number, models)
+        if seen.origin is not None and not seen.origin.masked_only:
+            return seen
+        if not found.is_open and (seen.is_open or seen.origin is not None or seen.repeats is None):
+            found = seen
+    return found
+
+
+def search_call(call: Call, number: int, models: Mapping[str, nn.Module]) -> Searched:
+    outputs = [ref() for ref in call.outputs]
+    was = joined(flags_of(each) for each in outputs if each is not None)
+    was_bad = was.nan or was.pos_inf
+    is_known = bool(outputs) and all(each is not None for each in outputs)
+    try:
+        origin = repeated(call, models)
+    except Exception as error:  # the user's own code runs here
+        why_not = f"its forward pass could not be run again ({first_line(error)})"
+        return Searched(call=number, why_not=why_not, is_open=was_bad)
+    if origin is not None:
+        return Searched(origin, number, repeats=True)
+    if was_bad:
+        return Searched(call=number, repeats=False, is_open=True)
+    return Searched(call=number, repeats=True if is_known else None)
+
+
+def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
+    """Return the origin of what is not finite in the output, or in what the modules have put aside."""
+    try:
+        return repeated_with(call, models, gradients=False)
+    except RuntimeError as error:
+        if NEEDS_GRADIENTS not in str(error):
+            raise
+    return repeated_with(call, models, gradients=True)  # a model that differentiates by its inputs
+
+
+def repeated_with(call: Call, models: Mapping[str, nn.Module], *, gradients: bool) -> Origin | None:
+    model = inner(call.model)
+    known = {name: inner(each) for name, each in models.items()}
+    args, kwargs = copied(call.args), copied(call.kwargs)
+    tracer = OriginTracer(known)
+    with tracer.names(), call.conditions(), torch.set_grad_enabled(gradients):
+        tracer.begin(model, args, kwargs)
+        torch.set_rng_state(call.before)
+        with tracer:
+            output = model(*args, **kwargs)
+        return tracer.origin_of(output, model) or tracer.origin_in_attributes(model)
+
+
+def inner(model: nn.Module) -> Any:
+    """Return the module as its author wrote it, without what spreads or compiles it."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(model, OptimizedModule):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def copied(values: Any) -> Any:
+    """A forward pass may write to what it is given."""
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), values)
+
+
+def joined(flags: Iterable[Flags]) -> Flags:
+    given = list(flags)
+    return Flags(
+        any(each.nan for each in given),
+        any(each.pos_inf for each in given),
+        any(each.neg_inf for each in given),
+    )
+
+
+def first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error) or 'no reason given').splitlines()[0][:200]}"

@@ -1,0 +1,292 @@
+"""Hooks on optimizers: gradients before their step, weights and what the step has changed after it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.records.step import Series
+from tb_netdebug.frameworks.torch import optimizer_steps
+from tb_netdebug.frameworks.torch.hooks import after_step, before_step
+from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.parameters import Parameters, Watched
+from tb_netdebug.frameworks.torch.reader import NO_OPTIMIZER, TensorReader, squares_of
+from tb_netdebug.frameworks.torch.weights import Weights
+from tb_netdebug.recording.clock import now
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.guard import Guard
+
+# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
+COPIES_SHARE = 0.1
+# A single gradient is chosen among so many, and has so many values: a look at it takes about a microsecond.
+MOST_GLANCED_AT = 4
+MOST_GLANCED_VALUES = 4096
+
+
+class OptimizerHooks:
+    """Looks at the parameters of each optimizer around its `step`.
+
+    Without optimizers given, those that move a watched parameter are found when they step.
+    """
+
+    def __init__(
+        self,
+        optimizers: Sequence[Optimizer],
+        parameters: Parameters,
+        collector: Collector,
+        reader: TensorReader,
+        guard: Guard,
+        *,
+        weights: Weights | None,
+        gradients: bool,
+    ) -> None:
+        self._parameters = parameters
+        self._collector = collector
+        self._reader = reader
+        self._guard = guard
+        self._weights = weights
+        self._gradients = gradients
+        self._known: dict[int, Known] = {}
+        self._stepping: Optimizer | None = None
+        self._moved: list[Watched] = []  # by the one that is stepping
+        self._squares: dict[int, tuple[float, int] | None] = {}
+        self._glanced_at: tuple[list[Watched] | None, Watched | None] = (None, None)
+        self.stepped = False
+        self.steps = 0  # of optimizers that move a watched parameter, since watching began
+        self._is_owed = False
+        self._begun: set[int] = set()  # optimizers that are in their step
+        self._hooks = list(self._install(optimizers))
+
+    def _install(self, optimizers: Sequence[Optimizer]) -> list[Any]:
+        if not optimizers:
+            return [
+                optimizer_steps.BEGINNING.listen(self._before),
+                optimizer_steps.ENDED.listen(self._after),
+            ]
+        return [hook for optimizer in optimizers for hook in self._hooks_on(optimizer)]
+
+    def _hooks_on(self, optimizer: Optimizer) -> list[Any]:
+        self._parameters_of(optimizer)
+        return [
+            before_step(optimizer, self._before),
+            after_step(optimizer, self._after),
+        ]
+
+    def add(self, optimizer: Optimizer) -> bool:
+        """One that was made later. False when it moves nothing that is watched: then it is left alone."""
+        if not self._parameters_of(optimizer):
+            return False
+        self._hooks += self._hooks_on(optimizer)
+        return True
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def known(self) -> list[Optimizer]:
+        """The optimizers that move watched parameters, in the order in which they were seen."""
+        found = [(known.reference(), known.watched) for known in self._known.values()]
+        return [optimizer for optimizer, watched in found if optimizer is not None and watched]
+
+    def put_rates(self) -> None:
+        """The learning rate of each group; one that lies on a device is not waited for."""
+        number = 0
+        for known in self._known.values():
+            optimizer = known.reference()
+            if optimizer is None or not known.watched:
+                continue
+            for group in optimizer.param_groups:
+                rate = group.get("lr")
+                if isinstance(rate, torch.Tensor):
+                    rate = rate.item() if rate.is_cpu else None
+                if rate is not None:
+                    self._collector.scalars[rate_name(number)] = rate
+                number += 1
+
+    def end_step(self) -> None:
+        """Writes the step's gradient norm: over all optimizers that stepped, each counted once."""
+        if not self.stepped:
+            # Batches are accumulated. Without this, every=4 and an optimizer that steps in every fourth batch
+            # could miss each other for ever.
+            self._is_owed = self._is_sampling
+            self._squares.clear()
+            return
+        self._is_owed = False
+        sums = [squares for squares in self._squares.values() if squares is not None]
+        if sums and len(sums) == len(self._squares):
+            self._collector.scalars["gradient_norm"] = sum(total for total, _ in sums) ** 0.5
+            self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, others in sums))
+        self._squares.clear()
+        self.stepped = False
+
+    def look_at_gradients(self, key: int, watched: list[Watched]) -> None:
+        """Samples of the gradients in a sampled step; else their norm, when it is due."""
+        is_sampling = self._is_sampling
+        is_due = is_sampling or self._collector.wants_norm
+        if not is_due and not (self._collector.wants_glance and self._glance_is_bad(watched)):
+            return
+        gradients = gradients_of(watched)
+        if not gradients and key == NO_OPTIMIZER:
+            return  # they may just be gone already
+        if is_sampling and self._sample(key, gradients):
+            return
+        started = now()
+        self._squares[key] = self._reader.squares([gradient for _, gradient in gradients], key)
+        self._collector.norm_secs += now() - started
+
+    def _glance_is_bad(self, watched: list[Watched]) -> bool:
+        """Whether one gradient shows NaN or infinity: then all are looked at before they get to weights."""
+        started = now()
+        if self._glanced_at[0] is not watched:
+            self._glanced_at = watched, smallest_of_first(watched)
+        small = self._glanced_at[1]
+        given = None if small is None else small.tensor.grad
+        is_bad = given is not None and self._reader.is_bad_on_host(given)
+        self._collector.glance_secs += now() - started
+        return is_bad
+
+    @property
+    def _is_sampling(self) -> bool:
+        return self._collector.sampling or self._is_owed
+
+    def squares_of_step(self, optimizer: Optimizer) -> tuple[float, int] | None:
+        """Of the gradients of its last step, when they were measured: the sum of squares of the finite
+        values, and how many are not."""
+        return self._squares.get(id(optimizer))
+
+    def sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
+        """True when the norm could be read off the summaries, too."""
+        return self._sample(key, gradients_of(watched))
+
+    def _sample(self, key: int, gradients: Sequence[tuple[Series, torch.Tensor]]) -> bool:
+        summaries = self._reader.sample(gradients)
+        if len(summaries) < len(gradients):
+            return False
+        self._squares[key] = squares_of(summaries)
+        return True
+
+    @unintercepted
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._guard.is_off:
+            return
+        started = now()
+        try:
+            self._look_before(optimizer, has_closure(optimizer, args, kwargs))
+        except Exception as error:
+            self._guard.fault("looking at gradients", error)
+        self._collector.spent_secs += now() - started
+
+    @unintercepted
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._guard.is_off:
+            return
+        started = now()
+        try:
+            self._look_after(optimizer, has_closure(optimizer, args, kwargs))
+        except Exception as error:
+            self._guard.fault("looking at updates", error)
+        self._collector.spent_secs += now() - started
+
+    def _look_before(self, optimizer: Optimizer, with_closure: bool) -> None:
+        self._stepping, self._moved = optimizer, self._parameters_of(optimizer)
+        if not self._moved:
+            return
+        self._count(optimizer)
+        if self._gradients and not with_closure:
+            self.look_at_gradients(id(optimizer), self._moved)
+        if self._weights is not None and self._is_sampling:
+            self._weights.keep(self._moved)
+        self._collector.clock.enter("time/optimizer")
+
+    def _count(self, optimizer: Optimizer) -> None:
+        self.stepped = True
+        self.steps += 1
+        self._begun.add(id(optimizer))
+
+    def _look_after(self, optimizer: Optimizer, with_closure: bool) -> None:
+        self._collector.clock.enter(None)
+        watched = self._moved if self._stepping is optimizer else self._parameters_of(optimizer)
+        self._stepping = None
+        if not watched:
+            return
+        if id(optimizer) not in self._begun:  # watching began within its step, in the closure
+            self._count(optimizer)
+        self._begun.discard(id(optimizer))
+        # An optimizer with a closure (LBFGS) computes gradients while it steps: those of its last look count.
+        if self._gradients and with_closure:
+            self.look_at_gradients(id(optimizer), watched)
+        if self._weights is not None:
+            self._weights.count_step()
+            if self._is_sampling:
+                self._weights.look(watched)
+        if self._collector.first_step is not None:
+            self._collector.first_step.updated(id(optimizer))
+
+    def _parameters_of(self, optimizer: Optimizer) -> list[Watched]:
+        held = 0
+        for group in optimizer.param_groups:
+            held += len(group["params"])
+        if self._parameters.is_stale:
+            self._parameters.current()
+        known = self._known.get(id(optimizer))
+        if known is None or known.reference() is not optimizer:
+            known = self._known[id(optimizer)] = Known(optimizer)
+            # A program may make an optimizer for every step; what is known of one goes with it.
+            weakref.finalize(optimizer, forget, self._known, id(optimizer), known).atexit = False
+        if known.changes != self._parameters.changes or known.held != held:
+            known.watched = self._parameters.of(optimizer)
+            known.changes, known.held = self._parameters.changes, held
+        return known.watched
+
+
+class Known:
+    """An optimizer that was seen, and which parameters it moves; it is not kept alive."""
+
+    __slots__ = ("changes", "held", "reference", "watched")
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.reference = weakref.ref(optimizer)
+        self.changes = self.held = -1
+        self.watched: list[Watched] = []
+
+
+def forget(all_known: dict[int, Known], number: int, known: Known) -> None:
+    """Unless another optimizer has got the same number meanwhile."""
+    if all_known.get(number) is known:
+        del all_known[number]
+
+
+def gradients_of(watched: Sequence[Watched]) -> list[tuple[Series, torch.Tensor]]:
+    """Those that are there."""
+    return [(each.gradient, given) for each in watched if (given := each.tensor.grad) is not None]
+
+
+def smallest_of_first(watched: Sequence[Watched]) -> Watched | None:
+    """Of the first layers, which all that goes wrong on the way back gets to; mostly a bias."""
+    small = [each for each in watched[:MOST_GLANCED_AT] if each.tensor.numel() <= MOST_GLANCED_VALUES]
+    return min(small, key=lambda each: each.tensor.numel(), default=None)
+
+
+@cache
+def rate_name(number: int) -> str:
+    return f"lr/{number}"
+
+
+def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
+    # the hook of a single optimizer is given the optimizer among the arguments, the global one is not
+    if len(args) < 2 and not kwargs and (not args or args[0] is optimizer or args[0] is None):
+        return False
+    if args and args[0] is optimizer:
+        args = args[1:]
+    return bool(args and args[0] is not None) or kwargs.get("closure") is not None
+
+
+def copies_limit() -> int:
+    """How many bytes the copies of weights may take."""
+    return int(free_bytes() * COPIES_SHARE)

@@ -1,0 +1,28 @@
+"""What every probe is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
+from tb_netdebug.frameworks.torch.parameters import Parameters
+from tb_netdebug.frameworks.torch.reader import TensorReader
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeContext:
+    """The training that is watched, and where to put what is seen of it."""
+
+    models: Mapping[str, nn.Module]
+    parameters: Parameters
+    optimizers: OptimizerHooks
+    collector: Collector
+    reader: TensorReader
+    guard: Guard
+    settings: Settings

@@ -1,0 +1,73 @@
+"""Probes: what is looked at beside tensors and times, so that the checks can say why."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tb_netdebug.frameworks.torch.batches.probe import BatchProbe
+from tb_netdebug.frameworks.torch.coverage.probe import CoverageProbe
+from tb_netdebug.frameworks.torch.losses.clipping import ClippingProbe
+from tb_netdebug.frameworks.torch.losses.probe import LossProbe
+from tb_netdebug.frameworks.torch.modes.probe import ModeProbe
+from tb_netdebug.frameworks.torch.numerics.probe import NumericsProbe
+from tb_netdebug.frameworks.torch.probe import ProbeContext
+from tb_netdebug.frameworks.torch.ranks.probe import RanksProbe
+
+
+class Probe(Protocol):
+    """Made when watching begins; its hooks put scalars, samples and facts into the collector.
+
+    In ordinary steps (`collector.probing` is False) a probe costs next to nothing.
+    """
+
+    def __init__(self, context: ProbeContext) -> None: ...
+
+    def end_step(self) -> None:
+        """The step is about to be finished: what is known of it only now."""
+
+    def close(self) -> None:
+        """Takes everything away that was put on."""
+
+
+PROBES: tuple[type[Probe], ...] = (
+    LossProbe,
+    BatchProbe,
+    ModeProbe,
+    CoverageProbe,
+    NumericsProbe,
+    ClippingProbe,
+    RanksProbe,
+)
+
+
+class Probes:
+    """All of them; one that cannot be made, or fails, is said once and does not disturb the others."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._guard = context.guard
+        self._probes: list[Probe] = []
+        for kind in PROBES:
+            try:
+                self._probes.append(kind(context))
+            except Exception as error:
+                self._guard.fault(f"setting up {kind.__name__}", error)
+
+    def told_loss(self, loss: Any) -> None:
+        """Called before `end_step` when the user has told a loss."""
+        for probe in self._probes:
+            if isinstance(probe, NumericsProbe):
+                try:
+                    probe.told_loss(loss)
+                except Exception as error:
+                    self._guard.fault("looking at the loss", error)
+
+    def end_step(self) -> None:
+        for probe in self._probes:
+            try:
+                probe.end_step()
+            except Exception as error:
+                self._guard.fault(f"ending a step of {type(probe).__name__}", error)
+
+    def close(self) -> None:
+        for probe in self._probes:
+            probe.close()

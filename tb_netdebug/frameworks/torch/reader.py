@@ -1,0 +1,230 @@
+"""Reads tensors for the recorder: in host memory with the kernel, elsewhere on their device."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tb_netdebug.core.records.step import Series, Units
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.torch import units
+from tb_netdebug.frameworks.torch.device.summaries import DeviceSummaries
+from tb_netdebug.frameworks.torch.device.units import UnitRange
+from tb_netdebug.frameworks.torch.values import (
+    CODES,
+    UnreadableError,
+    is_dense,
+    is_direct,
+    is_functorch_wrapped,
+    plain,
+    strided,
+)
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.containers import is_closed
+
+Item = tuple[int, int, int]
+
+# Stands for the optimizer: there is none of torch's, or it has not stepped in spite of the gradients.
+NO_OPTIMIZER = 0
+SKIPPED = -1
+
+_HEADER = struct.Struct("<6Q4d")
+
+
+def host_item(tensor: torch.Tensor) -> Item:
+    """For tensors that `is_direct` or that are dense."""
+    return tensor.data_ptr(), tensor.numel(), CODES[tensor.dtype]
+
+
+class TensorReader:
+    """Turns tensors into samples of the collector; what it cannot read it says once, through `refuse`.
+
+    Tensors elsewhere than in host memory go to `device`, under keys that begin with the number of the step;
+    their samples come steps later.
+    """
+
+    def __init__(self, collector: Collector, refuse: Callable[[str, str], None]) -> None:
+        self._collector = collector
+        self._refuse = refuse
+        self.device = DeviceSummaries()
+        self.uses_device = False
+        self.host_kinds = {"cpu"}
+        """Where the kernel reads; without "cpu", even host memory goes the way of a device (for tests)."""
+        # What belongs to results that are on their way, by the number of the step and what it is.
+        self.unit_counts: dict[tuple[int, object], int] = {}
+        self.host_squares: dict[tuple[int, object], tuple[float, int]] = {}
+        self._layouts: dict[int, Layout] = {}  # by id of the series
+        self._looks = 0
+
+    def sample(self, named: Sequence[tuple[Series, torch.Tensor]]) -> list[bytes]:
+        """Samples of many tensors in one call of the kernel; the summaries of those in host memory."""
+        items: list[Item] = []
+        series: list[Series] = []
+        elsewhere: list[tuple[Series, torch.Tensor]] = []
+        kept: list[torch.Tensor] = []  # copies must live until the kernel has read them
+        reads_host = self.reads_host
+        for which, given in named:
+            if reads_host and is_direct(given):
+                items.append(host_item(given))
+                series.append(which)
+                continue
+            tensor = self.readable(which.name, given)
+            if tensor is None:
+                continue
+            if not self.is_on_host(tensor):
+                elsewhere.append((which, tensor))
+                continue
+            items.append(host_item(tensor))
+            series.append(which)
+            kept.append(tensor)
+        summaries = kernel.summarize(items, torch.get_num_threads())
+        for which, summary in zip(series, summaries, strict=True):
+            self._collector.sample(which, summary)
+        if elsewhere:
+            self._send(elsewhere)
+        return summaries
+
+    def activation(self, series: Series, output: torch.Tensor, module: torch.nn.Module) -> None:
+        """One output of a module, with the activity of its units."""
+        if is_functorch_wrapped(output):
+            self._refuse(series.name, "inside a torch.func transform its values cannot be read")
+            return
+        if output.is_nested:
+            output = output.detach().values()
+        tensor = self.readable(series.name, output)
+        if tensor is None:
+            return
+        if not self.is_on_host(tensor):
+            self._send([(series, tensor)], [self._unit_range(series, tensor, module)])
+            return
+        layout = self._layouts.get(id(series))
+        if layout is None or not layout.is_of(tensor, module):
+            layout = self._layouts[id(series)] = Layout(series, tensor, module)
+        address = tensor.data_ptr()
+        (summary,) = kernel.summarize([(address, layout.count, layout.code)], torch.get_num_threads())
+        self._collector.sample(series, summary, layout.active_units(address))
+
+    def squares(self, tensors: Sequence[torch.Tensor], key: int) -> tuple[float, int] | None:
+        """Sum of squares of all finite values, and how many values are not finite; None: it comes later.
+
+        `key` stands for the optimizer whose gradients they are; of two looks in a step the second counts.
+        """
+        items: list[Item] = []
+        elsewhere: list[torch.Tensor] = []
+        reads_host = self.reads_host
+        kept: list[torch.Tensor] = []
+        for given in tensors:
+            # the common case spelled out: this loop runs in every step
+            if type(given) is Tensor and given.is_cpu and given.layout is strided and given.is_contiguous():
+                address, code = given.data_ptr(), CODES.get(given.dtype)
+                if address and code is not None and reads_host:
+                    items.append((address, given.numel(), code))
+                    continue
+            tensor = self.readable("a gradient", given)
+            if tensor is None:
+                continue
+            if self.is_on_host(tensor):
+                items.append(host_item(tensor))
+                kept.append(tensor)
+            else:
+                elsewhere.append(tensor)
+        squares = kernel.sum_squares(items, torch.get_num_threads())
+        if not elsewhere:
+            return squares
+        self.uses_device = True
+        self._looks += 1
+        place = (self._collector.step, (key, self._looks))
+        self.host_squares[place] = squares
+        for refusal in self.device.sum_squares(elsewhere, place):
+            self._refuse("a gradient", f"it {refusal.reason}")
+        return None
+
+    def is_bad_on_host(self, tensor: torch.Tensor) -> bool:
+        """Whether a value in host memory is not finite; what would take longer to read counts as finite."""
+        # it is asked in ordinary steps, and spelled out as above
+        if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and tensor.is_contiguous():
+            address, code = tensor.data_ptr(), CODES.get(tensor.dtype)
+            if address and code is not None and self.reads_host:
+                return kernel.sum_squares([(address, tensor.numel(), code)], 1)[1] > 0
+        return False
+
+    def readable(self, name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The tensor, or an ordinary dense one with its values; None when it cannot be watched."""
+        if is_direct(tensor):
+            return tensor
+        try:
+            values = plain(tensor)
+            return values if is_dense(values) else values.contiguous()
+        except UnreadableError as error:
+            self._refuse(name, str(error))
+            return None
+
+    def refuse_closed(self, name: str, value: Any) -> None:
+        """Report a collection that is not opened, for that would run its own code."""
+        if is_closed(value):
+            self._refuse(name, f"a {type(value).__name__} can only be opened by code of its own")
+
+    @property
+    def reads_host(self) -> bool:
+        return "cpu" in self.host_kinds
+
+    def is_on_host(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cpu and "cpu" in self.host_kinds
+
+    def _unit_range(self, series: Series, tensor: torch.Tensor, module: torch.nn.Module) -> UnitRange | None:
+        dim = units.unit_dim(module, tensor)
+        if dim is None:
+            return None
+        self.unit_counts[self._collector.step, series] = tensor.shape[dim]
+        return UnitRange(dim, *units.band(module))
+
+    def _send(
+        self, named: Sequence[tuple[Series, torch.Tensor]], units: list[UnitRange | None] | None = None
+    ) -> None:
+        self.uses_device = True
+        keys = [(self._collector.step, series) for series, _ in named]
+        for refusal in self.device.summarize([tensor for _, tensor in named], keys, units=units):
+            self._refuse(named[refusal.number][0].name, f"it {refusal.reason}")
+
+
+class Layout:
+    """What the kernel has to know of an output besides its address; outputs of a layer are mostly alike."""
+
+    __slots__ = ("_band", "_shape", "_strides", "_type", "_units", "code", "count", "series")
+
+    def __init__(self, series: Series, tensor: torch.Tensor, module: torch.nn.Module) -> None:
+        self.series = series  # kept, for others know it by its id
+        self._shape, self._strides, self._type = tensor.shape, tensor.stride(), tensor.dtype
+        self._band = units.band(module)
+        self.count, self.code = tensor.numel(), CODES[tensor.dtype]
+        dim = units.unit_dim(module, tensor)
+        self._units = None if dim is None or not self.count else units.blocks(tensor, dim)
+
+    def is_of(self, tensor: torch.Tensor, module: torch.nn.Module) -> bool:
+        """Whether it still holds; the band of a module may have been changed, too."""
+        return (
+            tensor.dtype is self._type
+            and tensor.shape == self._shape
+            and tensor.stride() == self._strides
+            and units.band(module) == self._band
+        )
+
+    def active_units(self, address: int) -> Units | None:
+        if self._units is None:
+            return None
+        outer, units, inner = self._units
+        return Units(units, kernel.active_units(address, self.code, outer, units, inner, *self._band))
+
+
+def squares_of(summaries: Sequence[bytes]) -> tuple[float, int]:
+    """What `TensorReader.squares` gives, read off summaries that are there already."""
+    total, others = 0.0, 0
+    for summary in summaries:
+        _, nan, pos_inf, neg_inf, _, _, _, _, _, squares = _HEADER.unpack_from(summary)
+        total += squares
+        others += nan + pos_inf + neg_inf
+    return total, others

@@ -1,0 +1,66 @@
+"""The numbers of many tensors at once, for watchpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.core.stats.packed import HEADER, Summary
+from tb_netdebug.debugger.workbench import WorkbenchError
+from tb_netdebug.frameworks.torch.reader import host_item
+from tb_netdebug.frameworks.torch.stepping.previous import PreviousValues
+from tb_netdebug.frameworks.torch.stepping.tensors import Tensors
+from tb_netdebug.frameworks.torch.values import is_direct
+
+NO_BINS = np.empty(0, np.uint16)
+NO_COUNTS = np.empty(0, np.uint64)
+
+
+def summaries_of(tensors: Tensors, names: Sequence[str]) -> dict[str, Summary]:
+    """In one call of the kernel; those that have to be converted one by one."""
+    direct = {name: tensor for name in names if (tensor := direct_tensor(tensors, name)) is not None}
+    packed = kernel.summarize([host_item(each) for each in direct.values()], torch.get_num_threads())
+    known = {name: numbers_of(each) for name, each in zip(direct, packed, strict=True)}
+    found = {}
+    for name in names:
+        try:
+            found[name] = known[name] if name in known else tensors.readable(name).summary()
+        except WorkbenchError:
+            continue  # left out, as promised
+    return found
+
+
+def changes_of(tensors: Tensors, previous: PreviousValues, names: Sequence[str]) -> dict[str, float]:
+    """Of updates nothing is told: a change of a change."""
+    found = {}
+    for name in names:
+        tensor = tensor_of(tensors, name)
+        change = None if tensor is None else previous.change(name, tensor)
+        if change is not None:
+            found[name] = change
+    return found
+
+
+def direct_tensor(tensors: Tensors, name: str) -> Tensor | None:
+    """One that the kernel reads as it is."""
+    tensor = tensor_of(tensors, name)
+    return tensor if tensor is not None and is_direct(tensor) else None
+
+
+def tensor_of(tensors: Tensors, name: str) -> Tensor | None:
+    if name.startswith("update:"):
+        return None
+    try:
+        return tensors.find(name).tensor
+    except WorkbenchError:
+        return None
+
+
+def numbers_of(packed: bytes) -> Summary:
+    """Without bins: those of many would take longer to unpack than to make."""
+    fields = (*HEADER.unpack_from(packed), NO_BINS, NO_COUNTS)
+    return Summary(*fields)

@@ -1,0 +1,192 @@
+"""Functions of torch that tell of their calls while somebody listens.
+
+A function is not replaced; for the time being it runs other code, which calls a twin with its own. So every
+way to it is covered: an attribute of torch, a name that was imported or kept long before. And whatever goes
+by the identity of the function (pickle, torch.compile, the tables of tensor subclasses) finds it unchanged.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import threading
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from tb_netdebug.frameworks.torch.interception import (
+    OVERRIDING,
+    dispatch_modes,
+    function_modes,
+    unintercepted,
+)
+
+# The function's named arguments and then all others; and, after the call, what it has returned. Listeners do
+# not raise.
+Before = Callable[[tuple[Any, ...]], None]
+After = Callable[[tuple[Any, ...], Any], None]
+
+# Nodes that have a line; alternatives of `except` and `match` do not occur in the template.
+PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
+_TEMPLATE = """
+def {name}({parameters}):
+    if {tap}.is_compiling():
+        return {tap}.twin({arguments})
+    if {tap}.function_modes() or {tap}.dispatch_modes() or {tap}.overriding.exist:
+        __netdebug_before, __netdebug_after = {tap}.unintercepted
+    else:
+        __netdebug_before, __netdebug_after = {tap}.before, {tap}.after
+    for __netdebug_tell in __netdebug_before:
+        __netdebug_tell(({named}))
+    __netdebug_output = {tap}.twin({arguments})
+    for __netdebug_tell in __netdebug_after:
+        __netdebug_tell(({named}), __netdebug_output)
+    return __netdebug_output
+"""
+
+_numbers = itertools.count()
+_taps: dict[FunctionType, Tap] = {}
+_lock = threading.Lock()
+
+
+class Handle:
+    """Somebody who listens, until `close`."""
+
+    def __init__(self, tap: Tap, before: Before | None, after: After | None) -> None:
+        self._tap = tap
+        self.before = before
+        self.after = after
+
+    def close(self) -> None:
+        """The last one to close leaves the function as it was. Harmless when called again."""
+        with _lock:
+            self._tap.forget(self)
+
+    def go_last(self) -> None:
+        """Be told after all who listen by now. Does nothing after `close`."""
+        with _lock:
+            self._tap.put_last(self)
+
+
+def listen(function: Any, *, before: Before | None = None, after: After | None = None) -> Handle:
+    """Calls `before` and `after` around each call of a plain Python function, for as many as listen.
+
+    Calls that torch.compile sees are not told. Raises TypeError for what is no plain function.
+    """
+    if type(function) is not FunctionType or function.__closure__:
+        raise TypeError(f"{function!r} is no plain function")
+    with _lock:
+        tap = _taps.get(function)
+        if tap is None or not tap.is_of(function):
+            tap = _taps[function] = Tap(function)
+        return tap.add(before, after)
+
+
+class Tap:
+    """The code of a function exchanged for one that tells `before` and `after`.
+
+    It is made once: torch.compile compiles again what it has compiled with other code.
+    """
+
+    is_compiling = staticmethod(torch.compiler.is_compiling)
+    function_modes = staticmethod(function_modes)
+    dispatch_modes = staticmethod(dispatch_modes)
+    overriding = OVERRIDING
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
+        self._own_code = function.__code__
+        self._name = f"__netdebug_{next(_numbers)}"
+        self._handles: list[Handle] = []
+        self.before: tuple[Before, ...] = ()
+        self.after: tuple[After, ...] = ()
+        self.unintercepted: tuple[tuple[Before, ...], tuple[After, ...]] = (), ()  # where users intercept
+        self.twin = twin_of(function)
+        self._code = telling(self._own_code, self._name)
+
+    def is_of(self, function: FunctionType) -> bool:
+        """Whether its code is still what it was."""
+        return function.__code__ in (self._code, self._own_code)
+
+    def add(self, before: Before | None, after: After | None) -> Handle:
+        handle = Handle(self, before, after)
+        if not self._handles:
+            self._function.__globals__[self._name] = self  # stays: another thread's call may be about to look
+            self._function.__code__ = self._code
+        self._handles.append(handle)
+        self._share()
+        return handle
+
+    def forget(self, handle: Handle) -> None:
+        if handle not in self._handles:
+            return
+        self._handles.remove(handle)
+        self._share()
+        # Who has exchanged the code after us has to keep ours.
+        if not self._handles and self._function.__code__ is self._code:
+            self._function.__code__ = self._own_code
+
+    def put_last(self, handle: Handle) -> None:
+        if handle in self._handles:
+            self._handles.remove(handle)
+            self._handles.append(handle)
+            self._share()
+
+    def _share(self) -> None:
+        self.before = tuple(handle.before for handle in self._handles if handle.before is not None)
+        self.after = tuple(handle.after for handle in self._handles if handle.after is not None)
+        self.unintercepted = tuple(map(unintercepted, self.before)), tuple(map(unintercepted, self.after))
+
+
+def twin_of(function: FunctionType) -> Callable[..., Any]:
+    """A function that does the same, whatever becomes of the code of this one."""
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__qualname__, twin.__doc__ = function.__qualname__, function.__doc__
+    twin.__annotations__ = function.__annotations__
+    return twin
+
+
+def telling(code: CodeType, tap: str) -> CodeType:
+    """Code with the same parameters, which says that it comes from the same place.
+
+    Torch's warnings name the second frame from where they arise, tracebacks quote its line, and
+    torch.jit.script compiles the source text that it finds there.
+    """
+    source = _TEMPLATE.format(name=code.co_name, tap=tap, **parameters_of(code))
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, PLACED):
+            node.lineno = node.end_lineno = code.co_firstlineno
+            node.col_offset = node.end_col_offset = 0
+    module = compile(tree, code.co_filename, "exec")
+    return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
+
+
+def parameters_of(code: CodeType) -> dict[str, str]:
+    """`parameters` as in a definition, `arguments` as in a call, and as in a tuple, `named` ones first."""
+    plain, only = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    named = list(code.co_varnames[:only])
+    rest = list(code.co_varnames[only:])
+    parameters, arguments, others = named[:plain], named[:plain], list[str]()
+    if code.co_posonlyargcount:
+        parameters = [*parameters[: code.co_posonlyargcount], "/", *parameters[code.co_posonlyargcount :]]
+    if code.co_flags & _VARARGS:
+        star = f"*{rest.pop(0)}"
+        parameters, arguments, others = [*parameters, star], [*arguments, star], [star]
+    elif only > plain:
+        parameters = [*parameters, "*"]
+    parameters = [*parameters, *named[plain:]]
+    arguments = [*arguments, *(f"{name}={name}" for name in named[plain:])]
+    if code.co_flags & _VARKEYWORDS:
+        options = f"**{rest.pop(0)}"
+        parameters, arguments = [*parameters, options], [*arguments, options]
+        others = [*others, f"{options[1:]}.values()"]
+    return {
+        "parameters": ", ".join(parameters),
+        "arguments": ", ".join(arguments),
+        "named": "".join(f"{name}, " for name in (*named, *others)),
+    }

@@ -1,0 +1,186 @@
+"""Weights, and what an optimizer's step has changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tb_netdebug.core.stats import kernel
+from tb_netdebug.frameworks.torch.parameters import Watched
+from tb_netdebug.frameworks.torch.reader import TensorReader, host_item
+from tb_netdebug.recording.collector import Collector
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Rises with every change in place that torch knows of, of a distributed parameter in its local part."""
+    if type(tensor) is torch.nn.Parameter:
+        return 0 if tensor.is_inference() else tensor._version
+    return int(getattr(tensor, "_local_tensor", tensor)._version)
+
+
+class Copy:
+    """What a parameter was after the last sampled step, or before this one.
+
+    It is fresh while neither the version nor the number of optimizer steps has changed: older optimizers
+    write through `.data`, which does not count as a version.
+    """
+
+    __slots__ = ("count", "item", "source", "state", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, *, source: int) -> None:
+        self.tensor = tensor
+        self.state: tuple[int, int] | None = None
+        address, self.count, dtype = host_item(tensor)
+        self.source = source
+        self.item = (source, address, self.count, dtype)  # for the kernel
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """In host memory and where it was when it was found to fit: the usual case, told cheaply."""
+        return (
+            self.source != 0
+            and tensor.data_ptr() == self.source
+            and tensor.numel() == self.count
+            and tensor.dtype is self.tensor.dtype
+        )
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        return (
+            self.tensor.shape == tensor.shape
+            and self.tensor.dtype == tensor.dtype
+            and self.tensor.stride() == tensor.stride()
+            and self.tensor.device == tensor.device
+        )
+
+
+class Weights:
+    """Samples weights and, from a copy made before the step, updates.
+
+    The kernel reads weights and copy in one pass and leaves the copy equal to the weights: with every step
+    sampled nothing needs copying. Copies beyond `most_bytes` are not made; their weights are sampled without
+    updates.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        reader: TensorReader,
+        refuse: Callable[[str, str], None],
+        *,
+        weights: bool,
+        updates: bool,
+        most_bytes: int,
+    ) -> None:
+        self._collector = collector
+        self._reader = reader
+        self._refuse = refuse
+        self._weights = weights
+        self._updates = updates
+        self._most_bytes = most_bytes
+        self._copies: dict[int, Copy] = {}
+        self._bytes = 0
+        self._looked: dict[int, int] = {}
+        self._steps = 0
+
+    def count_step(self) -> None:
+        """An optimizer has stepped, whether the step was sampled or not."""
+        self._steps += 1
+
+    def keep(self, watched: Sequence[Watched]) -> None:
+        """Before the step: copies of what has been changed since the last look."""
+        if not self._updates:
+            return
+        for each in watched:
+            copy = self._copies.get(id(each.tensor))
+            tensor: torch.Tensor | None = each.tensor
+            if copy is None or not copy.is_of(each.tensor):
+                tensor = self._reader.readable(each.name, each.tensor)
+                if tensor is not None and (copy is None or not copy.fits(tensor)):
+                    copy = self._new_copy(each, tensor)
+            if tensor is not None and copy is not None and copy.state != self._state(each):
+                with torch.no_grad():
+                    copy.tensor.copy_(tensor)
+
+    def look(self, watched: Sequence[Watched]) -> None:
+        """After the step: samples of weights and updates."""
+        items: list[tuple[int, int, int, int]] = []
+        pairs: list[tuple[Watched, Copy, tuple[int, int]]] = []
+        device: list[tuple[Watched, torch.Tensor, Copy]] = []
+        alone: list[Watched] = []
+        kept: list[torch.Tensor] = []
+        for each in watched:
+            given = each.tensor
+            copy = self._copies.get(id(given))
+            self._looked[id(given)] = version = version_of(given)
+            if copy is not None and copy.is_of(given):
+                items.append(copy.item)
+                pairs.append((each, copy, (version, self._steps)))
+                continue
+            tensor = self._reader.readable(each.name, each.tensor)
+            if tensor is None:
+                continue
+            if copy is None or not copy.fits(tensor):
+                alone.append(each)
+            elif self._reader.is_on_host(tensor):
+                address, count, dtype = host_item(tensor)
+                items.append((address, copy.tensor.data_ptr(), count, dtype))
+                pairs.append((each, copy, (version, self._steps)))
+                kept.append(tensor)
+            else:
+                device.append((each, tensor, copy))
+        results = kernel.summarize_updates(items, torch.get_num_threads()) if items else []
+        sample = self._collector.sample
+        for (each, copy, state), (weights, update) in zip(pairs, results, strict=True):
+            if self._weights:
+                sample(each.weight, weights)
+            sample(each.update, update)
+            copy.state = state
+        self._send(device)
+        if alone and self._weights:
+            self._reader.sample([(each.weight, each.tensor) for each in alone])
+
+    def look_at_rest(self, watched: Sequence[Watched]) -> None:
+        """Weights that no optimizer has moved in this step, when they are new or somebody changed them."""
+        if not self._weights:
+            return
+        changed = [each for each in watched if self._looked.get(id(each.tensor)) != version_of(each.tensor)]
+        for each in changed:
+            self._looked[id(each.tensor)] = version_of(each.tensor)
+        if changed:
+            self._reader.sample([(each.weight, each.tensor) for each in changed])
+
+    def _state(self, each: Watched) -> tuple[int, int]:
+        return version_of(each.tensor), self._steps
+
+    def _new_copy(self, each: Watched, tensor: torch.Tensor) -> Copy | None:
+        old = self._copies.pop(id(each.tensor), None)
+        self._bytes -= old.tensor.nbytes if old else 0
+        if self._bytes + tensor.nbytes > self._most_bytes:
+            self._refuse(
+                f"the update of {each.name}",
+                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of memory",
+            )
+            return None
+        source = tensor.data_ptr() if tensor is each.tensor and self._reader.is_on_host(tensor) else 0
+        copy = self._copies[id(each.tensor)] = Copy(
+            torch.empty_like(tensor, requires_grad=False), source=source
+        )
+        self._bytes += tensor.nbytes
+        return copy
+
+    def _send(self, device: Sequence[tuple[Watched, torch.Tensor, Copy]]) -> None:
+        if not device:
+            return
+        step = self._collector.step
+        self._reader.uses_device = True
+        refusals = self._reader.device.summarize_updates(
+            [tensor for _, tensor, _ in device],
+            [copy.tensor for _, _, copy in device],
+            [((step, each.weight if self._weights else None), (step, each.update)) for each, _, _ in device],
+        )
+        for each, _, copy in device:
+            copy.state = self._state(each)
+        for refusal in refusals:
+            each, _, copy = device[refusal.number]
+            copy.state = None
+            self._refuse(each.name, f"it {refusal.reason}")

@@ -1,0 +1,146 @@
+"""Trainings of a program that has no optimizer of torch's: found, and their steps told one from the other."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from torch import nn
+
+from tb_netdebug.integrations.torch_scripts.beginnings import Beginnings
+from tb_netdebug.integrations.torch_scripts.followed import Followed
+from tb_netdebug.integrations.torch_scripts.hand_updates import HandSteps, HandUpdates
+from tb_netdebug.integrations.torch_scripts.owners import parameter_ids
+
+TELLING = "If that is a training, nd.watch and monitor.step record it. Nothing was recorded."
+
+
+class ByHand:
+    """Hears of backward passes and of calls of modules.
+
+    `take_loss` gives what was differentiated since the last step, and forgets it.
+
+    A step ends with the first call of the model after its weights have changed, so that what that call shows
+    belongs to the next one; where nothing is called, with the next backward pass.
+    """
+
+    def __init__(self, beginnings: Beginnings, take_loss: Callable[[], Any]) -> None:
+        self._beginnings = beginnings
+        self._take_loss = take_loss
+        self._updates = HandUpdates()
+        self._trainings: list[tuple[Followed, HandSteps]] = []
+        self._known: set[int] = set()
+        self._inputs_changed = False
+        self.gradients_taken = 0
+
+    @property
+    def wants_calls(self) -> bool:
+        return bool(self._trainings) or self._updates.is_looking()
+
+    def before(self, roots: Any) -> None:
+        """A backward pass begins."""
+        if not self._is_active():
+            self._updates.forget()
+            return
+        self._end_steps()
+        self._look(is_last_look=True)
+        self._updates.before(roots, known=self._known)
+
+    def after(self) -> None:
+        if self._is_active():
+            self._updates.after()
+            for followed, steps in self._trainings:
+                if steps.after():
+                    followed.differentiated()
+
+    def called(self, module: nn.Module) -> None:
+        if not self._is_active():
+            return
+        for followed, steps in self._trainings:
+            if id(module) in steps.roots and steps.is_over():
+                followed.updated_by_hand(self._take_loss())
+        self._look(is_last_look=False)
+
+    def grown(self) -> None:
+        """A new model is being built."""
+        self._updates.passes_since = 0
+
+    def finish(self) -> None:
+        """The last step has nothing behind it."""
+        if self._is_active():
+            self._end_steps()
+
+    def unrecorded(self) -> str:
+        """What was seen of a program of which nothing was recorded; empty when there was nothing."""
+        if self._inputs_changed:
+            return (
+                "tensors were changed along their gradients, but they are inputs of a network and no "
+                f"parameters of one (as for adversarial examples). {TELLING}"
+            )
+        if self._updates.has_seen_changes:
+            return (
+                "parameters changed after backward() without an optimizer of torch.optim, but for too few "
+                f"steps, or not along their gradients. {TELLING}"
+            )
+        if self.gradients_taken:
+            return (
+                "gradients were taken by torch.autograd.grad, and what was done with them cannot be seen. "
+                f"{TELLING}"
+            )
+        if self._updates.passes:
+            return (
+                "nothing was trained: backward() was called, and no parameter changed after it. Nothing was "
+                "recorded."
+            )
+        return ""
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _is_active(self) -> bool:
+        return not self._beginnings.has_optimizers and not keras_trains()
+
+    def _end_steps(self) -> None:
+        for followed, steps in self._trainings:
+            if steps.is_over():
+                followed.updated_by_hand(self._take_loss())
+
+    def _look(self, *, is_last_look: bool) -> None:
+        tensors = self._updates.updated(is_last_look=is_last_look)
+        if not tensors:
+            return
+        self._known |= {id(each) for each in tensors}
+        begun = self._beginnings.begin_by_hand(tensors)
+        if begun is None:
+            self._inputs_changed = True
+            return
+        followed, models = begun
+        self._take_loss()
+        self._known |= {number for model in models for number in parameter_ids(model)}
+        steps = HandSteps(tensors, map(id, models), passes=self._updates.passes_of_step)
+        self._trainings.append((followed, steps))
+        if len(self._trainings) == 1:
+            finish_at_exit(self)
+
+
+def finish_at_exit(by_hand: ByHand) -> None:
+    """Before the monitor's own, which closes the run: what is registered last runs first."""
+    reference = weakref.ref(by_hand)
+
+    def finish() -> None:
+        still = reference()
+        if still is not None:
+            with suppress(Exception):  # the program is leaving, and nobody is there to be told
+                still.finish()
+
+    atexit.register(finish)
+
+
+def keras_trains() -> bool:
+    """Keras on torch moves its weights without an optimizer of torch's, and is watched by itself."""
+    keras = sys.modules.get("keras")
+    backend = getattr(keras, "backend", None)
+    return backend is not None and backend.backend() == "torch"

@@ -1,0 +1,61 @@
+"""Where a step's time goes, as the host sees it."""
+
+from __future__ import annotations
+
+import time
+
+from tb_netdebug.core.machine.processor_wait import ProcessorWait
+
+now = time.perf_counter
+
+
+class StepClock:
+    """Divides the time of one step into phases.
+
+    `time/data` runs from the end of the last step to the first forward pass, `time/forward` while a model is
+    called, `time/backward` from there to whatever comes next (the loss and backward itself), `time/optimizer`
+    while an optimizer steps. Hooks on the backward pass would be more exact, but cost more than all the rest.
+    Work that an accelerator does asynchronously counts where the host waits for it.
+    """
+
+    __slots__ = ("_began", "_held_secs", "_phase", "_queue", "_since", "_times")
+
+    def __init__(self) -> None:
+        self._began = self._since = now()
+        self._phase: str | None = "time/data"
+        self._times: dict[str, float] = {}
+        self._queue = ProcessorWait()
+        self._held_secs = 0.0
+
+    def enter(self, phase: str | None) -> None:
+        """Ends the phase before; None stands for time that belongs to no phase."""
+        moment = now()
+        before = self._phase
+        if before is not None:
+            self._times[before] = self._times.get(before, 0.0) + moment - self._since
+        self._phase = phase
+        self._since = moment
+
+    def skip(self, secs: float) -> None:
+        """So long the training was held up by us: it is no time of this step."""
+        self._held_secs += secs
+        self._began += secs
+        self._since += secs
+
+    def finish(self) -> dict[str, float]:
+        """The step's times in seconds, and a fresh start for the next one."""
+        moment = now()
+        times, self._times = self._times, {}
+        if self._phase is not None:
+            times[self._phase] = times.get(self._phase, 0.0) + moment - self._since
+        self._phase = "time/data"
+        if len(times) == 1:
+            times = {}  # nothing was seen of the model: all of it would be called data
+        times["time/step"] = whole = moment - self._began
+        waited = self._queue.of_step(whole, ended=moment)
+        if waited is not None:
+            times["probe/waited"] = waited  # for a processor
+        if self._held_secs:
+            times["probe/paused"], self._held_secs = self._held_secs, 0.0
+        self._began = self._since = moment
+        return times

@@ -1,0 +1,158 @@
+"""A question to a forked copy of this process: what it does to find the answer happens to the copy alone.
+
+The copy has one thread, no descriptor but the one for its answer, shared memory that it can only read, and a
+kernel that refuses it everything else; it is killed when its time is up.
+No signal tells of its end, and nobody but us can wait for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tb_netdebug.core.machine.free_memory import free_bytes, own_bytes
+from tb_netdebug.recording.clock import now
+from tb_netdebug.recording.fork.system_calls import filter_of_this_machine
+from tb_netdebug.recording.fork.waking import awakes
+
+try:
+    from tb_netdebug.recording.fork import _fork
+except ImportError:  # no compiler was there
+    CAN_CONFINE = False
+else:
+    CAN_CONFINE = _fork.CAN_CONFINE
+
+# An answer is written at once, so it has to fit into a pipe whose reader is busy.
+MOST_BYTES = 60_000
+# A copy gets memory of its own for whatever either side writes while it lives.
+ROOM_BYTES = 512 << 20
+LOWEST_PRIORITY = 19
+# Of copies in which a lock of another thread is closed for ever.
+MOST_TRIES = 6
+# It has no signal for its end, which is what others wait for.
+OF_ANY_KIND = 0x40000000
+
+Answer = dict[str, Any]
+
+
+def why_not() -> str:
+    """Return why nothing can be asked on this machine now, as a part of a sentence, or nothing."""
+    if not CAN_CONFINE:
+        return "running it again apart from the training takes Linux and a compiled NetDebug"
+    if free_bytes() < ROOM_BYTES + own_bytes() // 2:
+        return "there is not enough free memory to run it again apart from the training"
+    return ""
+
+
+class Question:
+    """Asked when it is made. `answer` waits a little, and may be called again; `close` gives up.
+
+    Once nobody waits for it any more, it runs behind all other processes.
+    """
+
+    def __init__(self, ask: Callable[[], Answer], *, most_secs: float) -> None:
+        self._ends = now() + most_secs
+        self._result: Answer | None = None
+        self.why_not = ""
+        numbers = random.getstate()  # Python draws others in every child
+        for _ in range(MOST_TRIES):
+            self._fork(ask, numbers)
+            if awakes(self._pid, self._reader, until=self._ends):
+                return
+            self._let_go()
+        self.why_not = "other threads held locks that running it again apart from the training needs"
+
+    def _fork(self, ask: Callable[[], Answer], numbers: Any) -> None:
+        self._reader, writer = os.pipe()
+        try:
+            pid, self._child = _fork.fork_confined(writer, filter_of_this_machine())
+        except OSError:
+            os.close(self._reader)
+            os.close(writer)
+            raise
+        self._pid = pid
+        if pid == 0:
+            run_in_child(ask, self._child, numbers)
+        os.close(writer)
+
+    @property
+    def is_over(self) -> bool:
+        return self._child < 0
+
+    def answer(self, wait_secs: float = 0.0) -> Answer | None:
+        """Return the answer, None while there is none; `why_not` says that there will not be one."""
+        if self.is_over:
+            return self._result
+        left = max(self._ends - now(), 0.0)
+        poll = select.poll()  # of any descriptor, however many are open
+        poll.register(self._reader, select.POLLIN)
+        if poll.poll(min(wait_secs, left) * 1000):
+            self._read()
+        elif now() >= self._ends:
+            self._end("running it again took too long")
+        else:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._pid, LOWEST_PRIORITY)
+        return self._result
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        if not self.is_over:
+            self._end("the run ended first")
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError):
+            answer = json.loads(os.read(self._reader, MOST_BYTES) or b"null")
+            if isinstance(answer, dict):
+                self._result = answer
+        if self._result is None:
+            self._end("running it again apart from the training failed")
+        else:
+            self._end(str(self._result.pop("failure", "")))
+
+    def _end(self, why_not: str) -> None:
+        self.why_not = why_not
+        if why_not:
+            self._result = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        child, self._child = self._child, -1
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, child, os.WEXITED | OF_ANY_KIND)
+        for descriptor in (child, self._reader):
+            os.close(descriptor)
+
+
+def run_in_child(ask: Callable[[], Answer], writer: int, numbers: Any) -> None:
+    """Never returns: nothing of the program may go on here, its `finally` and its `atexit` neither."""
+    try:
+        answer = answer_in_child(ask, numbers)
+        with suppress(OSError, ValueError, TypeError):
+            os.write(writer, json.dumps(answer, default=str).encode()[:MOST_BYTES])
+    finally:
+        os._exit(0)
+
+
+def answer_in_child(ask: Callable[[], Answer], numbers: Any) -> Answer:
+    try:
+        gc.disable()  # objects of the program do not get to say good-bye here
+        sys.settrace(None)
+        sys.setprofile(None)
+        threading.settrace(None)
+        random.setstate(numbers)
+        return ask()
+    except BaseException as error:
+        lines = str(error).splitlines() or ["no reason given"]
+        return {"failure": f"{type(error).__name__}: {lines[0][:200]}"}

@@ -1,0 +1,68 @@
+"""Monitoring never raises into the training: what goes wrong in it ends here."""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+from tb_netdebug.core.eventlog.writer.blame import UserLine
+from tb_netdebug.recording.signal_handlers import is_from_a_handler
+
+# One failing hook is a curiosity; after so many there is something wrong with us, and we get out of the way.
+MOST_FAULTS = 20
+
+
+class MonitorError(RuntimeError):
+    """With `strict=True`: something went wrong in the monitoring itself."""
+
+
+class Guard:
+    """Counts our own mistakes, says the first one at the user's line, and switches off after many.
+
+    With `strict` the mistake is raised at the end of the step instead of being said. In a forked child (a
+    data loader's worker) everything is off.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._line = UserLine.current()
+        self._pid = os.getpid()
+        self._said: set[str] = set()
+        self.faults = 0
+        self.is_off = False
+        self._pending: Exception | None = None
+        forget = weakref.WeakMethod(self._forget)
+        os.register_at_fork(after_in_child=lambda: (forget() or _nothing)())
+
+    def fault(self, doing: str, error: Exception) -> None:
+        """Raises the error again when it is no fault of ours but meant for the program."""
+        if is_from_a_handler(error):
+            raise error
+        self.faults += 1
+        self.is_off = self.faults >= MOST_FAULTS
+        text = f"NetDebug failed while {doing}: {type(error).__name__}: {error}."
+        if self._strict:
+            self._pending = self._pending or MonitorError(text)
+        elif self.faults == 1:
+            self._line.warn(f"{text} The training goes on; this part is not recorded.")
+        elif self.faults == MOST_FAULTS:
+            self._line.warn(f"{text} That is the {self.faults}th time: NetDebug looks at tensors no more.")
+
+    def say(self, sentence: str) -> None:
+        """A sentence that the user should read, once."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._line.warn(sentence)
+
+    def raise_pending(self) -> None:
+        if self._pending is not None:
+            error, self._pending = self._pending, None
+            raise error
+
+    def _forget(self) -> None:
+        self.is_off = True
+        self._strict = False
+
+
+def _nothing() -> None:
+    """The guard is gone."""

@@ -1,0 +1,181 @@
+"""Where a run is written: one folder for all processes of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tb_netdebug.core.eventlog.writer.spool import local_folder
+from tb_netdebug.recording.run_sessions import (
+    RunPlace,
+    adopt_identity,
+    join,
+    known_identity,
+    leave,
+    place_for,
+)
+
+# How many runs of this process have been given this name.
+_given: dict[tuple[Path, int], int] = {}
+# What torchrun and SLURM say of a launch, the same in all of its processes.
+OF_A_LAUNCH = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+
+
+def rank(environment: Mapping[str, str]) -> int:
+    """The number of this process in a distributed run: torch knows it once the processes have met; before,
+    torchrun and SLURM say it in the environment."""
+    met = met_by_torch()
+    if met is not None:
+        return met[0]
+    for name in ("RANK", "SLURM_PROCID"):
+        if environment.get(name, "").isdigit():
+            return int(environment[name])
+    return 0
+
+
+def run_place(
+    logdir: str | Path | None,
+    run: str | None,
+    environment: Mapping[str, str],
+    *,
+    resume: bool = False,
+    launch: str = "",
+) -> RunPlace:
+    """Return `logdir/run`, by default `runs/` and the time at which the run began.
+
+    A name that is taken gets a suffix, -2, -3, …; with `resume` the run of that name goes on. For a logdir in
+    an object store it is the folder on this machine that is sent there. `launch` identifies processes that
+    belong together where no launcher does.
+    """
+    folder = local_folder(logdir if logdir is not None else "runs")
+    name = run if run is not None else start_name(environment)
+    if run is None and not is_distributed(environment):
+        return RunPlace(unused(folder, name))
+    try:
+        owner = owner_of(folder / name, environment, launch)
+        seat = "" if launch or not may_be_alike(environment) else f"rank-{rank(environment)}"
+        return _agreed(folder, name, owner, seat, resume=resume)
+    except OSError:
+        return RunPlace(folder / name)  # the writer will say why nothing can be written there
+
+
+def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[str, str]) -> Path:
+    """The same, of a run that is begun anew."""
+    return run_place(logdir, run, environment).folder
+
+
+def _agreed(folder: Path, name: str, owner: str, seat: str, *, resume: bool) -> RunPlace:
+    """Processes that have met may have no disk in common: what the first one has found holds for all."""
+    if met_by_torch() is None:
+        return place_for(folder, name, owner, resume=resume, seat=seat)
+    from tb_netdebug.recording.processes import same_for_all, store
+
+    # A launch at the same address as one before is another one.
+    owner = same_for_all(owner if store() is None else f"{owner} {secrets.token_hex(8)}")
+    mine = place_for(folder, name, owner, resume=resume)
+    relative = str(mine.folder.relative_to(folder))
+    told = json.loads(same_for_all(json.dumps([relative, mine.first_step, known_identity(mine.folder)])))
+    place = RunPlace(folder / told[0], told[1])
+    if place.folder != mine.folder:
+        leave(mine.folder, owner)
+        join(place, owner, resume=resume)
+    adopt_identity(place.folder, told[2])
+    return place
+
+
+def owner_of(folder: Path, environment: Mapping[str, str], launch: str = "") -> str:
+    """Identify this process, or the launch that it is one of many of, and how often it has asked for this
+    folder: trainings that follow each other in one program are runs of their own."""
+    own_rank = rank(environment)
+    count = _given[folder, own_rank] = _given.get((folder, own_rank), 0) + 1
+    if not is_distributed(environment):
+        return f"{process_named(os.getpid())} #{count} {secrets.token_hex(8)}"  # containers may be alike
+    told = [environment.get(name, "") for name in OF_A_LAUNCH]
+    if launch or not may_be_alike(environment):
+        told.append(launch or process_named(os.getppid()))
+    return f"{'/'.join(told)} restart {environment.get(RESTARTS, '0')} #{count}"
+
+
+def may_be_alike(environment: Mapping[str, str]) -> bool:
+    """Whether launches may say the same: on several hosts no process has started all of them."""
+    local, size = environment.get("LOCAL_WORLD_SIZE"), environment.get("WORLD_SIZE")
+    is_on_one_host = local == size if local else "SLURM_JOB_ID" not in environment
+    return is_distributed(environment) and not is_on_one_host
+
+
+def process_named(pid: int) -> str:
+    """One that cannot be mistaken for another, also when its number is used again."""
+    began = 0.0
+    with suppress(psutil.Error):
+        began = psutil.Process(pid).create_time()
+    return f"{socket.gethostname()}:{pid}:{began:.2f}"
+
+
+def told_of_suffix(place: RunPlace, run: str | None, how_to_resume: str) -> str:
+    """A sentence for the terminal; empty when the run has the name that was asked for."""
+    if run is None or place.folder.name == Path(run).name:
+        return ""
+    return (
+        f"the run {run!r} exists already, so this one is called {place.folder.name!r}. "
+        f"({how_to_resume} goes on with {run!r}.)"
+    )
+
+
+def unused(folder: Path, name: str) -> Path:
+    """Two runs that begin in the same second are still two runs: the folder is made at once, and is ours."""
+    for number in itertools.count(1):
+        candidate = folder / (name if number == 1 else f"{name}-{number}")
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break  # the writer will say why nothing can be written there
+        return candidate
+    return folder / name
+
+
+def is_distributed(environment: Mapping[str, str]) -> bool:
+    if met_by_torch() is not None:
+        return True
+    size = environment.get("WORLD_SIZE", "1")
+    return size.isdigit() and int(size) > 1
+
+
+def start_name(environment: Mapping[str, str]) -> str:
+    """Date and time, the same in all processes that a launcher has started together; on several hosts, whose
+    launchers start at different times, in all that have met."""
+    began = launcher_start() if is_distributed(environment) else time.time()
+    name = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(began))
+    if met_by_torch() is None:
+        return name
+    from tb_netdebug.recording.processes import same_for_all
+
+    return same_for_all(name)
+
+
+def met_by_torch() -> tuple[int, int] | None:
+    """Rank and number of the processes, of a program that has brought them together by torch."""
+    if "torch.distributed" not in sys.modules:
+        return None
+    from tb_netdebug.recording.processes import this_one
+
+    return this_one()
+
+
+def launcher_start() -> float:
+    try:
+        return psutil.Process(os.getppid()).create_time()
+    except psutil.Error:
+        return time.time()

@@ -1,0 +1,253 @@
+"""Who writes into a run's folder: runs of the same name stay apart, processes of one run come together.
+
+Each time a run is begun or resumed it gets a session, a small hidden file that is made exclusively and never
+changed. It says whose session it is, so that all ranks of one launch find the same folder without talking to
+each other, and with which step it begins. Where launches may be alike, each rank takes a seat in it, an empty
+file beside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
+from tb_netdebug.recording.remote import sessions_kept_in
+from tb_netdebug.transport.identity import derived, drawn, identity_in, keep, replace
+
+PREFIX = ".netdebug-session-"
+_NUMBER = re.compile(re.escape(PREFIX) + r"([0-9]{1,9})")
+_MOST_BYTES = 4096
+OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """The folder of a run, and the step that this session of it begins with."""
+
+    folder: Path
+    first_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`owner` is the process, or the launch of many processes, that the session belongs to; `resumes` when
+    the run was to go on, also where there was nothing of it."""
+
+    number: int
+    owner: str
+    first_step: int
+    resumes: bool = False
+
+
+def place_for(folder: Path, name: str, owner: str, *, resume: bool, seat: str = "") -> RunPlace:
+    """Return `folder/name`, or the first of `name-2`, `name-3`, … that is free or the owner's already.
+
+    With `resume` the run of this very name goes on, with the step behind its last one. Where launches may be
+    alike, `seat` is what this process is in its own; whoever finds it taken is of another launch. Raises
+    OSError.
+    """
+    for number in itertools.count(1):
+        candidate = folder / name
+        if number > 1:
+            candidate = candidate.with_name(f"{candidate.name}-{number}")
+        place = _joined(candidate, f"{owner} {candidate.name}" if seat else owner, seat, resume=resume)
+        if place is not None:
+            return place
+    raise AssertionError
+
+
+def join(place: RunPlace, owner: str, *, resume: bool) -> None:
+    """Enter a session into a folder that others have agreed on. Raises OSError."""
+    sessions = sessions_in(place.folder)
+    if not sessions or sessions[-1].owner != owner:
+        _begin(place.folder, Session(_next_number(place.folder), owner, place.first_step, resume))
+
+
+def leave(folder: Path, owner: str) -> None:
+    """Take back a session of a folder that is not used after all."""
+    for session in sessions_in(folder):
+        if session.owner == owner:
+            with suppress(OSError):
+                (sessions_kept_in(folder) / f"{PREFIX}{session.number}").unlink()
+    with suppress(OSError):
+        folder.rmdir()  # only when it is empty
+
+
+def sessions_in(folder: Path) -> list[Session]:
+    """In the order in which they began; one that cannot be read belongs to nobody."""
+    return [_read(folder, number) for number in _numbers(folder)]
+
+
+def identity_of(folder: Path) -> str:
+    """Return what tells this run from others of its name, wherever it is received; the same in all of its
+    processes and sessions, and kept beside the sessions for those to come."""
+    kept_in = sessions_kept_in(folder)
+    known = known_identity(folder)
+    if not known and kept_in != folder:
+        return drawn()  # of one process alone, and nothing of it stays here
+    identity = known or drawn()
+    with suppress(OSError), _opened(kept_in) as descriptor:
+        identity = keep(descriptor, identity) or identity
+    return identity
+
+
+def known_identity(folder: Path) -> str:
+    """Return the one that is kept, or else that of the first session's owner; empty without either."""
+    with suppress(OSError), _opened(sessions_kept_in(folder)) as descriptor:
+        if kept := identity_in(descriptor):
+            return kept
+    sessions = sessions_in(folder)
+    return derived(sessions[0].owner) if sessions and sessions[0].owner else ""
+
+
+def adopt_identity(folder: Path, identity: str) -> None:
+    """Take over what others have agreed on. Raises OSError."""
+    if identity != known_identity(folder):
+        with _opened(sessions_kept_in(folder)) as descriptor:
+            replace(descriptor, identity)
+
+
+def has_records(folder: Path) -> bool:
+    """Whether there are event files of ours."""
+    return any(name.endswith(SUFFIX) for each in (folder, folder / SIDE_FOLDER) for name in _names(each))
+
+
+def next_step(folder: Path) -> int:
+    """The step behind the last recorded one, of any rank; 0 when there is none."""
+    from tb_netdebug.core.eventlog.reader.logdir import LogDir
+    from tb_netdebug.core.eventlog.reader.recording import Recording
+    from tb_netdebug.core.eventlog.writer.spool import spool_of
+
+    spool = spool_of(folder.absolute())
+    logdir = LogDir([("", str(folder) if spool is None else spool.target(folder.absolute()))])
+    logdir.refresh()
+    if "." not in logdir.runs:
+        return 0
+    run = logdir.open(".")
+    run.refresh()
+    content = run._content
+    if not isinstance(content, Recording):
+        return 0
+    return 1 + max((piece.last for rank in content.ranks for piece in content.pieces(rank)), default=-1)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _joined(candidate: Path, owner: str, seat: str, *, resume: bool) -> RunPlace | None:
+    """The owner's place in this folder; None when the folder is somebody else's."""
+    while True:
+        sessions = sessions_in(candidate)
+        if sessions and sessions[-1].owner == owner and _sits_down(candidate, sessions[-1].number, seat):
+            return RunPlace(candidate, sessions[-1].first_step)
+        is_new = not sessions and not has_records(candidate)
+        if not (is_new or resume):
+            return None
+        first_step = 0 if is_new else next_step(candidate)
+        number = _next_number(candidate)
+        if _begin(candidate, Session(number, owner, first_step, resume)) and _sits_down(
+            candidate, number, seat
+        ):
+            return RunPlace(candidate, first_step)
+
+
+def _sits_down(folder: Path, number: int, seat: str) -> bool:
+    """Whether nobody else has this seat in the session; without a seat anybody is welcome.
+
+    Once a seat was asked for twice the session is over: nobody of the other launch joins it any more.
+    """
+    kept_in = sessions_kept_in(folder)
+    if not seat:
+        return True
+    if (kept_in / f"{PREFIX}{number}-{OVER}").exists():
+        return False
+    try:
+        _put(kept_in / f"{PREFIX}{number}-{seat}")
+    except FileExistsError:
+        with suppress(OSError):
+            _put(kept_in / f"{PREFIX}{number}-{OVER}")
+        return False
+    except OSError:  # who cannot write here says so elsewhere
+        return True
+    return True
+
+
+def _put(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+
+
+def _begin(folder: Path, session: Session) -> bool:
+    """Whether nobody was faster. The file appears under its name with all that is in it."""
+    folder = sessions_kept_in(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{PREFIX}{session.number}"
+    told = {"owner": session.owner, "first_step": session.first_step, "resumes": session.resumes}
+    written = json.dumps(told).encode()
+    fresh = folder / f"{PREFIX}new-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        fresh.write_bytes(written)
+        os.link(fresh, target)
+    except FileExistsError:
+        return False
+    except OSError:
+        return _begin_without_links(target, written)
+    finally:
+        with suppress(OSError):
+            fresh.unlink()
+    return True
+
+
+def _begin_without_links(target: Path, written: bytes) -> bool:
+    """Some file systems have no links."""
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(written)
+    return True
+
+
+def _read(folder: Path, number: int) -> Session:
+    told: Any = None
+    with suppress(OSError, ValueError), (sessions_kept_in(folder) / f"{PREFIX}{number}").open("rb") as file:
+        told = json.loads(file.read(_MOST_BYTES))
+    if not isinstance(told, dict):
+        return Session(number, "", 0)
+    owner, first = told.get("owner"), told.get("first_step")
+    return Session(
+        number,
+        owner if isinstance(owner, str) else "",
+        max(first, 0) if isinstance(first, int) else 0,
+        told.get("resumes") is True,
+    )
+
+
+def _numbers(folder: Path) -> list[int]:
+    names = _names(sessions_kept_in(folder))
+    return sorted(int(found[1]) for name in names if (found := _NUMBER.fullmatch(name)))
+
+
+def _next_number(folder: Path) -> int:
+    return max(_numbers(folder), default=0) + 1
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []

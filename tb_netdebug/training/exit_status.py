@@ -1,0 +1,56 @@
+"""The exit status 1 of a process in which a finding was raised when the script was over.
+
+For `on_finding="raise"`: what a function of `atexit` raises is printed, and Python ends with status 0.
+"""
+
+from __future__ import annotations
+
+import os
+import posix
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from tb_netdebug.recording.remote import error_that_ends
+
+FAILED = 1
+NAME = "_netdebug_exit_status"  # in the module `sys`, which Python takes apart last of all
+
+_given: list[object] = []
+
+
+class _End:
+    """Ends the process when Python lets go of it: by then all functions of `atexit` were called, and what was
+    written is flushed."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        # Modules are empty when these are wanted; and `os._exit` may have been exchanged by `netdebug run`.
+        self._pid_now, self._leave, self._status = os.getpid, posix._exit, FAILED
+
+    def __del__(self) -> None:
+        if self._pid_now() == self._pid:  # not in a process that was forked since
+            self._leave(self._status)
+
+
+def fail() -> None:
+    """Have the process end with status 1, unless an error or `sys.exit` has given it another one."""
+    if not error_that_ends() and not any(_given):
+        setattr(sys, NAME, _End())
+
+
+def listen_to_exit() -> None:
+    """Note what the program gives to `sys.exit`, for nobody can ask afterwards. Harmless when repeated."""
+    if not hasattr(sys.exit, NAME):
+        sys.exit = _noting(sys.exit)
+
+
+def _noting(leave: Callable[..., Any]) -> Any:
+    @wraps(leave)
+    def exit(status: object = None, /) -> None:
+        _given[:] = [status]
+        leave(status)
+
+    setattr(exit, NAME, True)
+    return exit

@@ -1,0 +1,506 @@
+"""What `watch` returns: collects each step and hands it to the writer."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.checks.finding import Finding
+from tb_netdebug.core.eventlog.writer.event_writer import EventWriter
+from tb_netdebug.core.machine.memory import MemorySampler
+from tb_netdebug.core.records.run_info import decode_run_info, encode_run_info
+from tb_netdebug.core.records.step import Kind, Series, StepRecord
+from tb_netdebug.core.records.verdict import BEFORE_FIRST_STEP, ENDED_WITH
+from tb_netdebug.judging.online import FindingError, Judge
+from tb_netdebug.recording.adapter import MakeAdapter
+from tb_netdebug.recording.clock import now
+from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.first_step import FirstStep
+from tb_netdebug.recording.governor import STEPS_AROUND_TROUBLE, Governor
+from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.remote import error_that_ends, link_of, say
+from tb_netdebug.recording.settings import Settings
+from tb_netdebug.recording.trouble import Trouble
+from tb_netdebug.training import exit_status
+from tb_netdebug.training.console import ConsoleLine
+from tb_netdebug.training.flight_recorder import FlightRecorder
+
+if TYPE_CHECKING:
+    from tb_netdebug.training.debugging import Debugging
+    from tb_netdebug.transport.link import Link
+
+# Without every=…, samples go to the log at this rate on the average: 230 MB an hour at the very most.
+LOG_BYTES_PER_SEC = 64 << 10
+LOG_BURST_BYTES = 16 << 20
+
+# A device that has not answered for so many steps is not waited for any longer.
+MOST_STEPS_IN_FLIGHT = 64
+
+
+class Monitor:
+    """Records a training; made by `nd.watch`.
+
+    `step` ends a batch and never waits for a device; `log`, `tensor` and `image` add to the batch that is
+    going on. Also a context manager. After `close`, and in forked children, every method does nothing.
+    """
+
+    def __init__(
+        self,
+        make_adapter: MakeAdapter,
+        settings: Settings,
+        *,
+        run_dir: Path,
+        rank: int,
+        is_users: bool = False,
+    ) -> None:
+        """`is_users`: the user has to call `step`; else a callback of ours or `netdebug run` does."""
+        self.run_dir = run_dir
+        self._settings = settings
+        self._guard = Guard(strict=settings.strict)
+        self._collector = Collector(run_dir=run_dir)
+        # Keeps this monitor, also one that nobody kept, until its first step or its end.
+        self._collector.first_step = FirstStep(
+            is_users=is_users, speaks=rank == 0, describe=self._describe_safely
+        )
+        self._debugging = self._make_debugging(rank) if settings.debugger else None
+        self._judge = Judge(
+            settings.checks,
+            settings.on_finding,
+            run_dir,
+            sent_to=settings.remote if settings.is_spooled else None,
+            pause=self._debugging.pause_for
+            if self._debugging is not None and settings.on_finding == "pause"
+            else None,
+        )
+        self._writer = EventWriter(
+            run_dir, rank=rank, strict=settings.strict, judge=self._judge if rank == 0 else None
+        )
+        self._governor = Governor(period=settings.period, overhead=settings.overhead)
+        self._flight = FlightRecorder(
+            settings.flight_recorder,
+            bytes_per_sec=None if settings.period else LOG_BYTES_PER_SEC,
+            burst_bytes=LOG_BURST_BYTES,
+        )
+        self._trouble = Trouble()
+        self._memory = MemorySampler() if settings.memory else None
+        self._console = ConsoleLine() if settings.console and rank == 0 else None
+        self._norm_always = self._console is not None
+        self._series: dict[str, Series] = {}
+        self._in_flight: deque[StepRecord] = deque()
+        self._step_began = self._ending_began = now()
+        self._background_secs = 0.0
+        self._sampled_at = 0
+        self._is_closed = False
+        self._closing = threading.RLock()
+        self._pid = os.getpid()
+        self._adapter = make_adapter(self._collector, self._guard, settings)
+        self._join_others(rank)
+        self._link = self._link_of(rank)
+        self._start()
+
+    # ---- what users call ---------------------------------------------------------------------------------
+
+    def step(self, loss: Any = None, **scalars: Any) -> None:
+        """Ends a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""
+        if not self._is_open():
+            return
+        self._ending_began = now()
+        self._collector.first_step = None
+        number = self._collector.step
+        try:
+            self._end_step(loss, scalars)
+        except Exception as error:
+            self._guard.fault("ending the step", error)
+            if self._collector.step == number:
+                self._collector.finish(time.time())
+        self._govern()
+        if self._settings.strict:
+            self._guard.raise_pending()
+        self._judge.act()
+
+    def log(self, **scalars: Any) -> None:
+        """Numbers that belong to the batch that is going on."""
+        if self._is_open():
+            for name, value in scalars.items():
+                self._collector.later[name] = value
+
+    def tensor(self, name: str, value: Any) -> None:
+        """Statistics and histogram of any tensor or array, under `name`; recorded whenever it is called."""
+        if not self._is_open():
+            return
+        started = now()
+        try:
+            taken = self._adapter.summary_of(value)
+            if taken is not None:
+                series = self._series.setdefault(name, Series(Kind.TENSOR, name))
+                self._collector.sample(series, *taken)
+            if self._debugging is not None:
+                self._debugging.keep_user(name, value)
+        except Exception as error:
+            self._guard.fault(f"reading the tensor {name}", error)
+        self._collector.charge(started)
+
+    def image(self, name: str, array: Any) -> None:
+        """A picture (height × width, with 1, 3 or 4 channels first or last) on TensorBoard's Images page."""
+        if not self._is_open():
+            return
+        started = now()
+        try:
+            self._writer.image(name, self._adapter.pixels_of(array), step=self._collector.step)
+        except Exception as error:
+            self._guard.fault(f"reading the image {name}", error)
+        self._collector.charge(started)
+
+    def capsule(self) -> Path | None:
+        """Writes the step that is going on into a file for `netdebug replay`: the batch, the weights, the
+        optimizers and the random numbers. The training waits for it. None when that is not possible, which is
+        said, or not wanted (`capsules=False`)."""
+        keep = self._collector.keep_capsule
+        if not self._is_open() or keep is None:
+            return None
+        started = now()
+        try:
+            return keep("it was asked for", {"findings": [each.as_dict() for each in self.findings]})
+        except Exception as error:
+            self._guard.fault("writing a capsule", error)
+            return None
+        finally:
+            self._collector.charge(started)
+
+    def pause(self) -> None:
+        """Pauses the training here for whoever comes to its debugger (`debugger=` of `nd.watch`): for ten
+        minutes, and then as long as somebody attends."""
+        if not self._is_open():
+            return
+        if self._debugging is None:
+            self._guard.say("NetDebug: pause() needs nd.watch(..., debugger=True); the training goes on.")
+            return
+        self._debugging.pause()
+
+    def shell(self) -> None:
+        """An interpreter (IPython, where it is installed) in this program's own terminal, with the variables
+        of the line that calls it. The training waits."""
+        from tb_netdebug.training.debugging import shell
+
+        caller = sys._getframe(1)
+        started = now()
+        shell({**caller.f_globals, **caller.f_locals})
+        self._held_up(now() - started)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong so far, causes before their consequences, the worst first; a quarter of a second
+        old, and complete after `close`."""
+        return list(self._judge.findings)
+
+    @property
+    def overhead(self) -> float:
+        """What watching has cost so far, as a share of the training's own time."""
+        return self._governor.share
+
+    @property
+    def path(self) -> Path | None:
+        """The event file, as soon as there is one."""
+        return self._writer.path
+
+    def flush(self) -> bool:
+        """Waits until everything so far is in the file; whether it is."""
+        return self._is_open() and self._writer.flush()
+
+    def close(self) -> None:
+        """Takes the hooks away and writes what is left. Harmless when called again, also from another thread,
+        which waits for the first one: `findings` are complete behind it."""
+        self._close(is_failing=sys.exc_info()[0] is not None)
+
+    def _close(self, *, is_failing: bool) -> None:
+        """Raises what was found unless the program fails already, for another reason."""
+        if self._pid != os.getpid():  # nobody in this process would release the lock
+            return
+        with self._closing:
+            if not self._is_closed:
+                self._end(is_failing=is_failing)
+
+    def _end(self, *, is_failing: bool) -> None:
+        self._is_closed = True
+        self._collector.sampling = False
+        first_step = self._collector.first_step
+        if self._debugging is not None:
+            self._debugging.close()
+        try:
+            self._adapter.close()
+            self._deliver(wait=True)
+            self._describe()
+            self._put_rest()
+        except Exception as error:
+            self._guard.fault("closing", error)
+        self._collector = Collector()
+        self._debugging = None
+        del self._adapter  # and with it the models: the monitor may be kept for its findings
+        if self._memory is not None:
+            self._memory.close()
+        self._writer.close()
+        if first_step is not None:
+            first_step.close(error=error_that_ends())
+            self._collector.first_step = None
+        if self._link is not None:
+            self._link.goodbye(error=error_that_ends())
+        if self._settings.strict:
+            self._guard.raise_pending()
+        if not is_failing:
+            self._judge.act()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close(is_failing=kind is not None)
+
+    # ---- a step ------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._collector.sampling = self._governor.first()
+        if self._memory is not None:
+            self._memory.start()
+        self._describe()
+        if self._settings.on_finding == "raise":
+            exit_status.listen_to_exit()
+        close_at_exit(self)  # after the writer's own: what is registered last runs first
+        self._prepare()
+        if self._debugging is not None:
+            self._open_debugging(self._debugging)
+
+    def _link_of(self, rank: int) -> Link | None:
+        """The way to a collector, before anything is registered that closes recordings at exit."""
+        try:
+            return link_of(self._settings, self.run_dir, rank)
+        except Exception as error:
+            self._guard.fault("finding the way to the collector", error)
+            return None
+
+    def _make_debugging(self, rank: int) -> Debugging:
+        from tb_netdebug.training.debugging import Debugging
+
+        collector = self._collector
+        return Debugging(
+            self._settings,
+            self.run_dir,
+            rank,
+            self._guard,
+            step_of=lambda: collector.step,
+            resumed=self._held_up,
+            snapshot=self.capsule,
+        )
+
+    def _open_debugging(self, debugging: Debugging) -> None:
+        try:
+            debugging.open(self._adapter, self._adapter.describe(), self._link)
+        except Exception as error:
+            self._guard.fault("opening the debugger", error)
+
+    def _held_up(self, secs: float) -> None:
+        """The training was paused for so long: no step was slow."""
+        self._collector.clock.skip(secs)
+        self._step_began += secs
+        self._ending_began += secs
+
+    def _join_others(self, rank: int) -> None:
+        """The other processes of the same training: what all agree on counts, and the first one judges."""
+        agreement, first = self._collector.agreement, self._collector.step
+        if agreement is not None:
+            governor = self._governor
+            agreement.wanted = lambda: governor.wanted(first)
+            agreement.heard = self._judge.hear if rank == 0 else None
+
+    def _is_open(self) -> bool:
+        return not self._is_closed and self._pid == os.getpid()
+
+    def _end_step(self, loss: Any, scalars: dict[str, Any]) -> None:
+        collector = self._collector
+        if collector.later:
+            scalars = {**collector.later, **scalars}
+            collector.later.clear()
+        is_late = self._adapter.end_step(loss, scalars)
+        try:
+            if self._debugging is not None:
+                self._debugging.end_batch()
+        except BaseException:  # Ctrl-C in a pause: the step is over, and recorded all the same
+            try:
+                self._finish_step(is_late=is_late)
+            except Exception as error:
+                self._guard.fault("ending the step", error)
+            raise
+        self._finish_step(is_late=is_late)
+
+    def _finish_step(self, *, is_late: bool) -> None:
+        collector = self._collector
+        collector.scalars.update(collector.clock.finish())
+        if self._memory is not None:
+            readings = self._memory.latest()
+            if readings:  # a new reading of the host's memory: the moment for the framework's own, too
+                collector.scalars.update(readings)
+                collector.scalars.update(self._adapter.memory())
+        if collector.sampling:
+            self._note_sampling()
+        self._describe_graph()
+        record = collector.finish(time.time())
+        if is_late or self._in_flight:
+            self._in_flight.append(record)
+            self._deliver(wait=False)
+        else:
+            self._put(record)
+        if record.step == 0 or record.step == 3:
+            self._describe()
+
+    def _describe_graph(self) -> None:
+        """Before the first step is put: whoever judges it knows its layers then."""
+        graph = self._adapter.graph()
+        if graph is not None:
+            self._judge.describe(graph=graph)
+            self._writer.graph(graph)
+
+    def _note_sampling(self) -> None:
+        """What the governor decided, to be shown: how far apart samples are, and what it all costs."""
+        step = self._collector.step
+        self._collector.scalars["monitor/every"] = float(max(step - self._sampled_at, 1))
+        self._collector.scalars["monitor/overhead"] = self._governor.share
+        self._sampled_at = step
+
+    def _put_rest(self) -> None:
+        """What was logged or found out after the last step, as the result of an evaluation, belongs to it."""
+        collector = self._collector
+        later, collector.later = collector.later, {}
+        facts, collector.facts = collector.facts, []
+        if (later or facts) and collector.step:
+            # there is time to wait for a device now
+            scalars = {f"scalar/{name}": number(value) for name, value in later.items()}
+            self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, [], facts))
+
+    def _deliver(self, *, wait: bool) -> None:
+        """Completes the steps whose numbers have arrived from a device, and puts them in order."""
+        by_step = {record.step: record for record in self._in_flight}
+        newest = -1
+        for step, scalars, samples in self._adapter.late(wait=wait):
+            newest = max(newest, step)
+            record = by_step.get(step)
+            if record is None:
+                if scalars or samples:  # it was not waited for
+                    self._writer.put(StepRecord(step, time.time(), scalars, samples))
+            else:
+                record.scalars.update(scalars)
+                record.samples.extend(samples)
+        while self._in_flight and (
+            wait or self._in_flight[0].step <= newest or len(self._in_flight) > MOST_STEPS_IN_FLIGHT
+        ):
+            self._put(self._in_flight.popleft())
+
+    def _put(self, record: StepRecord) -> None:
+        """A complete step: to the log, to the console, to others, and to whoever looks for trouble."""
+        if self._collector.agreement is not None:
+            self._collector.agreement.note(record)
+        if self._trouble.seen(record.scalars) is not None and self._governor.alert():
+            for earlier in self._flight.release(record.step, then=STEPS_AROUND_TROUBLE):
+                self._writer.put(earlier)
+        elif record.samples:
+            self._flight.admit(record)
+        self._writer.put(record)
+        if self._console is not None:
+            self._console.write(record.step, record.scalars)
+
+    def _govern(self) -> None:
+        """Settles what the step has cost, ours and the training's, and decides about the next one."""
+        moment = now()
+        collector = self._collector
+        sampled = collector.sampling
+        background = self._writer.cost_secs + (self._memory.cost_secs if self._memory is not None else 0.0)
+        agreement, agreed = collector.agreement, None
+        if agreement is not None:
+            background += agreement.cost_secs
+            agreed = agreement.step == collector.step if agreement.is_made else None
+        spent = collector.spent_secs + moment - self._ending_began
+        user = max(moment - self._step_began - spent, 0.0)
+        spent += background - self._background_secs
+        self._background_secs = background
+        governor = self._governor
+        if collector.norm_secs:
+            governor.norm_cost(collector.norm_secs)
+            collector.norm_secs = 0.0
+        if collector.glance_secs:
+            governor.glance_cost(collector.glance_secs)
+            collector.glance_secs = 0.0
+        collector.sampling = governor.next(sampled=sampled, user_secs=user, spent_secs=spent, agreed=agreed)
+        collector.wants_norm = self._norm_always or governor.norm_is_due()
+        collector.wants_glance = not collector.wants_norm and governor.glance_is_due()
+        collector.spent_secs = 0.0
+        self._step_began = moment
+        if sampled or collector.sampling:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """For the next step; charged to it."""
+        started = now()
+        try:
+            self._adapter.prepare(sampling=self._collector.sampling)
+        except Exception as error:
+            self._guard.fault("preparing the next step", error)
+        self._collector.charge(started)
+
+    def _describe_safely(self) -> None:
+        """From a hook on an optimizer."""
+        try:
+            self._describe()
+        except Exception as error:
+            self._guard.fault("describing the run", error)
+
+    def _describe(self) -> None:
+        description = {**self._adapter.describe(), "settings": self._settings, "pid": self._pid}
+        if self._memory is not None:
+            description["memory"] = self._memory.describe()
+        error = error_that_ends() if self._is_closed else ""
+        if error:
+            description[ENDED_WITH] = error
+        if self._collector.first_step is not None:
+            description[BEFORE_FIRST_STEP] = self._collector.first_step.facts(
+                is_closed=self._is_closed, error=error
+            )
+        encoded = encode_run_info(description)
+        self._judge.describe(info=decode_run_info(encoded))
+        self._writer.run_info(encoded)
+
+
+def number(value: Any) -> float:
+    """Of a number or a tensor with one."""
+    return float(value.detach() if hasattr(value, "detach") else value)
+
+
+def close_at_exit(monitor: Monitor) -> None:
+    """What a device still owes is waited for; does not keep the monitor alive. What is raised here reaches no
+    code of the user's, only the exit status."""
+    reference = weakref.ref(monitor)
+
+    def close() -> None:
+        still = reference()
+        if still is None:
+            return
+        raised = ""
+        try:
+            still.close()
+        except FindingError as error:
+            raised = str(error)
+        if raised:  # outside of the handler, where no error ends the program any more
+            say(raised)
+            exit_status.fail()
+
+    atexit.register(close)

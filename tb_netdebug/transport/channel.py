@@ -1,0 +1,190 @@
+"""The way from an agent to a collector: how the connection is protected, and that it notices its own end."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from tb_netdebug.transport import discovery
+from tb_netdebug.transport.addresses import Address
+from tb_netdebug.transport.credentials import (
+    CredentialsError,
+    TrainerCredentials,
+    checked_token,
+    fingerprint_of,
+)
+from tb_netdebug.transport.limits import KEEP_ALIVE_SECS, KEEP_ALIVE_WAIT_SECS, MESSAGE_BYTES
+
+FETCH_SECS = 10.0
+Options = Sequence[tuple[str, "int | str"]]
+CHANNEL_OPTIONS: Options = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", int(1000 * KEEP_ALIVE_SECS)),
+    ("grpc.keepalive_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
+    ("grpc.http2.ping_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),  # whoever is at the other end decides what is sent again
+    ("grpc.enable_http_proxy", 0),  # this very address is meant; proxies for the web are for the web
+    ("grpc.use_local_subchannel_pool", 1),  # closing a channel closes its connection
+)
+
+
+@dataclass(frozen=True)
+class Protection:
+    """How to connect; without credentials in plain text, which somebody asked for."""
+
+    credentials: grpc.ChannelCredentials | None
+    options: Options = ()
+
+
+async def connected(address: Address, credentials: TrainerCredentials) -> grpc.aio.Channel:
+    """A channel to the collector, made without holding up the loop. Raises CredentialsError with a sentence
+    for what only a person can mend, and OSError when the certificate could not be fetched."""
+    return _channel(address, await asyncio.to_thread(protection, address, credentials))
+
+
+def channel(address: Address, credentials: TrainerCredentials) -> grpc.aio.Channel:
+    """The same, at once; it may take seconds when a certificate has to be fetched."""
+    return _channel(address, protection(address, credentials))
+
+
+def protection(address: Address, credentials: TrainerCredentials) -> Protection:
+    found = discovery.find(address.port) if address.is_loopback else None
+    # Whoever left that file is who listens; what the environment has may be for another collector.
+    token = found.token if found else credentials.token
+    pinned = credentials.fingerprint or (found.tls if found and not credentials.ca_file else None)
+    if pinned or credentials.ca_file or not address.is_loopback:
+        return _across_a_network(address, credentials, token, pinned)
+    if token is None:
+        raise CredentialsError(
+            f"There is no collector of yours at {address}, and no token for somebody else's. Start one "
+            "there (TensorBoard with NetDebug, or `netdebug collect`); where a tunnel leads to it, put its "
+            "token into NETDEBUG_TOKEN or its file's name into NETDEBUG_TOKEN_FILE."
+        )
+    return Protection(_with_token(grpc.local_channel_credentials(), token))
+
+
+def _across_a_network(
+    address: Address, credentials: TrainerCredentials, token: str | None, pinned: str | None
+) -> Protection:
+    if credentials.insecure and not address.is_loopback:
+        if credentials.wants_tls:
+            raise CredentialsError(
+                "NETDEBUG_INSECURE contradicts NETDEBUG_TLS_CA and NETDEBUG_TLS_FINGERPRINT: unset it."
+            )
+        return Protection(None)  # and without the token, which anybody on the way could read
+    if token is None:
+        raise CredentialsError(
+            f"{address} needs a token: put the collector's into NETDEBUG_TOKEN, or its file's name into "
+            "NETDEBUG_TOKEN_FILE."
+        )
+    if pinned:
+        return _pinned(address, token, pinned)
+    roots = _authorities(credentials) if credentials.ca_file else None
+    return Protection(_with_token(grpc.ssl_channel_credentials(root_certificates=roots), token))
+
+
+def _authorities(credentials: TrainerCredentials) -> bytes:
+    assert credentials.ca_file is not None
+    try:
+        roots = credentials.ca_file.read_bytes()
+    except OSError as error:
+        raise CredentialsError(f"{credentials.ca_file} cannot be read: {error.strerror or error}.") from None
+    fingerprint_of(roots)
+    return roots
+
+
+# ---- a certificate that is known by its fingerprint
+
+
+def _pinned(address: Address, token: str, fingerprint: str) -> Protection:
+    """Only that very certificate is accepted, by whatever name the machine is reached."""
+    pem = _fetched(address)
+    seen = fingerprint_of(pem)
+    if not hmac.compare_digest(seen, fingerprint):
+        raise CredentialsError(
+            f"The certificate of {address} is not the expected one. Its fingerprint is {seen}: if the "
+            "collector got a new one, put that into NETDEBUG_TLS_FINGERPRINT; if not, somebody answers in "
+            "its place."
+        )
+    name = _own_name(address, pem)
+    secured = grpc.ssl_channel_credentials(root_certificates=pem)
+    return Protection(_with_token(secured, token), (("grpc.ssl_target_name_override", name),))
+
+
+def _fetched(address: Address) -> bytes:
+    context = _context()
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent on this connection
+    with _secured(address, context) as secured:
+        der = secured.getpeercert(binary_form=True)
+    if der is None:
+        raise ConnectionError(f"{address} shows no certificate")
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+def _own_name(address: Address, pem: bytes) -> str:
+    """A name that the certificate is made out for: gRPC insists on comparing one."""
+    context = _context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be an authority
+    context.load_verify_locations(cadata=pem.decode("ascii"))
+    try:
+        with _secured(address, context) as secured:
+            told: dict[str, Any] = dict(secured.getpeercert() or {})
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message
+        raise CredentialsError(f"The certificate of {address} is not valid: {why}.") from None
+    names = [value for kind, value in told.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
+    names += [pair[1] for (pair, *_) in told.get("subject", ()) if pair[0] == "commonName"]
+    if not names:
+        raise CredentialsError(f"The certificate of {address} holds no name.")
+    return str(names[0]).replace("*", "netdebug")
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _secured(address: Address, context: ssl.SSLContext) -> ssl.SSLSocket:
+    plain = socket.create_connection((address.host, address.port), timeout=FETCH_SECS)
+    try:
+        return context.wrap_socket(plain)
+    except ssl.SSLCertVerificationError:
+        plain.close()
+        raise
+    except ssl.SSLError:
+        plain.close()
+        raise CredentialsError(
+            f"{address} does not speak TLS: its collector was started without a certificate, or something "
+            "else listens there."
+        ) from None
+    except OSError:
+        plain.close()
+        raise
+
+
+# ---- the channel
+
+
+def _with_token(secured: grpc.ChannelCredentials, token: str) -> grpc.ChannelCredentials:
+    fit = checked_token(token, "What was found for the collector's token")  # of another, gRPC says nothing
+    return grpc.composite_channel_credentials(secured, grpc.access_token_call_credentials(fit))
+
+
+def _channel(address: Address, protected: Protection) -> grpc.aio.Channel:
+    options = [*CHANNEL_OPTIONS, *protected.options]
+    if protected.credentials is None:
+        return grpc.aio.insecure_channel(str(address), options=options)
+    return grpc.aio.secure_channel(str(address), protected.credentials, options=options)

@@ -1,0 +1,285 @@
+"""Takes the event files of trainings elsewhere into a logdir here: a server on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tb_netdebug.transport import discovery
+from tb_netdebug.transport.addresses import LOOPBACK, Address, at
+from tb_netdebug.transport.arrivals import Totals, TrainerView, Violation
+from tb_netdebug.transport.credentials import Certificate, CredentialsError, checked_token
+from tb_netdebug.transport.disk import Disk
+from tb_netdebug.transport.landing import Landing
+from tb_netdebug.transport.limits import USUAL, Limits
+from tb_netdebug.transport.notices import Notices
+from tb_netdebug.transport.ports import CollectorError, try_port
+from tb_netdebug.transport.server import Send, Server
+from tb_netdebug.transport.session import Session
+
+logger = logging.getLogger(__name__)
+
+EVERYWHERE = ("0.0.0.0", "::")
+# What gRPC takes for this machine, of all the addresses that mean it.
+LOCAL = ("localhost", "127.0.0.1", "::1")
+# How long streams may take to sync what they have when the collector ends, or when their agent came back.
+FAREWELL_SECS = 5.0
+# A disk may hang for ever, and the program that we are part of wants to end.
+STUCK_SECS = 20.0
+
+
+class Collector:
+    """Event files of agents that bring the token land below `root`.
+
+    On loopback the same user's trainers find the token by themselves. Any other address needs a certificate,
+    or `insecure`: then there is no token either, which others on the network could read, and everybody who
+    reaches the port can write recordings. `notice(sentence)` hears on some thread what goes wrong.
+    """
+
+    def __init__(
+        self, root: Path, listen: Address, *, token: str, certificate: Certificate | None = None,
+        insecure: bool = False, limits: Limits = USUAL, notice: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.root = root
+        self.listen = listen
+        self.certificate = certificate
+        self._token = token
+        self._is_open = insecure and not listen.is_loopback and certificate is None
+        self._limits = limits
+        self._notices = Notices(notice or logger.warning)
+        self._id = secrets.token_hex(16)
+        self._on_control: Callable[[str, bytes], None] | None = None
+        self._on_left: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._before = Totals()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._published: Path | None = None
+
+    # ---- for whoever has it, from any thread
+
+    def start(self) -> Address:
+        """Listens; the address has the port that was chosen. Raises CollectorError."""
+        self._check()
+        started: Future[Address] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="netdebug-collector", daemon=True
+        )
+        self._thread.start()
+        try:
+            address = started.result()
+            self._publish(address)
+        except BaseException:
+            self.stop()
+            raise
+        atexit.register(self.stop)
+        return address
+
+    def stop(self) -> None:
+        """Syncs what came, acknowledges it, and lets go of all agents, which will try again. May be called
+        twice."""
+        atexit.unregister(self.stop)
+        if self._published is not None:
+            discovery.withdraw(self._published)
+        if self._loop is not None and self._stopping is not None:
+            with suppress(RuntimeError):  # the loop is closed: this is the second time
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        if self._thread is not None:
+            self._thread.join(STUCK_SECS)
+
+    def __enter__(self) -> Collector:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def trainers(self) -> list[TrainerView]:
+        """Those of the agents that are connected."""
+        return [trainer for session in self._all() for trainer in session.trainers()]
+
+    def totals(self) -> Totals:
+        """Since it was started."""
+        with self._lock:
+            return sum((session.totals for session in self._sessions.values()), self._before)
+
+    def on_control(self, callback: Callable[[str, bytes], None]) -> None:
+        """What trainers that take control say to the debugger: called with key and bytes, on our thread. To
+        be said before `start`: trainers on this machine look for such a collector."""
+        self._on_control = callback
+
+    def on_left(self, callback: Callable[[], None]) -> None:
+        """Called on our thread when one of `trainers` has gone."""
+        self._on_left = callback
+
+    def send(self, trainer_key: str, data: bytes) -> bool:
+        """Bytes for a trainer that takes control. False when there is none of that key, or when so much waits
+        for it already that its agent cannot be listening."""
+        agent, _, number = trainer_key.partition("/")
+        with self._lock:
+            session = self._sessions.get(agent)
+            if session is None or self._loop is None or not session.has_room(int(number), len(data)):
+                return False
+            session.unsent_bytes += len(data)
+        sending = asyncio.run_coroutine_threadsafe(session.control(int(number), data), self._loop)
+        sending.add_done_callback(lambda sent: self._sent(session, len(data), sent))
+        return True
+
+    def _sent(self, session: Session, size: int, sent: Future[None]) -> None:
+        with self._lock:
+            session.unsent_bytes -= size
+        problem = None if sent.cancelled() else sent.exception()
+        if problem is not None and not isinstance(problem, ConnectionError):
+            logger.error("NetDebug could not send to a trainer", exc_info=problem)
+
+    # ---- before it listens
+
+    def _check(self) -> None:
+        if not self._token:
+            raise CollectorError("A collector needs a token, so that not everybody can write to its logdir.")
+        try:
+            self._token = checked_token(self._token, "What the collector was given for its token")
+        except CredentialsError as error:
+            raise CollectorError(str(error)) from None
+        if not (self.listen.is_loopback or self.certificate or self._is_open):
+            raise CollectorError(
+                f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token --tls` "
+                "makes one. Or listen on this machine alone, and let an ssh tunnel lead to it."
+            )
+        if self.listen.is_loopback and not self.certificate and self.listen.host.lower() not in LOCAL:
+            raise CollectorError(f"Without a certificate, listen at 127.0.0.1 or [::1], not {self.listen}.")
+        try_port(self.listen)
+
+    def _publish(self, address: Address) -> None:
+        if not (address.is_loopback or address.host in EVERYWHERE):
+            return
+        try:
+            self._published = discovery.publish(
+                address.port,
+                self._token,
+                str(self.root.absolute()),
+                tls=self.certificate.fingerprint if self.certificate else "",
+                debugs=self._on_control is not None,
+            )
+        except OSError as error:
+            raise CollectorError(f"Trainers on this machine could not find the collector: {error}.") from None
+
+    # ---- on its thread
+
+    def _run(self, started: Future[Address]) -> None:
+        try:
+            asyncio.run(self._serve(started))
+        except BaseException as problem:
+            if started.done():
+                logger.exception("NetDebug's collector ended by a mistake of its own")
+            else:
+                started.set_exception(problem)
+
+    async def _serve(self, started: Future[Address]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_say_what_matters)
+        self._stopping = asyncio.Event()
+        disk = Disk(self._limits.disk_threads)
+        landing = Landing(self.root)
+
+        def make_session(send: Send) -> Session:
+            return Session(
+                landing, disk, self._limits, collector=self._id, send=send,
+                debugs=self._on_control is not None, on_control=self._controlled,
+                on_left=self._left, on_refused=self._notices.add,
+            )  # fmt: skip
+
+        server = Server(
+            self._limits, None if self._is_open else self._token,
+            make_session=make_session, admit=self._admit, dismiss=self._dismiss,
+        )  # fmt: skip
+        try:
+            started.set_result(await self._listen(server))
+            await self._stopping.wait()
+            await self._farewell()
+        finally:
+            await server.stop(1.0)
+            disk.close()
+
+    async def _listen(self, server: Server) -> Address:
+        host = LOOPBACK if self.listen.host.lower() == "localhost" else self.listen.host
+        try:
+            port = await server.start(at(host, self.listen.port), self.certificate)
+        except RuntimeError:
+            raise CollectorError(f"{self.listen} cannot be listened at.") from None
+        return Address(self.listen.host, port, self.listen.is_loopback)
+
+    async def _farewell(self) -> None:
+        sessions = self._all()
+        for session in sessions:
+            session.end()
+        await _all_ended(sessions)
+
+    async def _admit(self, session: Session) -> None:
+        """An agent that comes back gets its files from its own old stream, which may look alive for long."""
+        earlier = self._sessions.get(session.agent)
+        if earlier is not None:
+            earlier.end(silently=True)
+            if not await _all_ended([earlier]):
+                raise Violation("The earlier stream of this agent has not ended yet.", for_now=True)
+            self._dismiss(earlier)
+        with self._lock:
+            if session.agent in self._sessions:
+                raise Violation("This agent has two streams.", for_now=True)
+            self._sessions[session.agent] = session
+
+    def _dismiss(self, session: Session) -> None:
+        with self._lock:
+            if self._sessions.get(session.agent) is session:
+                del self._sessions[session.agent]
+                self._before += session.totals
+        self._left()
+
+    def _all(self) -> list[Session]:
+        with self._lock:
+            return [*self._sessions.values()]
+
+    def _controlled(self, key: str, data: bytes) -> None:
+        if self._on_control is None:
+            return
+        try:
+            self._on_control(key, data)
+        except Exception:  # the debugger's, and no reason to let go of the recordings
+            logger.exception("NetDebug's debugger failed to take a message")
+
+    def _left(self) -> None:
+        if self._on_left is None:
+            return
+        try:
+            self._on_left()
+        except Exception:  # likewise
+            logger.exception("NetDebug's debugger failed to hear that a training has gone")
+
+
+async def _all_ended(sessions: list[Session]) -> bool:
+    waits = [asyncio.ensure_future(session.ended.wait()) for session in sessions]
+    if not waits:
+        return True
+    _, pending = await asyncio.wait(waits, timeout=FAREWELL_SECS)
+    for wait in pending:
+        wait.cancel()
+    return not pending
+
+
+def _say_what_matters(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Where several loops use gRPC, all are woken for what one of them gets (grpc/grpc#25364)."""
+    if not isinstance(context.get("exception"), BlockingIOError):
+        loop.default_exception_handler(context)

@@ -1,0 +1,127 @@
+"""Which collectors run on this machine for this user: each leaves a file that only its user can read.
+
+Trainers on the same machine find token and certificate there, so that nothing has to be set up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tb_netdebug.transport.private_folder import runtime_folder, spool_folder
+from tb_netdebug.transport.process import is_alive, stat_of
+
+_NAME = re.compile(r"collector-([0-9]{1,5})\.json")
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By `started`,
+    as in `process.py`, its process is told from another one that got the same number later. `debugs` when
+    somebody there takes what trainings say to the debugger."""
+
+    port: int
+    token: str = field(repr=False)
+    pid: int
+    started: int
+    logdir: str
+    tls: str = ""
+    debugs: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.pid, self.started)
+
+
+def publish(port: int, token: str, logdir: str, *, tls: str = "", debugs: bool = False) -> Path:
+    """Leaves the file of a collector in this process, and removes those of dead ones. Raises OSError with a
+    sentence when there is no folder that is private."""
+    folder = runtime_folder()
+    collectors()
+    own = stat_of(os.getpid())
+    found = Found(port, token, os.getpid(), own.started if own else 0, logdir, tls, debugs)
+    path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(found), file)
+    fresh.replace(path)  # at once, so that nobody reads half of it
+    return path
+
+
+def withdraw(path: Path) -> None:
+    """Takes the file away again, unless another collector has replaced it since."""
+    found = _read(path)
+    if found is not None and found.pid == os.getpid():
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def find(port: int) -> Found | None:
+    """The living collector of this user at that port."""
+    return next((found for found in collectors() if found.port == port), None)
+
+
+def collectors() -> list[Found]:
+    """All that live, the newest first. Files of dead ones are removed."""
+    living: list[Found] = []
+    for path in _files():
+        found = _read(path)
+        if found is None:
+            continue
+        if found.is_alive:
+            living.append(found)
+        else:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    return sorted(living, key=lambda found: found.started, reverse=True)
+
+
+def _files() -> list[Path]:
+    """In both places: who was logged in at the desktop and who came by cron do not see the same one."""
+    files: list[Path] = []
+    for make in (runtime_folder, spool_folder):
+        with suppress(OSError):  # a folder that somebody else could write to counts for nothing
+            files += sorted(path for path in make().iterdir() if _NAME.fullmatch(path.name))
+    return list(dict.fromkeys(files))
+
+
+def _read(path: Path) -> Found | None:
+    """None for what is no such file of ours."""
+    data = own_bytes(path, forbidden=0o077)
+    return None if data is None else _parsed(data)
+
+
+def own_bytes(path: Path, *, forbidden: int = 0) -> bytes | None:
+    """The beginning of a file of this user's; None for links, files of others, and a forbidden mode."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & forbidden:
+            return None
+        return file.read(_MOST_BYTES)
+
+
+def _parsed(data: bytes) -> Found | None:
+    try:
+        told = json.loads(data)
+        return Found(
+            port=int(told["port"]),
+            token=str(told["token"]),
+            pid=int(told["pid"]),
+            started=int(told["started"]),
+            logdir=str(told["logdir"]),
+            tls=str(told["tls"]),
+            debugs=told.get("debugs") is True,
+        )
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None

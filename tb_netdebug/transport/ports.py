@@ -1,0 +1,31 @@
+"""Whether a collector can listen where it was told to."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from tb_netdebug.transport.addresses import Address
+
+
+class CollectorError(RuntimeError):
+    """A sentence for the person who started the collector."""
+
+
+def try_port(listen: Address) -> None:
+    """gRPC says only that it failed. Raises CollectorError."""
+    try:
+        kind, *_, where = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(kind, socket.SOCK_STREAM) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(where)
+    except socket.gaierror:
+        raise CollectorError(f"There is no {listen.host!r} that this machine could listen at.") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CollectorError(
+                f"Port {listen.port} is taken by another program: choose another one."
+            ) from None
+        raise CollectorError(f"{listen} cannot be listened at: {error.strerror}.") from None

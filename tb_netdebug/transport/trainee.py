@@ -1,0 +1,245 @@
+"""A training that the agent takes care of: its files, its process, and the connection to it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
+from tb_netdebug.transport import stream_pb2 as pb
+from tb_netdebug.transport.departure import ending_of
+from tb_netdebug.transport.local_wire import packed
+from tb_netdebug.transport.memory_events import OomKills
+from tb_netdebug.transport.notes import Note
+from tb_netdebug.transport.process import Vigil
+from tb_netdebug.transport.replica import Replica
+from tb_netdebug.transport.witness import Observer
+
+# A training makes its files at its beginning; a later one comes after a failure of the disk.
+EARLY_SECS, EARLY_FOLDER_SECS, FOLDER_SECS = 10.0, 0.2, 1.0
+# After a goodbye, or when a process is gone: so long its exit status may take to become known.
+STATUS_SECS = 1.0
+# What the debugger sends upwards waits in memory; a trainer that sends more is not read meanwhile.
+MOST_CONTROL_BYTES = 32 << 20
+
+_numbers = itertools.count(1)
+
+
+class Trainee:
+    """One recording. It `has_left` when it said goodbye or its process is over: its files are complete. One
+    whose records stay where they are comes for the debugger, and leaves with its connection."""
+
+    def __init__(self, join: pb.Join, note: Note | None) -> None:
+        self.number = next(_numbers)
+        self.join = join
+        self.note = note
+        self.run_dir = Path(join.run_dir)
+        self.replicas: dict[Path, Replica] = {}
+        self.is_begun = False
+        self.rests_until = 0.0
+        self.goodbye: pb.Goodbye | None = None
+        self.left_at: float | None = None
+        self.is_settled = False
+        self.connection: asyncio.StreamWriter | None = None
+        self.owes_answer = False
+        self.controls: deque[bytes] = deque()
+        self.control_bytes = 0
+        self.told: dict[str, float] = {}
+        self.knows_undebugged = False
+        self._placed: pb.Placed | None = None
+        self.vigil = Vigil(join.pid, join.started)
+        self._oom_kills = OomKills(join.pid)
+        self._observer = Observer(self.run_dir, pid=join.pid, rank=join.rank)
+        self._own = re.compile(
+            rf"(?:events\.out\.tfevents|rank{join.rank}|agent{join.rank})\.\d+\.[\w-]+\.{join.pid}\.\d+"
+            + re.escape(SUFFIX)
+        )
+        self._joined_at = time.monotonic()
+        self._folder_due = 0.0
+
+    # ---- what happens to it ------------------------------------------------------------------------------
+
+    @property
+    def has_left(self) -> bool:
+        return self.left_at is not None
+
+    def say_goodbye(self, goodbye: pb.Goodbye) -> None:
+        self.goodbye = goodbye
+        self.owes_answer = self.connection is not None
+        self._leave()
+
+    def look(self, now: float, taken: dict[Path, int]) -> bool:
+        """A glance at its files and its process; whether there is something to send. Files that another
+        recording of the same process has are left to that."""
+        if not self.has_left and self._is_over:
+            if self.note is not None:
+                self.goodbye = self.note.goodbye  # it may have been said without a connection
+            self._leave()
+        if self.join.records_stay:
+            self.is_settled = self.has_left
+            return self.has_left
+        has_news = not self.has_left and self._observer.look(now)
+        if self.has_left:
+            has_news |= self._settle(now)
+        if has_news or now >= self._folder_due or (self.has_left and not self.is_settled):
+            is_early = now < self._joined_at + EARLY_SECS
+            self._folder_due = now + (EARLY_FOLDER_SECS if is_early else FOLDER_SECS)
+            self._find_files(taken)
+        for replica in self.replicas.values():
+            has_news |= replica.look()
+        return has_news
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the collector has all that the training itself has written."""
+        own = [each for path, each in self.replicas.items() if not path.name.startswith("agent")]
+        return self.has_left and all(each.is_safe for each in own)
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_settled and all(each.is_safe for each in self.replicas.values())
+
+    # ---- the connection ----------------------------------------------------------------------------------
+
+    def hang_up(self, connection: asyncio.StreamWriter) -> None:
+        """That connection is over."""
+        if self.connection is connection:
+            self.connection = None
+            if self.join.records_stay:
+                self._leave()
+
+    def tell_connected(self) -> None:
+        """Whether what it says for the debugger arrives."""
+        self.tell(pb.ToTrainer(connected=self.is_begun))
+
+    def take_place(self, run: Sequence[str]) -> None:
+        """Note what the collector calls the run, and tell the trainer."""
+        self._placed = pb.Placed(run=run)
+        self.tell_place()
+
+    def tell_place(self) -> None:
+        if self._placed is not None:
+            self.tell(pb.ToTrainer(placed=self._placed))
+
+    def tell(self, message: pb.ToTrainer) -> None:
+        """Nothing when it is not connected."""
+        if self.connection is None or self.connection.is_closing():
+            return
+        self.connection.write(packed(message))
+        if self.connection.transport.get_write_buffer_size() > MOST_CONTROL_BYTES:
+            self.connection.transport.abort()  # it does not read any more, and comes back if it can
+
+    def answer(self, *, delivered: bool) -> None:
+        """To a goodbye, once."""
+        if self.owes_answer:
+            self.owes_answer = False
+            self.tell(pb.ToTrainer(delivered=delivered))
+
+    def take_control(self, data: bytes) -> None:
+        """From the debugger's end in the trainer, on its way up. Without a collector nobody waits for it."""
+        if self.is_begun:
+            self.controls.append(data)
+            self.control_bytes += len(data)
+
+    def next_control(self) -> bytes | None:
+        if not self.controls:
+            return None
+        data = self.controls.popleft()
+        self.control_bytes -= len(data)
+        return data
+
+    # ---- the end -----------------------------------------------------------------------------------------
+
+    def forget_stream(self) -> None:
+        if self.is_begun:
+            self.is_begun = False
+            self.tell_connected()
+        self.controls.clear()
+        self.control_bytes = 0
+        self.rests_until = 0.0
+        for replica in self.replicas.values():
+            replica.forget_stream()
+
+    def close(self) -> None:
+        """The agent ends, and the next one goes on; or all is done."""
+        for replica in self.replicas.values():
+            replica.close()
+        self._observer.close()
+        self.vigil.close()
+        if self.connection is not None:
+            self.connection.close()
+        if self.note is not None:
+            self.note.let_go()
+
+    def finish(self) -> None:
+        """The collector has everything."""
+        self.answer(delivered=True)
+        self.close()
+        if self.join.is_spool:
+            self._empty_spool()
+        if self.note is not None:
+            self.note.remove()
+
+    @property
+    def _is_over(self) -> bool:
+        """Where the system tells nothing for sure, a connection does."""
+        return self.vigil.is_over and (self.vigil.is_sure or self.connection is None)
+
+    # ---- parts -------------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        if self.left_at is None:
+            self.left_at = time.monotonic()
+            if self.goodbye is not None and not self.join.records_stay:
+                self._write_ending(None)
+
+    def _settle(self, now: float) -> bool:
+        """Waits a moment for the exit status, and says how it ended; whether that was just said."""
+        if self.is_settled or self.left_at is None:
+            return False
+        status = self.vigil.exit_status
+        is_late = time.monotonic() - self.left_at > STATUS_SECS
+        if status is None and not is_late:
+            return False
+        self.is_settled = True
+        if self.goodbye is None or status:
+            self._write_ending(status)
+        return True
+
+    def _write_ending(self, status: int | None) -> None:
+        was_told = self.note is not None and self.note.is_ended  # by an agent that perhaps knew more
+        if (was_told and status is None) or not self.run_dir.is_dir():
+            return
+        if self.note is not None:
+            self.note.mark_ended()
+        self._observer.end(
+            ending_of(
+                time=time.time(),
+                goodbye=self.goodbye,
+                status=status,
+                memory_ran_out=self._oom_kills.has_risen,
+            )
+        )
+
+    def _find_files(self, taken: dict[Path, int]) -> None:
+        for folder, is_side in ((self.run_dir, False), (self.run_dir / SIDE_FOLDER, True)):
+            with suppress(OSError):  # there may be none yet
+                for path in folder.iterdir():
+                    if self._own.fullmatch(path.name) and taken.setdefault(path, self.number) == self.number:
+                        self.replicas.setdefault(path, Replica(path, is_side=is_side))
+
+    def _empty_spool(self) -> None:
+        """Takes away what was sent, and the folders unless there is something else in them (a capsule)."""
+        for path in self.replicas:
+            with suppress(OSError):
+                path.unlink()
+        side = self.run_dir / SIDE_FOLDER
+        for folder in (side, side.parent, self.run_dir):
+            with suppress(OSError):
+                folder.rmdir()

@@ -1,0 +1,163 @@
+"""Looks at a training from outside, each second, and writes what it sees into a file beside its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from tb_netdebug.core.eventlog.writer import values
+from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX, EventFile, file_name
+from tb_netdebug.core.eventlog.writer.framing import frame
+from tb_netdebug.core.machine.host_memory import listed_descendants, searched_descendants
+from tb_netdebug.core.records.witness import Ending, Witness, encode_witness
+from tb_netdebug.transport.process import TICKS_PER_SEC, Stat, stat_of
+
+PAYLOAD = "witness"
+SAMPLE_SECS = 1.0
+# At first every sample is kept, then those that are news, and one of these many others: a day is 2 MB.
+EARLY_SAMPLES = 120
+EVERY_NTH = 10
+NEWS_SHARE = 0.02
+NEWS_BUSY = 0.5
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class ProcessTree:
+    """A process and all below it."""
+
+    def __init__(self, pid: int, rank: int) -> None:
+        self._pid = pid
+        self._rank = rank
+        self._is_listed = Path(f"/proc/{pid}/task/{pid}/children").exists()
+        self._ticks: dict[int, int] = {}
+        self._looked: float | None = None
+
+    def sample(self) -> Witness | None:
+        """None when the process is gone."""
+        top = stat_of(self._pid)
+        if top is None or top.state in "ZX":
+            return None
+        descendants = listed_descendants if self._is_listed else searched_descendants
+        found = {pid: stat for pid in descendants(self._pid) if (stat := stat_of(pid)) is not None}
+        found[self._pid] = top
+        return Witness(
+            time=time.time(),
+            rank=self._rank,
+            tree_bytes=sum(stat.resident_bytes for stat in found.values()),
+            processes=len(found),
+            threads=sum(stat.threads for stat in found.values()),
+            cpu_share=self._cpu_share(found),
+            state=top.state[:1],
+        )
+
+    def _cpu_share(self, found: dict[int, Stat]) -> float:
+        now = time.monotonic()
+        ticks = {pid: stat.ticks for pid, stat in found.items()}
+        spent = sum(max(count - self._ticks.get(pid, 0), 0) for pid, count in ticks.items())
+        passed = None if self._looked is None else now - self._looked
+        self._ticks, self._looked = ticks, now
+        return spent / TICKS_PER_SEC / passed if passed else 0.0
+
+
+class Observer:
+    """Keeps the file of one training; never raises. The file is made with the first sample."""
+
+    def __init__(self, run_dir: Path, *, pid: int, rank: int) -> None:
+        self._run_dir = run_dir
+        self._folder = run_dir / SIDE_FOLDER
+        self._pid, self._rank = pid, rank
+        self._tree = ProcessTree(pid, rank)
+        self._file: EventFile | None = None
+        self._written = 0
+        self._unwritten = 0
+        self._last: Witness | None = None
+        self._due = 0.0
+
+    def look(self, now: float) -> bool:
+        """Samples when it is time to; whether anything was written."""
+        if now < self._due:
+            return False
+        self._due = now + SAMPLE_SECS
+        try:
+            seen = self._tree.sample()
+        except Exception:  # the process ends while it is looked at, in one of many ways
+            return False
+        if seen is None or not self._is_news(seen):
+            self._unwritten += 1
+            return False
+        return self._write(seen)
+
+    def end(self, ending: Ending) -> None:
+        """The last word, or a better one. Where a clock was set back meanwhile it is not told as earlier than
+        the training's own beginning: it would be taken for the end of one before."""
+        ending = replace(ending, time=max(ending.time, newest_start(self._run_dir, self._pid)))
+        self._write(
+            Witness(
+                time=ending.time,
+                rank=self._rank,
+                tree_bytes=0,
+                processes=0,
+                threads=0,
+                cpu_share=0.0,
+                state="",
+                ending=ending,
+            )
+        )
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _is_news(self, seen: Witness) -> bool:
+        last = self._last
+        if last is None or self._written < EARLY_SAMPLES or self._unwritten >= EVERY_NTH - 1:
+            return True
+        return (
+            (seen.processes, seen.state in "DT") != (last.processes, last.state in "DT")
+            or abs(seen.tree_bytes - last.tree_bytes) > NEWS_SHARE * last.tree_bytes
+            or abs(seen.cpu_share - last.cpu_share) > NEWS_BUSY
+        )
+
+    def _write(self, seen: Witness) -> bool:
+        value = values.payload(PAYLOAD, self._written, seen.time, encode_witness(seen))
+        serialized, _ = values.events([value], ())
+        try:
+            file = self._file or self._create()
+            file.drain()  # what a full disk has not taken before
+            file.add(b"".join(map(frame, serialized)))
+            file.drain()
+        except OSError:  # as when the disk is full: this is no training's record, and the next one may fit
+            return False
+        self._last = seen
+        self._written += 1
+        self._unwritten = 0
+        return True
+
+    def _create(self) -> EventFile:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = self._folder / witness_name(self._rank, self._pid)
+            with suppress(FileExistsError):
+                file = self._file = EventFile(path, os.open(path, _FLAGS, 0o644))
+                file.add(frame(values.opening(time.time())))
+                return file
+
+
+def witness_name(rank: int, pid: int) -> str:
+    """As the files of that training are called, so that agents to come know whose it is."""
+    _, secs, host, _, number, suffix = file_name(1).split(".")
+    return f"agent{rank}.{secs}.{host}.{pid}.{number}.{suffix}"
+
+
+def newest_start(run_dir: Path, pid: int) -> float:
+    """When the newest file of that training was begun, as its name says; 0 when there is none."""
+    names = [
+        path.name.split(".")
+        for folder in (run_dir, run_dir / SIDE_FOLDER)
+        for path in folder.glob(f"*.{pid}.*{SUFFIX}")
+        if not path.name.startswith("agent")
+    ]
+    return max((float(parts[-5]) for parts in names if len(parts) > 5 and parts[-5].isdigit()), default=0.0)

@@ -1,0 +1,186 @@
+"""The collector of this TensorBoard: takes the records of trainings on other machines into the logdir, and
+brings the debugger together with trainings here and there.
+
+Nobody who just looks at runs needs it, so whatever keeps it from starting is a sentence, and never more: a
+complaint on the page when `--netdebug_listen` asked for it, else a fact that one may ask for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tb_netdebug.core.records.visible import visible
+from tb_netdebug.viewer.plugin.roots import is_url
+
+if TYPE_CHECKING:
+    from tb_netdebug.debugger.hub.hub import Sessions
+    from tb_netdebug.transport.addresses import Address
+    from tb_netdebug.transport.collector import Collector
+    from tb_netdebug.transport.credentials import Certificate
+    from tb_netdebug.viewer.plugin.flags import Flags
+    from tb_netdebug.viewer.plugin.roots import Root
+
+logger = logging.getLogger(__name__)
+
+NOWHERE = "127.0.0.1:0"
+CLOSE_SECS = 5.0
+# The first picture comes first: what is imported here takes the processor for a moment.
+LATER_SECS = 0.5
+
+
+class Collecting:
+    """Starts once, in a thread of its own. Safe from any thread."""
+
+    def __init__(
+        self, roots: Sequence[Root], flags: Flags, changed: Callable[[], None], sessions: Sessions
+    ) -> None:
+        self._roots = roots
+        self._flags = flags
+        self._changed = changed
+        self._sessions = sessions
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._running: tuple[Collector, Address] | None = None
+        self._trouble = ""
+        self._notice = ""
+
+    @property
+    def is_asked_for(self) -> bool:
+        flags = self._flags
+        return any((flags.listen, flags.tls_cert, flags.tls_key, flags.token_file))
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the page has to show to everybody."""
+        trouble = self._trouble if self.is_asked_for else ""
+        return [*self._flags.complaints, *filter(None, (trouble, self._notice))]
+
+    def as_dict(self) -> dict[str, object]:
+        """Where it listens, and why it does not; both are null while it starts, and before that."""
+        running = self._running
+        return {
+            "address": str(running[1]) if running else None,
+            "trouble": self._trouble or None,
+            "trainers": len(running[0].trainers()) if running else 0,
+        }
+
+    def start(self) -> None:
+        """Does nothing when it was called before, or where TensorBoard does not know our flags."""
+        with self._lock:
+            if self._thread is None and not self._closing.is_set() and self._flags.listen is not None:
+                self._thread = threading.Thread(target=self._start, name="netdebug-collecting", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Ends it: what has come is on the disk afterwards."""
+        with self._lock:
+            self._closing.set()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout=CLOSE_SECS)
+        running, self._running = self._running, None
+        if running is not None:
+            running[0].stop()
+
+    def _start(self) -> None:
+        if not self.is_asked_for and self._closing.wait(LATER_SECS):
+            return
+        try:
+            collector = collector_of(self._roots, self._flags, notice=self._notify)
+            self._sessions.open(collector)
+            collector.on_control(self._sessions.take)
+            collector.on_left(self._sessions.lost)
+            self._run(collector, collector.start())
+        except (OSError, ValueError, RuntimeError, ImportError) as error:
+            self._trouble = f"Trainings on other machines cannot be watched: {_reason(error)}"
+            (logger.warning if self.is_asked_for else logger.info)("NetDebug: %s", visible(self._trouble))
+        except Exception as error:
+            self._trouble = f"Trainings on other machines cannot be watched: {type(error).__name__}: {error}"
+            logger.exception("NetDebug could not start its collector")
+        self._changed()
+
+    def _run(self, collector: Collector, address: Address) -> None:
+        with self._lock:
+            if not self._closing.is_set():
+                self._running = collector, address
+        atexit.register(self._sessions.close)  # before the collector's own end
+        if self._running is None:
+            collector.stop()
+        elif self.is_asked_for:
+            logger.warning("NetDebug takes the records of trainings at %s", address)
+
+    def _notify(self, sentence: str) -> None:
+        """A full disk, for example: it may be over by now, so the time goes with it."""
+        logger.warning("NetDebug: %s", visible(sentence))
+        self._notice = f"{datetime.now():%H:%M}: {sentence}"
+        self._changed()
+
+
+def collector_of(roots: Sequence[Root], flags: Flags, *, notice: Callable[[str], None]) -> Collector:
+    """As the flags want it, not yet started. ValueError, OSError or ImportError with the reason."""
+    from tb_netdebug.transport.addresses import address_of
+
+    root = writable(roots)
+    wanted = address_of(flags.listen or NOWHERE)
+    certificate, token = certificate_of(flags, wanted), token_of(flags, wanted)
+    from tb_netdebug.transport.collector import Collector  # which needs gRPC
+
+    return Collector(root, wanted, token=token, certificate=certificate, notice=notice)
+
+
+def writable(roots: Sequence[Root]) -> Path:
+    """The folder that takes the records: the first one, if that can be written to."""
+    if not roots:
+        raise ValueError("TensorBoard was started without --logdir.")
+    path = roots[0][1]
+    if is_url(path):
+        raise ValueError(f"{path} is no folder of this machine. Use `netdebug collect` with one that is.")
+    there = next(each for each in (Path(path), *Path(path).parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"{there} cannot be written to.")
+    return Path(path)
+
+
+def certificate_of(flags: Flags, wanted: Address) -> Certificate | None:
+    from tb_netdebug.transport.credentials import Certificate
+
+    if bool(flags.tls_cert) != bool(flags.tls_key):
+        raise ValueError("--netdebug_tls_cert and --netdebug_tls_key need each other.")
+    if flags.tls_cert:
+        return Certificate.read(Path(flags.tls_cert).expanduser(), Path(flags.tls_key).expanduser())
+    if not wanted.is_loopback:
+        raise ValueError(
+            f"{wanted} can be reached from the network, which needs --netdebug_tls_cert and "
+            "--netdebug_tls_key: `netdebug token --tls` makes them."
+        )
+    return None
+
+
+def token_of(flags: Flags, wanted: Address) -> str:
+    """That of the file, else of the environment; on loopback a new one will do, which trainers find."""
+    from tb_netdebug.transport import credentials
+
+    if flags.token_file:
+        return credentials.read_token(Path(flags.token_file).expanduser())
+    given = credentials.token_in(os.environ)
+    if given is None and not wanted.is_loopback:
+        raise ValueError(
+            f"{wanted} can be reached from the network, which needs --netdebug_token_file: `netdebug token` "
+            "makes a token."
+        )
+    return given or credentials.new_token()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"a package is missing ({error})."
+    text = str(error) or type(error).__name__
+    return text if text.endswith(".") else f"{text}."

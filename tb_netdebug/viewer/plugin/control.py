@@ -1,0 +1,154 @@
+"""Who may change something, such as pause a training. Reading has milder rules of its own, in `gate`.
+
+A request that is neither GET nor HEAD has to pass all of these, in this order, before any code of its route
+runs and before a byte of its body is read:
+
+1. the route takes the method (`application` has the table; preflights are never taken),
+2. the Host is localhost, an address, or a name that TensorBoard was told: no mark of a browser replaces that,
+3. the Origin is there and is the Host: it was sent by our own page, not by another site's form or script,
+4. TensorBoard listens on loopback, and the connection is its own user's. Where others can open our page, the
+   token within it proves nothing; there the page must have been opened over https, and the token is that of
+   `--netdebug_token_file`, which the page does not contain,
+5. the type is exactly JSON, which a page of another site cannot send without a preflight,
+6. the token is right, compared in constant time,
+7. the length is given, and within the limit of the route. Chunks have no length, and are refused.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tb_netdebug.viewer.plugin.gate import Refusal, is_ours, netloc, on_loopback
+from tb_netdebug.viewer.plugin.peer import is_other_users
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+    from tb_netdebug.viewer.plugin.flags import Flags
+
+JSON = "application/json"
+TOKEN_HEADER = "X-NetDebug-Token"
+MOST_BYTES = 1 << 16
+_OUR_PAGE = "Only NetDebug's own page may do this, and the request came from elsewhere."
+
+
+def _new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """`names` are hosts that are ours. `page_token` is in our page and new with each start of TensorBoard;
+    `typed_token` is for the network, and only who was given it knows it."""
+
+    names: frozenset[str] = frozenset()
+    typed_token: str | None = field(default=None, repr=False)
+    page_token: str = field(default_factory=_new_token, repr=False)
+
+    @classmethod
+    def of(cls, flags: Flags) -> Control:
+        """What is wrong with the token's file is for `collecting` to say."""
+        from tb_netdebug.transport.credentials import CredentialsError, read_token
+
+        try:
+            typed = read_token(Path(flags.token_file).expanduser()) if flags.token_file else None
+        except CredentialsError:
+            typed = None
+        return cls(flags.names, typed)
+
+    def refusal(self, environ: WSGIEnvironment, *, most_bytes: int = MOST_BYTES) -> Refusal | None:
+        """Why this request may not change anything, or None when it may."""
+        is_private = is_ours_alone(environ)
+        return (
+            self._foreign_host(environ)
+            or _foreign_origin(environ)
+            or (None if is_private else self._open_to_others(environ))
+            or _other_type(environ)
+            or (_wrong_token(environ, self.page_token) if is_private else self._wrong_typed_token(environ))
+            or _wrong_length(environ, most_bytes)
+        )
+
+    def token_for_page(self, environ: WSGIEnvironment) -> str | None:
+        """What our page gets to hold when it is asked for like this; empty: who was given the other token
+        may paste it there; None: nobody controls from there."""
+        if self._foreign_host(environ):
+            return None
+        if is_ours_alone(environ):
+            return self.page_token
+        return None if self.typed_token is None else ""
+
+    def _foreign_host(self, environ: WSGIEnvironment) -> Refusal | None:
+        if is_ours(environ.get("HTTP_HOST", ""), self.names):
+            return None
+        return Refusal(
+            403,
+            "Trainings are controlled under a name that TensorBoard knows: localhost, or one of those in "
+            "--netdebug_allowed_hosts.",
+        )
+
+    def _open_to_others(self, environ: WSGIEnvironment) -> Refusal | None:
+        if self.typed_token is None:
+            return Refusal(
+                403,
+                "Others can open this page, too: TensorBoard listens to the network, or another user of this "
+                "machine has asked. Trainings are controlled from there only with --netdebug_token_file and "
+                "a proxy with https; else start TensorBoard yourself, without --bind_all, and use a tunnel "
+                "(ssh -L).",
+            )
+        if urlsplit(environ.get("HTTP_ORIGIN", "")).scheme != "https":
+            return Refusal(403, "A token travels over https only: open this page through a proxy with https.")
+        return None
+
+    def _wrong_typed_token(self, environ: WSGIEnvironment) -> Refusal | None:
+        if _wrong_token(environ, self.typed_token) is None:
+            return None
+        given = environ.get("HTTP_X_NETDEBUG_TOKEN")
+        if given:
+            from tb_netdebug.transport.credentials import token_fault
+
+            wrong = token_fault(given)
+            more = f" It is no token at all: {wrong}." if wrong else ""
+            return Refusal(403, f"That is not the token of --netdebug_token_file.{more}", is_guess=True)
+        return Refusal(403, "This takes the token of --netdebug_token_file: paste it on the Debugger page.")
+
+
+def is_ours_alone(environ: WSGIEnvironment) -> bool:
+    """Whether nobody but our own user can have sent it."""
+    return on_loopback(environ) and not is_other_users(environ)
+
+
+def _foreign_origin(environ: WSGIEnvironment) -> Refusal | None:
+    site, origin = environ.get("HTTP_SEC_FETCH_SITE"), environ.get("HTTP_ORIGIN", "")
+    is_own = netloc(origin) == environ.get("HTTP_HOST", "").lower()
+    return None if is_own and site in (None, "same-origin") else Refusal(403, _OUR_PAGE)
+
+
+def _other_type(environ: WSGIEnvironment) -> Refusal | None:
+    if environ.get("CONTENT_TYPE", "").strip().lower() == JSON and not environ.get("HTTP_CONTENT_ENCODING"):
+        return None
+    return Refusal(415, f"The content type has to be {JSON}, and nothing else.")
+
+
+def _wrong_token(environ: WSGIEnvironment, right: str | None) -> Refusal | None:
+    from tb_netdebug.transport.credentials import same_token
+
+    given = environ.get("HTTP_X_NETDEBUG_TOKEN", "").encode("latin-1", "replace")
+    if right is not None and same_token(right, given):
+        return None
+    sentence = f"The token in {TOKEN_HEADER} is missing or an old one: reload the page."
+    return Refusal(403, sentence, is_guess=bool(given))
+
+
+def _wrong_length(environ: WSGIEnvironment, most_bytes: int) -> Refusal | None:
+    length = environ.get("CONTENT_LENGTH", "")
+    if environ.get("HTTP_TRANSFER_ENCODING") or not length:
+        return Refusal(411, "The length of the body has to be given; a body in chunks is not taken.")
+    if not (length.isascii() and length.isdecimal()):
+        return Refusal(400, "The length of the body is no number.")
+    if len(length) > 12 or int(length) > most_bytes:
+        return Refusal(413, f"The body may have {most_bytes} bytes.")
+    return None

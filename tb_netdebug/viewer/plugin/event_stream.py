@@ -1,0 +1,108 @@
+"""Server-sent events for one listener."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from werkzeug.wrappers import Request, Response
+
+from tb_netdebug.viewer.plugin import wire
+from tb_netdebug.viewer.plugin.live import Hub, News, Seat, Seats, SessionKey, resume_point
+from tb_netdebug.viewer.plugin.pacing import Pulse, connection_of, has_hung_up
+from tb_netdebug.viewer.plugin.replies import error_reply, reply
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+MOST_STREAMS = 24
+HEARTBEAT_SECS = 4.0
+# How soon a listener that hung up is noticed; the server itself only notices when it writes.
+LOOK_SECS = 1.0
+RETRY_SECS = 5
+GIVE_UP_MILLISECONDS = 30_000
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",  # asks proxies not to collect
+}
+
+
+def stream_reply(request: Request, hub: Hub, seats: Seats) -> Response:
+    """The stream, or 503 when all seats are taken."""
+    if request.method == "HEAD":
+        return reply(b"", "text/event-stream", headers=HEADERS)
+    seat = seats.take()
+    if seat is None:
+        return error_reply(
+            f"{MOST_STREAMS} pages are listening already: close some of them.",
+            status=503,
+            headers={"Retry-After": str(RETRY_SECS)},
+        )
+    # A reconnecting browser sends the header; a page that closed its stream and opens a new one cannot.
+    identity = request.headers.get("Last-Event-ID") or request.args.get("last_event_id", "")
+    listener = Listener(hub, seat, resume_point(identity, hub), _watched(request.environ))
+    return reply(listener, "text/event-stream", headers=HEADERS)
+
+
+class Listener:
+    """Yields events as they happen, and a comment when nothing does.
+
+    The server calls `close` in any case, also when it never asked for the first event, which a generator
+    would not notice.
+    """
+
+    def __init__(
+        self, hub: Hub, seat: Seat, seen: int | None, connection: socket.socket | None = None
+    ) -> None:
+        self._hub = hub
+        self._seat = seat
+        self._events = self._run(hub.version if seen is None else seen)
+        self._connection = connection
+        self._pulse = None if connection is None else Pulse(connection)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._events
+
+    def close(self) -> None:
+        self._events.close()
+        self._seat.give_back()
+
+    def _run(self, seen: int) -> Generator[bytes, None, None]:
+        yield b"retry: 1000\n" + self._event("hello", {"epoch": self._hub.epoch, "version": seen}, seen)
+        quiet_secs = 0.0
+        while not self._hub.closed and not self._is_left():
+            news = self._hub.wait(seen, timeout=LOOK_SECS)
+            quiet_secs = 0.0 if news else quiet_secs + LOOK_SECS
+            if news:
+                seen = news[-1].version
+                yield b"".join(self._told(one) for one in news)
+            elif quiet_secs >= HEARTBEAT_SECS:
+                quiet_secs = 0.0
+                yield b": still here\n\n"
+
+    def _is_left(self) -> bool:
+        if self._connection is None or self._pulse is None:
+            return False
+        return has_hung_up(self._connection) or self._pulse.is_lost()
+
+    def _told(self, news: News) -> bytes:
+        if news.name is None:
+            return self._event("runs", {"version": news.version}, news.version)
+        if isinstance(news.name, SessionKey):
+            return self._event("debugger", {**(news.row or {})}, news.version)
+        return self._event("run", {"run": news.name, **(news.row or {})}, news.version)
+
+    def _event(self, name: str, value: dict[str, object], version: int) -> bytes:
+        return wire.event(name, value, identity=f"{self._hub.epoch}-{version}")
+
+
+def _watched(environ: WSGIEnvironment) -> socket.socket | None:
+    """The connection. A listener whose machine has vanished without a word would keep its seat for a quarter
+    of an hour; with this it is half a minute."""
+    connection = connection_of(environ)
+    if connection is None:
+        return None
+    if hasattr(socket, "TCP_USER_TIMEOUT") and connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_MILLISECONDS)
+    return connection

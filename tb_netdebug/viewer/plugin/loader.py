@@ -1,0 +1,68 @@
+"""The entry point that TensorBoard imports at its start.
+
+Whatever goes wrong here keeps TensorBoard from starting at all, so this imports nothing that TensorBoard has
+not imported itself. Everything else happens in `load`, and what fails there is shown in our own tab.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tensorboard.plugins import base_plugin
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tensorboard.plugins.base_plugin import TBContext, TBPlugin
+
+logger = logging.getLogger(__name__)
+
+# None of them holds a secret: TensorBoard shows every flag to everybody at /data/environment. They stay texts
+# here, because argparse ends the program over a value that it does not like.
+FLAGS = {
+    "netdebug_listen": (
+        "HOST:PORT",
+        "Where NetDebug takes the records of trainings on other machines. Without it, a free port of this "
+        "machine alone, from the first look at the NetDebug tab on.",
+    ),
+    "netdebug_tls_cert": ("FILE", "The certificate (PEM) for --netdebug_listen."),
+    "netdebug_tls_key": ("FILE", "The private key (PEM) of that certificate."),
+    "netdebug_token_file": ("FILE", "A file with the token that trainers have to bring."),
+    "netdebug_allowed_hosts": (
+        "NAMES",
+        "Further names, separated by commas, by which browsers may reach NetDebug's tab.",
+    ),
+}
+
+
+class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard has no types
+    """Makes the plugin, or else a tab that says why there is none."""
+
+    def define_flags(self, parser: argparse.ArgumentParser) -> None:
+        try:
+            group = parser.add_argument_group("NetDebug")
+            for name, (value, meaning) in FLAGS.items():
+                group.add_argument(f"--{name}", metavar=value, type=str, default="", help=meaning)
+        except Exception:
+            logger.exception("NetDebug has none of its flags; TensorBoard goes on without them.")
+
+    def load(self, context: TBContext) -> TBPlugin | None:
+        try:
+            from tb_netdebug.viewer.plugin.tab import NetDebugPlugin
+
+            return NetDebugPlugin(context)
+        except Exception as error:
+            logger.exception("NetDebug could not be loaded; TensorBoard goes on without it.")
+            return stand_in(error)
+
+
+def stand_in(error: Exception) -> TBPlugin | None:
+    """The stand-in; None, which TensorBoard understands as no plugin, when not even that works."""
+    try:
+        from tb_netdebug.viewer.plugin.stand_in import StandIn
+
+        return StandIn(error)
+    except Exception:
+        logger.exception("NetDebug cannot even say what is wrong.")
+        return None

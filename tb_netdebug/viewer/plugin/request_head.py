@@ -1,0 +1,95 @@
+"""A request as it was sent: its first line and its headers, before a server has tidied them up.
+
+Werkzeug takes any white space between the words of the first line, takes the Host from a target that is a
+whole URL, keeps the last of two lengths and unfolds folded lines. Whatever stands in front of TensorBoard may
+read such a request in another way, so our routes do not answer it. Browsers and HTTP libraries send none.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from email.message import Message
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING
+
+from tb_netdebug.viewer.plugin.gate import READING, Refusal
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+# One blank, a path, one blank. Letters of other alphabets in a path are taken as they come.
+_FIRST_LINE = re.compile(rb"[A-Z]+ /[^\x00-\x20\x7f]* HTTP/1\.[01]\r?\n")
+_VERSIONS = ("HTTP/1.0", "HTTP/1.1")
+# A second one of these would make two requests of one.
+_ONCE = frozenset(
+    {
+        "host", "origin", "content-type", "content-length", "transfer-encoding", "sec-fetch-site",
+        "sec-fetch-mode", "x-netdebug", "x-netdebug-token",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What came before the body."""
+
+    line: bytes
+    headers: Message
+
+
+def misshapen(environ: WSGIEnvironment) -> Refusal | None:
+    """Return why a request gets no answer whatever it asks for, or None when it is well formed."""
+    target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
+    if not target.startswith("/"):
+        return _wrong("its target has to be a path; the name of the server belongs into Host alone")
+    if environ.get("SERVER_PROTOCOL", "HTTP/1.1") not in _VERSIONS:
+        return _wrong("it has to end its first line with HTTP/1.1")
+    if environ.get("HTTP_TRANSFER_ENCODING") and environ.get("REQUEST_METHOD") in READING:
+        return _wrong("a request that reads has no body in chunks")
+    head = head_of(environ)
+    return None if head is None else _wrong_line(head) or _wrong_headers(head)
+
+
+def head_of(environ: WSGIEnvironment) -> Head | None:
+    """Return the head from the handler of the server that called us; None under other servers.
+
+    WSGI has no place for it, but the handler's method is on this thread's stack.
+    """
+    connection = environ.get("werkzeug.socket")
+    frame = sys._getframe(1) if connection is not None else None
+    while frame is not None:
+        if frame.f_code.co_name == "run_wsgi":
+            handler = frame.f_locals.get("self")
+            if isinstance(handler, BaseHTTPRequestHandler) and handler.connection is connection:
+                line: bytes = getattr(handler, "raw_requestline", b"")  # typeshed does not know it
+                return Head(line, handler.headers)
+        frame = frame.f_back
+    return None
+
+
+def _wrong_line(head: Head) -> Refusal | None:
+    if _FIRST_LINE.fullmatch(head.line):
+        return None
+    return _wrong("its first line has to be a method, a path and HTTP/1.1, with one blank between them")
+
+
+def _wrong_headers(head: Head) -> Refusal | None:
+    if head.headers.defects:
+        return _wrong("a line of its headers is none")
+    seen: set[str] = set()
+    for name, value in head.headers.items():
+        if "\n" in value or "\r" in value:
+            return _wrong("a header goes on in the next line")
+        lower = name.lower()
+        if lower in seen and lower in _ONCE:
+            return _wrong(f"it has more than one {lower}")
+        seen.add(lower)
+    if head.line.rstrip().endswith(b"1.1") and "host" not in seen:
+        return _wrong("it has no Host")
+    return None
+
+
+def _wrong(why: str) -> Refusal:
+    return Refusal(400, f"NetDebug does not answer this request: {why}.")

@@ -1,0 +1,42 @@
+"""A line of the list of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tb_netdebug.core.eventlog.reader.pulse import LIVE_SECS
+
+if TYPE_CHECKING:
+    from tb_netdebug.core.eventlog.reader.places import RunPlace
+
+_OF_FILES = ("name", "kind", "started", "changed", "size_bytes")
+# What only reading the run can tell; null until then.
+_OF_CONTENT = (
+    "version", "first_step", "last_step", "steps", "loss", "ranks", "gaps", "complaint", "verdict",
+    "reason", "ending", "late",
+)  # fmt: skip
+
+
+def unread_row(place: RunPlace) -> dict[str, object]:
+    """What the folder alone tells of a run."""
+    is_live = time.time() - place.changed < LIVE_SECS
+    of_files = {name: getattr(place, name) for name in _OF_FILES}
+    return {**of_files, **dict.fromkeys(_OF_CONTENT), "state": "live" if is_live else "unknown"}
+
+
+def read_row(details: Mapping[str, Any]) -> dict[str, object]:
+    """What reading it has told."""
+    row = {name: details[name] for name in (*_OF_FILES, *_OF_CONTENT, "state")}
+    return {**row, "ranks": len(details["ranks"])}
+
+
+def may_change(row: Mapping[str, object]) -> bool:
+    """Whether time alone makes another row of it: a live run becomes idle, a silent one ends."""
+    return row.get("version") is None or row.get("state") == "live" or row.get("late") is not None
+
+
+def failed_row(before: Mapping[str, object], complaint: str) -> dict[str, object]:
+    """Of a run that could not be read: as it was, with the reason."""
+    return {**before, "version": before.get("version") or 0, "complaint": complaint}

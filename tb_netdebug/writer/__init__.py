@@ -1,7 +1,0 @@
-"""Records into event files, without ever being in the way of the training."""
-
-from tb_netdebug.writer.blame import WriterWarning as WriterWarning
-from tb_netdebug.writer.event_writer import Counters as Counters
-from tb_netdebug.writer.event_writer import EventWriter as EventWriter
-from tb_netdebug.writer.event_writer import WriterError as WriterError
-from tb_netdebug.writer.mirror import MirrorOptions as MirrorOptions
