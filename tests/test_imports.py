@@ -12,34 +12,75 @@ import pytest
 import tb_netdebug
 
 PACKAGE = Path(tb_netdebug.__file__).parent
+KERAS = PACKAGE / "frameworks/keras"
+BACKENDS = KERAS / "backends"
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "tensorboard", "grpc"}
 STARTING_THINGS = {"threading", "socket", "subprocess", "multiprocessing", "asyncio", "concurrent"}
+# What the modules of a room may import of the package, lazily or not; each room knows those above it alone,
+# and all know the version. A module belongs to the room with the longest name that fits.
+ROOMS: dict[str, set[str]] = {
+    "core": set(),
+    "core.stats": set(),
+    "core.records": {"core.stats"},
+    "core.machine": set(),
+    "core.eventlog": {"core", "core.stats", "core.records"},
+    "checks": {"core.stats", "core.records"},
+    "transport": {"core.records", "core.machine", "core.eventlog"},
+    "debugger": {"core.stats"},
+    "debugger.tensors": {"core.stats", "core.records", "debugger"},
+    "debugger.protocol": {"core.records", "debugger", "debugger.tensors"},
+    "debugger.trainer": {"core", "core.stats", "debugger", "debugger.tensors", "debugger.protocol"},
+    "debugger.hub": {"core.records", "debugger", "debugger.protocol", "debugger.trainer"},
+    "debugger.client": {"core.records", "transport", "debugger.protocol", "debugger.hub"},
+    "recording": {
+        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "transport",
+        "debugger",
+    },
+    "frameworks": set(),
+    "frameworks.torch": {
+        "core", "core.stats", "core.records", "core.machine", "checks", "debugger", "debugger.trainer",
+        "recording",
+    },
+    "frameworks.keras": {
+        "core.stats", "core.records", "core.machine", "checks", "debugger", "debugger.tensors", "recording",
+        "frameworks.torch",
+    },
+    "judging": {"core.stats", "core.records", "core.eventlog", "checks"},
+    "training": {
+        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "transport",
+        "debugger", "debugger.tensors", "debugger.trainer", "recording", "frameworks.torch", "judging",
+    },
+    "integrations": {
+        "core.eventlog", "checks", "recording", "frameworks.torch", "frameworks.keras", "judging", "training",
+    },
+    "experiments": {"core", "recording", "frameworks.torch", "training", "integrations"},
+    "viewer": {"core.records", "core.eventlog", "transport", "debugger.protocol", "debugger.hub", "judging"},
+    "cli": {
+        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "transport",
+        "debugger.protocol", "debugger.client", "recording", "frameworks.torch", "judging", "training",
+        "experiments",
+    },
+}  # fmt: skip
+# The package itself, and `python -m tb_netdebug`: names of what users type, imported when they are used.
+DOORS = {"tb_netdebug.__init__", "tb_netdebug.__main__", "tb_netdebug.version"}
+ROOM_NAMES = list(ROOMS)
 FORBIDDEN = {
-    "stats": FRAMEWORKS | STARTING_THINGS,
-    "records": FRAMEWORKS | STARTING_THINGS,
+    "core.stats": FRAMEWORKS | STARTING_THINGS,
+    "core.records": FRAMEWORKS | STARTING_THINGS,
+    "core.eventlog": FRAMEWORKS,
     "checks": FRAMEWORKS | STARTING_THINGS,
-    "writer": FRAMEWORKS,
-    "reader": FRAMEWORKS,
-    "judging": FRAMEWORKS | STARTING_THINGS,
-    "plugin": FRAMEWORKS - {"tensorboard"},
     "debugger": FRAMEWORKS,
-}
-# What a stage may know of the package, besides its own folder and the version.
-EARLIER_STAGES = {
-    "stats": set[str](),
-    "records": {"stats"},
-    "checks": {"stats", "records"},
-    "writer": {"stats", "records", "start_folder"},
-    "reader": {"stats", "records", "writer"},
-    "judging": {"stats", "records", "writer", "reader", "checks", "configuration"},
-    "plugin": {"stats", "records", "reader", "checks", "judging", "stream", "debugger"},
-    "debugger": {"stats", "records", "stream"},  # the hub stands at its end of the channel
+    "recording": FRAMEWORKS,
+    "judging": FRAMEWORKS | STARTING_THINGS,
+    "viewer": FRAMEWORKS - {"tensorboard"},
 }
 # All of ours that is loaded while TensorBoard starts; the rest waits for the first request.
 OURS_AT_START = {
     "tb_netdebug",
+    "tb_netdebug.core",
     "tb_netdebug.core.start_folder",
     "tb_netdebug.version",
+    "tb_netdebug.viewer",
     "tb_netdebug.viewer.plugin",
     "tb_netdebug.viewer.plugin.loader",
     "tb_netdebug.viewer.plugin.tab",
@@ -88,23 +129,50 @@ def test_importing_the_package_imports_nothing_heavy(run_python: Callable[..., s
 @pytest.mark.parametrize("folder", sorted(FORBIDDEN))
 def test_a_stage_imports_only_what_its_task_needs(folder: str) -> None:
     """No stage knows a framework, and the pure ones start nothing and talk to nobody."""
-    assert [] == offenders(folder, FORBIDDEN[folder])
+    assert [] == offenders(folder.replace(".", "/"), FORBIDDEN[folder])
 
 
-@pytest.mark.parametrize("folder", sorted(EARLIER_STAGES))
-def test_data_never_flows_back_up(folder: str) -> None:
-    """A stage imports from the stages before it, never from a later one."""
-    allowed = {folder, "version", *EARLIER_STAGES[folder]}
+def room_of(module: str) -> str | None:
+    """Return the room of a module by its full name."""
+    inner = module.removeprefix("tb_netdebug.")
+    return max((each for each in ROOMS if f"{inner}.".startswith(f"{each}.")), key=len, default=None)
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("tb_netdebug", *path.relative_to(PACKAGE).with_suffix("").parts))
+
+
+def test_every_module_has_a_room() -> None:
+    """A new folder needs a line in the table, and a line needs a folder."""
+    names = {name_of(path) for path in modules()}
+    assert DOORS == {each for each in names if room_of(each) is None}
+    assert set(ROOMS) == {room_of(each) for each in names} - {None}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_only_those_above_it(room: str) -> None:
+    """So there is no cycle between packages."""
+    assert set() == ROOMS[room] - set(ROOM_NAMES[: ROOM_NAMES.index(room)])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_its_line_says(room: str) -> None:
+    """Nothing else, lazily or not, nor for types alone."""
+    allowed = {room, *ROOMS[room]}
     wrong = [
         f"{path.relative_to(PACKAGE)} imports {name}"
-        for path in modules(folder)
+        for path in modules(room.split(".")[0])
+        if room_of(name_of(path)) == room
         for name in imported(path)
-        if name.startswith("tb_netdebug.") and name.split(".")[1] not in allowed
+        if name.startswith("tb_netdebug.")
+        and not name.startswith("tb_netdebug.version")
+        and (target := room_of(name)) is not None
+        and target not in allowed
     ]
     assert [] == wrong
 
 
-@pytest.mark.parametrize("folder", ["stats", "records", "checks"])
+@pytest.mark.parametrize("folder", ["core/stats", "core/records", "checks"])
 def test_the_pure_folders_touch_no_file(folder: str) -> None:
     """Numbers, records and rules do no input and output."""
     wrong = [
@@ -132,30 +200,30 @@ def test_only_the_torch_modules_import_torch() -> None:
 
 
 def test_only_the_keras_modules_import_keras() -> None:
-    """Keras is known to `frameworks/keras/`, `frameworks/keras/backends/` and the integrations, to nobody else;
+    """Keras is known to `frameworks/keras/` and the integrations, to nobody else;
     TensorFlow not to Keras's other backends, and JAX to them alone."""
     wrong = [
         path.relative_to(PACKAGE).as_posix()
         for path in modules()
         if (used := roots(path) & {"tensorflow", "keras", "jax"})
         and not (path.relative_to(PACKAGE).parts[0] == "integrations" and "jax" not in used)
-        and not (path.is_relative_to(PACKAGE / "frameworks/keras") and "jax" not in used)
-        and not (path.is_relative_to(PACKAGE / "frameworks/keras/backends") and "tensorflow" not in used)
+        and not (path.is_relative_to(KERAS) and not path.is_relative_to(BACKENDS) and "jax" not in used)
+        and not (path.is_relative_to(BACKENDS) and "tensorflow" not in used)
     ]
     assert [] == wrong
 
 
 def test_only_the_stream_imports_grpc() -> None:
     """A gRPC thread in a training process kills forked workers, so nobody else may import it."""
-    wrong = [path for path in modules() if "grpc" in roots(path) and path.parent != PACKAGE / "stream"]
+    wrong = [path for path in modules() if "grpc" in roots(path) and path.parent != PACKAGE / "transport"]
     assert [] == wrong
 
 
 def test_the_writer_runs_without_frameworks(run_python: Callable[..., str]) -> None:
     """Importing every module of writer, reader, records and stats loads no framework."""
     names = [
-        f"tb_netdebug.{folder}.{path.stem}"
-        for folder in ("stats", "records", "writer", "reader")
+        name_of(path)
+        for folder in ("core/stats", "core/records", "core/eventlog")
         for path in modules(folder)
         if path.stem != "__init__"
     ]
@@ -195,9 +263,7 @@ def test_the_entry_point_imports_nothing_that_can_fail() -> None:
 
 def test_the_plugin_works_without_frameworks(run_python: Callable[..., str]) -> None:
     """TensorBoard is often installed beside neither torch nor TensorFlow."""
-    names = [
-        f"tb_netdebug.viewer.plugin.{path.stem}" for path in modules("plugin") if path.stem != "__init__"
-    ]
+    names = [name_of(path) for path in modules("viewer") if path.stem != "__init__"]
     code = (
         "import importlib, sys\n"
         "for name in ('torch', 'tensorflow', 'keras', 'grpc'): sys.modules[name] = None\n"
@@ -210,7 +276,7 @@ def test_one_module_makes_json_for_the_page() -> None:
     """NaN and infinities are handled in one place; the stand-in needs to work without it."""
     makers = [
         path.name
-        for path in modules("plugin")
+        for path in modules("viewer/plugin")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in ("dumps", "JSONEncoder", "jsonify")
     ]

@@ -1,8 +1,8 @@
 """Names and messages from a log file as text that can do nothing but be read.
 
 A log file is written by others: a name in it may hold escape sequences that move the cursor or rename the
-window, marks that turn the direction of the line, or ten thousand letters. `core/records/visible.py` knows what is
-no letter, sign or space.
+window, marks that turn the direction of the line, or ten thousand letters. `core/records/visible.py` knows
+what is no letter, sign or space.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from functools import cache
 from types import CodeType
 
 # Where the package lies, in the spelling that the code objects of its modules have.
-OURS = __file__.rpartition("debugger")[0]
+OURS = __file__.rpartition("core")[0]
 # Code that a program has made up has names such as "<eval_with_key>"; these are what a person has typed.
 TYPED = ("<stdin>", "<string>", "<python-input", "<ipython-input")
 
 
 def is_ours(code: CodeType) -> bool:
-    """Also the code that a function runs while we listen to its calls, see `capture.pytorch.taps`."""
+    """Also the code that a function runs while we listen to its calls, see `frameworks.torch.taps`."""
     return code.co_filename.startswith(OURS) or "__netdebug_tell" in code.co_varnames
 
 

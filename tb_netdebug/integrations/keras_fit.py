@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.integrations.keras_callback import KerasCallback
-from tb_netdebug.judging.online import FindingError
 
 if TYPE_CHECKING:
     from tb_netdebug.integrations.keras_trainings import Followed

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.frameworks.keras.calls import leave, listen
-from tb_netdebug.judging.online import FindingError
 
 if TYPE_CHECKING:
     from tb_netdebug.integrations.keras_trainings import Followed, KerasDiscovery

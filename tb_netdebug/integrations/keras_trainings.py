@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from tb_netdebug.judging.online import FindingError
+from tb_netdebug.checks.finding_error import FindingError
 
 if TYPE_CHECKING:
     from tb_netdebug.training.zero_code.driver import ZeroCode

@@ -12,6 +12,7 @@ from typing import Any
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.checks.words import paragraph
 from tb_netdebug.core.eventlog.writer.spool import shown
 from tb_netdebug.core.records.findings import encode_findings
@@ -25,14 +26,6 @@ SECS_BETWEEN = 10.0
 
 # What other processes have sent waits for the next steps of this one.
 MOST_HEARD = 4096
-
-
-class FindingError(RuntimeError):
-    """With `on_finding="raise"`: the training is sick. `finding` says how."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(paragraph(finding))
-        self.finding = finding
 
 
 class Judge:

@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from tb_netdebug.core.eventlog.writer.spool import local_folder
+from tb_netdebug.recording.processes import same_for_all, store, this_one
 from tb_netdebug.recording.run_sessions import (
     RunPlace,
     adopt_identity,
@@ -35,7 +35,7 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 def rank(environment: Mapping[str, str]) -> int:
     """The number of this process in a distributed run: torch knows it once the processes have met; before,
     torchrun and SLURM say it in the environment."""
-    met = met_by_torch()
+    met = this_one()
     if met is not None:
         return met[0]
     for name in ("RANK", "SLURM_PROCID"):
@@ -77,10 +77,8 @@ def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[
 
 def _agreed(folder: Path, name: str, owner: str, seat: str, *, resume: bool) -> RunPlace:
     """Processes that have met may have no disk in common: what the first one has found holds for all."""
-    if met_by_torch() is None:
+    if this_one() is None:
         return place_for(folder, name, owner, resume=resume, seat=seat)
-    from tb_netdebug.recording.processes import same_for_all, store
-
     # A launch at the same address as one before is another one.
     owner = same_for_all(owner if store() is None else f"{owner} {secrets.token_hex(8)}")
     mine = place_for(folder, name, owner, resume=resume)
@@ -147,7 +145,7 @@ def unused(folder: Path, name: str) -> Path:
 
 
 def is_distributed(environment: Mapping[str, str]) -> bool:
-    if met_by_torch() is not None:
+    if this_one() is not None:
         return True
     size = environment.get("WORLD_SIZE", "1")
     return size.isdigit() and int(size) > 1
@@ -158,20 +156,9 @@ def start_name(environment: Mapping[str, str]) -> str:
     launchers start at different times, in all that have met."""
     began = launcher_start() if is_distributed(environment) else time.time()
     name = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(began))
-    if met_by_torch() is None:
+    if this_one() is None:
         return name
-    from tb_netdebug.recording.processes import same_for_all
-
     return same_for_all(name)
-
-
-def met_by_torch() -> tuple[int, int] | None:
-    """Rank and number of the processes, of a program that has brought them together by torch."""
-    if "torch.distributed" not in sys.modules:
-        return None
-    from tb_netdebug.recording.processes import this_one
-
-    return this_one()
 
 
 def launcher_start() -> float:

@@ -15,6 +15,7 @@ from tb_netdebug.debugger.place import CODE, END, Place
 from tb_netdebug.debugger.trainer.course import Reason
 from tb_netdebug.debugger.trainer.session import Session
 from tb_netdebug.recording.guard import Guard
+from tb_netdebug.recording.processes import this_one, timeout_secs
 from tb_netdebug.recording.remote import below, fit, name_there, say
 
 if TYPE_CHECKING:
@@ -130,13 +131,8 @@ class Debugging:
 
 def processes(rank: int) -> tuple[int, int, float | None]:
     """Rank, number of processes, and after how many seconds one that waits for the others gives up."""
-    if "torch.distributed" in sys.modules:
-        from tb_netdebug.recording.processes import this_one, timeout_secs
-
-        met = this_one()
-        if met is not None:
-            return met[0], met[1], timeout_secs()
-    return rank, 1, None
+    met = this_one()
+    return (rank, 1, None) if met is None else (*met, timeout_secs())
 
 
 def meeting_point() -> str:

@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.checks.finding import Finding
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.eventlog.writer.event_writer import EventWriter
 from tb_netdebug.core.machine.memory import MemorySampler
 from tb_netdebug.core.records.run_info import decode_run_info, encode_run_info
 from tb_netdebug.core.records.step import Kind, Series, StepRecord
 from tb_netdebug.core.records.verdict import BEFORE_FIRST_STEP, ENDED_WITH
-from tb_netdebug.judging.online import FindingError, Judge
+from tb_netdebug.judging.online import Judge
 from tb_netdebug.recording.adapter import MakeAdapter
 from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.collector import Collector

@@ -11,8 +11,8 @@ from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
 from tb_netdebug.transport.identity import is_identity
 from tb_netdebug.transport.limits import Limits
 
-# As core/eventlog/writer/event_file.py makes them: in the run's folder those of rank 0, beside it those of other ranks and
-# of agents.
+# As core/eventlog/writer/event_file.py makes them: in the run's folder those of rank 0, beside it those of
+# other ranks and of agents.
 _MADE = r"\.[0-9]{10,11}\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,10}\.[0-9]{4,9}" + re.escape(SUFFIX)
 _MAIN = re.compile(r"events\.out\.tfevents" + _MADE, re.ASCII)
 _NAMESAKE = re.compile(r"[2-9]|[1-9][0-9]{1,5}", re.ASCII)

@@ -17,7 +17,7 @@ from tb_netdebug.debugger.trainer.stack import MOST_FILES, MOST_FRAMES, Sources,
 from tb_netdebug.debugger.trainer.variables import MOST_LETTERS, MOST_VARIABLES, NOT_SHOWN, Variables
 from tb_netdebug.debugger.workbench import WorkbenchError
 
-OURS = f"{Path(tb_netdebug.__file__).parent}/capture/hooks.py"
+OURS = f"{Path(tb_netdebug.__file__).parent}/training/hooks.py"
 LIBRARY = np.__file__
 
 

@@ -18,8 +18,8 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch import nn
 
 import tb_netdebug as nd
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.records.step import Kind
-from tb_netdebug.judging.online import FindingError
 from tb_netdebug.recording.settings import Settings
 from tb_netdebug.training.zero_code.driver import ZeroCode
 from tests.support.lightning_modules import (

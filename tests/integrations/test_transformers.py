@@ -12,8 +12,8 @@ import torch
 from transformers import Trainer, TrainerCallback
 
 import tb_netdebug as nd
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.records.step import Kind
-from tb_netdebug.judging.online import FindingError
 from tests.support.language_models import BATCHES, trained, trainer
 from tests.support.loops import OF_PARAMETERS, ROOT, Recorded, assert_equal
 

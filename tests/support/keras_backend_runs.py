@@ -21,9 +21,9 @@ import keras
 import numpy as np
 
 import tb_netdebug as nd
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.eventlog.reader.run import read_run
 from tb_netdebug.debugger.place import END, Place
-from tb_netdebug.judging.online import FindingError
 from tests.support.keras_stepping import Script, stepped
 
 L = keras.layers

@@ -1,7 +1,8 @@
 """A hub over real HTTP with one training that plays its part: it checks requests as the product does, keeps
 what it was asked, and answers as the wire says.
 
-For the words of the terminal alone; `tests/cli/test_debug_command_live.py` has a real TensorBoard and training.
+For the words of the terminal alone; `tests/cli/test_debug_command_live.py` has a real TensorBoard and a real
+training.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tb_netdebug as nd
-from tb_netdebug.judging.online import FindingError
+from tb_netdebug.checks.finding_error import FindingError
 
 WATCHED = """
 import atexit, math, sys

@@ -13,7 +13,8 @@ import torch
 
 import tb_netdebug as nd
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.judging.online import FindingError, Judge
+from tb_netdebug.checks.finding_error import FindingError
+from tb_netdebug.judging.online import Judge
 
 STEPS = 40
 

@@ -148,7 +148,8 @@ def test_the_agent_finds_files_from_wherever_it_runs(monkeypatch: pytest.MonkeyP
 def test_what_the_trainer_imports_leads_to_no_grpc(run_python: Callable[..., str]) -> None:
     """Nor to asyncio, which the agent needs and a training may do without."""
     code = (
-        "import sys, tb_netdebug.transport.link, tb_netdebug.transport.addresses, tb_netdebug.transport.credentials\n"
+        "import sys, tb_netdebug.transport.link, tb_netdebug.transport.addresses\n"
+        "import tb_netdebug.transport.credentials\n"
         "print(*(name for name in ('grpc', 'asyncio', 'torch') if name in sys.modules))"
     )
     assert "" == run_python(code).strip()

@@ -1,6 +1,7 @@
 """What the server writes and the page reads is held together by one sample, which both sides test against.
 
-`NETDEBUG_ACCEPT=1 pytest tests/viewer/test_page_wire.py` writes the sample anew after a change that was meant.
+`NETDEBUG_ACCEPT=1 pytest tests/viewer/test_page_wire.py` writes the sample anew after a change that was
+meant.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.eager import never_compiled
@@ -20,7 +21,6 @@ from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.integrations.torch_scripts.beginnings import Beginnings
 from tb_netdebug.integrations.torch_scripts.by_hand import ByHand
 from tb_netdebug.integrations.torch_scripts.objectives import Objectives
-from tb_netdebug.judging.online import FindingError
 
 if TYPE_CHECKING:
     from tb_netdebug.training.zero_code.driver import ZeroCode

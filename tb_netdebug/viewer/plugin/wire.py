@@ -1,5 +1,5 @@
-"""The only place that turns records into JSON (as `core/records/json_text.py` does it) and into the binary body of
-columns.
+"""The only place that turns records into JSON (as `core/records/json_text.py` does it) and into the binary
+body of columns.
 
 Python's encoder holds the interpreter for as long as it takes, and with it every stream of the process. Long
 lists are therefore encoded piece by piece.

@@ -162,7 +162,8 @@ def test_what_the_store_did_not_take_goes_with_the_next_run(mortal: S3Server) ->
         writer.close(timeout_secs=1.0)
     assert any("the next training on this machine" in each for each in told), told
     program = (
-        "import os; from tb_netdebug.core.eventlog.writer import EventWriter, run_log; from tests.support import recorded\n"
+        "import os; from tests.support import recorded\n"
+        "from tb_netdebug.core.eventlog.writer import EventWriter, run_log\n"
         "from tb_netdebug.core.eventlog.writer.spool import local_folder\n"
         f"writer = EventWriter(local_folder({URL!r}) / 'killed')\n"
         "writer.put(recorded.record(0)); writer.flush(); os.kill(os.getpid(), 9)"

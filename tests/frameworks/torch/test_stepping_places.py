@@ -14,9 +14,9 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.debugger.place import BACKWARD, Place
 from tb_netdebug.debugger.workbench import NOTHING, Needs
-from tb_netdebug.judging.online import FindingError
 from tests.support.loops import Recurrent, Transformer, hooks_of, mlp, vectors
 from tests.support.stepping import ALL, Script, end_step, sgd, stepped
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from threading import get_ident
 from typing import Any
 
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.debugger.place import AFTER, BACKWARD, BEFORE, FORWARD, OPTIMIZER, Place
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Stops
 from tb_netdebug.frameworks.keras.calls import leave, listen
 from tb_netdebug.frameworks.keras.layers import WHOLE, Layer, Network
 from tb_netdebug.frameworks.keras.stepping.reach import Reach
 from tb_netdebug.frameworks.keras.stepping.source import Source
-from tb_netdebug.judging.online import FindingError
 from tb_netdebug.recording.guard import Guard
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.records.visible import visible
 from tb_netdebug.core.start_folder import as_typed
-from tb_netdebug.judging.online import FindingError
 from tb_netdebug.recording.guard import MonitorError
 
 MOST_CHARACTERS = 1 << 14

@@ -8,10 +8,10 @@ from threading import get_ident
 
 import torch
 
+from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.debugger.place import Place
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.torch.interception import popped, pushed
-from tb_netdebug.judging.online import FindingError
 from tb_netdebug.recording.guard import Guard
 
 is_compiling = torch.compiler.is_compiling
