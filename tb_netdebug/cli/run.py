@@ -170,7 +170,7 @@ def rate(text: str) -> int | str:
 
 
 def rank() -> int:
-    """As `capture.run_folder` says it; asked before anything heavy is imported."""
+    """As `recording.run_folder` says it; asked before anything heavy is imported."""
     for name in ("RANK", "SLURM_PROCID"):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])

@@ -67,7 +67,7 @@ def test_the_code_of_a_function_that_is_listened_to_is_ours() -> None:
         ("<ipython-input-3-4f2a>", False),
         ("<eval_with_key>.7", True),
         ("<frozen runpy>", True),
-        (f"{PACKAGE}/capture/monitor.py", True),
+        (f"{PACKAGE}/training/monitor.py", True),
         ("/lib/framework/nn/functional.py", True),
     ],
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SICK, SUSPECT, HEALTHY, UNKNOWN = "sick", "suspect", "healthy", "unknown"
-# Of the run's description, as long as no step has ended: see `capture.first_step`.
+# Of the run's description, as long as no step has ended: see `recording.first_step`.
 BEFORE_FIRST_STEP = "before_first_step"
 # The class of the error that ended the program, if one did.
 ENDED_WITH = "ended_with"
@@ -28,7 +28,7 @@ NO_LOSS = (
 NO_CURVES = "Nothing can be judged: the files of this run hold no scalar and no histogram."
 
 
-# From the end of a forward pass that keeps a graph for gradients; see `capture.clock`.
+# From the end of a forward pass that keeps a graph for gradients; see `recording.clock`.
 OF_BACKWARD = "time/backward"
 OF_EVALUATION = "probe/evaluations"
 OF_OPTIMIZER = "time/optimizer"

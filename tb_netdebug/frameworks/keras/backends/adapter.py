@@ -1,4 +1,4 @@
-"""Behind the seam, what is the same for Keras on every backend but TensorFlow (see `capture.adapter`)."""
+"""Behind the seam, what is the same for Keras on every backend but TensorFlow (see `recording.adapter`)."""
 
 from __future__ import annotations
 
