@@ -35,7 +35,7 @@ class Units:
 
 @dataclass(slots=True)
 class Sample:
-    """One look at one tensor; `summary` is a packed summary (see `stats.packed`)."""
+    """One look at one tensor; `summary` is a packed summary (see `core.stats.packed`)."""
 
     series: Series
     summary: bytes
