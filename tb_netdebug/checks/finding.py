@@ -92,7 +92,7 @@ class Finding:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """Return "sick", "suspect" or "healthy" for a run that has steps; `core.records.verdict` knows the others."""
+    """Return "sick", "suspect" or "healthy" for a run that has steps; see `core.records.verdict`."""
     return word_for(each.severity.text for each in findings)
 
 

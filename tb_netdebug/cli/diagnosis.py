@@ -165,7 +165,7 @@ def tensorboard() -> Fact:
 
 def page() -> Iterator[Fact]:
     """What TensorBoard needs to show our tab; nothing of TensorBoard is imported."""
-    folder = Path(__file__).parents[1] / "plugin/page"
+    folder = Path(__file__).parents[1] / "viewer/plugin/page"
     if (folder / "index.html").exists():
         yield Fact("page", "files", f"{sum(1 for path in folder.rglob('*') if path.is_file())} files")
     else:

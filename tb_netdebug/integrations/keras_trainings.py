@@ -1,4 +1,4 @@
-"""Finds the trainings of Keras in a program that knows nothing of being watched (see `training.zero_code`)."""
+"""Finds the trainings of Keras in a program that knows nothing of being watched, for `training.zero_code`."""
 
 from __future__ import annotations
 

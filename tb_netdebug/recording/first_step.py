@@ -64,7 +64,7 @@ class FirstStep:
             self._say((FIT if self._is_fit else LOOP).format(count=count, where=where))
 
     def facts(self, *, is_closed: bool, error: str = "") -> dict[str, Any]:
-        """Return what the description says of a run without a step: `core.records.verdict` makes words of it."""
+        """Return what the description says of a run without a step: see `core.records.verdict`."""
         return {
             "is_users": self._is_users,
             "optimizer_steps": max(self._counts.values(), default=0),

@@ -45,8 +45,8 @@ def test_the_map_names_every_folder_of_the_package() -> None:
 
 
 def test_the_map_stays_short() -> None:
-    """Two pages are read, ten are not."""
-    assert len(read("ARCHITECTURE.md").split()) <= 1700
+    """Three pages are read, ten are not."""
+    assert len(read("ARCHITECTURE.md").split()) <= 2400
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

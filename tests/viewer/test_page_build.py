@@ -14,7 +14,7 @@ import pytest
 import tb_netdebug
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = Path(tb_netdebug.__file__).parent / "plugin/page"
+PAGE = Path(tb_netdebug.__file__).parent / "viewer/plugin/page"
 MOST_BYTES = 250 * 1024
 # Names of XML vocabularies, which look like addresses and are never asked for.
 VOCABULARIES = re.compile(r"https?://www\.w3\.org/(2000/svg|1999/xhtml|1998/Math/MathML|1999/xlink)")
