@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tb_netdebug.core.eventlog.writer.backlog import Dropped, Extra, Payload
+from tb_netdebug.core.eventlog.writer.backlog import Dropped, Extra, PendingPayload
 from tb_netdebug.core.eventlog.writer.mirror import MirrorOptions
 from tb_netdebug.core.eventlog.writer.packing import Packer
 from tb_netdebug.core.eventlog.writer.run_log import RunLog
@@ -117,7 +117,9 @@ class LongLog:
     def _beginning(self) -> list[StepRecord | Extra]:
         info = encode_run_info({"framework": "none", "made_for": "the benchmarks"})
         payloads = {"run": info, "graph": encode_graph(self._graph())}
-        return [Extra(Payload(name, data, BEGAN, keep=True), len(data)) for name, data in payloads.items()]
+        return [
+            Extra(PendingPayload(name, data, BEGAN, keep=True), len(data)) for name, data in payloads.items()
+        ]
 
     def _graph(self) -> Graph:
         nodes = [Node("", "Network"), Node("encoder", "Encoder", parent="")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tb_netdebug.core.eventlog.reader.run import Columns, read_run
+from tb_netdebug.core.eventlog.reader.run import RunColumns, read_run
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.recording.governor import MOST_STEPS_BETWEEN_NORMS
 
@@ -20,7 +20,7 @@ class NotRecordedError(RuntimeError):
     """Something is missing in the file, so the times and sizes mean nothing."""
 
 
-def columns_of(run_dir: Path, steps: int) -> Columns:
+def columns_of(run_dir: Path, steps: int) -> RunColumns:
     """All that the file says. Raises NotRecordedError unless it has each of the steps once, complete."""
     run = read_run(run_dir)
     if run.losses:
@@ -37,7 +37,7 @@ def columns_of(run_dir: Path, steps: int) -> Columns:
     return found
 
 
-def sampled_steps(columns: Columns, steps: int, *, every: bool) -> int:
+def sampled_steps(columns: RunColumns, steps: int, *, every: bool) -> int:
     """How many steps were sampled, all of them with `every`. Raises NotRecordedError when that is not so."""
     if not {series.kind for series in columns.tensors} >= OF_THE_NETWORK:
         raise NotRecordedError("weights, gradients, updates or activations are missing in the event file")
@@ -46,7 +46,7 @@ def sampled_steps(columns: Columns, steps: int, *, every: bool) -> int:
     return len(columns.scalars["monitor/every"].rows)
 
 
-def check_every(columns: Columns, steps: int) -> None:
+def check_every(columns: RunColumns, steps: int) -> None:
     short: Sequence[str] = sorted(
         f"{series.name} ({len(tensor.rows)})"
         for series, tensor in columns.tensors.items()
@@ -56,6 +56,6 @@ def check_every(columns: Columns, steps: int) -> None:
         raise NotRecordedError(f"not in each of the {steps} steps: {', '.join(short)}")
 
 
-def tags(columns: Columns) -> set[str]:
+def tags(columns: RunColumns) -> set[str]:
     """The tensors by kind and name, such as "weight/0.bias"."""
     return {f"{Kind(series.kind).name.lower()}/{series.name}" for series in columns.tensors}

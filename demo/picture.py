@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tb_netdebug.cli.sparkline import BARS
-from tb_netdebug.core.eventlog.reader.run import Columns, Tensor, read_run
+from tb_netdebug.core.eventlog.reader.run import RunColumns, Tensor, read_run
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.sketch import quantiles
@@ -37,7 +37,7 @@ def show(path: Path) -> None:
     )
 
 
-def scalar_table(steps: Columns) -> Table:
+def scalar_table(steps: RunColumns) -> Table:
     table = Table("every batch", "first", "last", "course", box=None, pad_edge=False)
     for name in ("loss", "scalar/accuracy", "gradient_norm", "time/step", "time/data", "time/forward",
                  "time/backward", "time/optimizer", "memory/rss"):  # fmt: skip
@@ -47,7 +47,7 @@ def scalar_table(steps: Columns) -> Table:
     return table
 
 
-def tensor_table(steps: Columns) -> Table:
+def tensor_table(steps: RunColumns) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("\nsampled", "\nsamples", "\nmean", "\nstd", "\nzeros", "\nlast histogram"):
         table.add_column(title, no_wrap=True)

@@ -14,7 +14,7 @@ from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.checks.finding import MOST_PLACES, Finding, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.idioms import in_words_of
-from tb_netdebug.checks.layers import Layers
+from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
 from tb_netdebug.checks.rules import ALL
 from tb_netdebug.core.records.graph import Graph
@@ -50,7 +50,7 @@ class Engine:
     def describe(self, *, graph: Graph | None = None, info: dict[str, Any] | None = None) -> None:
         """What is known of the run beside its steps."""
         if graph is not None:
-            self.history.layers = Layers.of(graph)
+            self.history.layers = LayerTable.of(graph)
         if info is not None:
             self.history.info = info
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.checks.curve import Curve
-from tb_netdebug.checks.layers import Layers
-from tb_netdebug.checks.tensors import Tensors
+from tb_netdebug.checks.layers import LayerTable
+from tb_netdebug.checks.tensors import TensorTable
 from tb_netdebug.core.records.step import Kind, StepRecord
-from tb_netdebug.core.records.verdict import Evidence
+from tb_netdebug.core.records.verdict import RunEvidence
 
 MOST_SCALARS = 4096
 MOST_FACTS_KEPT = 256
@@ -31,7 +31,7 @@ class Rank:
     def __init__(self) -> None:
         self.step = -1
         self.curves: dict[str, Curve] = {}
-        self.weights = Tensors()
+        self.weights = TensorTable()
 
     def take(self, record: StepRecord) -> None:
         self.step = record.step
@@ -55,7 +55,7 @@ class History:
     """
 
     def __init__(self) -> None:
-        self.layers = Layers()
+        self.layers = LayerTable()
         self.info: dict[str, Any] = {}
         self.step = -1
         self.steps = 0
@@ -66,7 +66,7 @@ class History:
         self.ranks: dict[int, Rank] = {}
         self._curves: dict[str, Curve] = {}
         self._by_prefix: dict[str, list[Curve]] = {}
-        self._tensors = {kind: Tensors() for kind in Kind}
+        self._tensors = {kind: TensorTable() for kind in Kind}
         self._sampled: set[Kind] = set()
         self._pairs: dict[tuple[Kind, Kind], tuple[int, int, Integers, Integers]] = {}
 
@@ -124,34 +124,34 @@ class History:
         return known
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> RunEvidence:
         """What there is to judge the training by."""
-        return Evidence.of(self._curves.keys(), has_moved=self.updates.has_values)
+        return RunEvidence.of(self._curves.keys(), has_moved=self.updates.has_values)
 
     # ---- tensors
 
     @property
-    def weights(self) -> Tensors:
+    def weights(self) -> TensorTable:
         return self._tensors[Kind.WEIGHT]
 
     @property
-    def gradients(self) -> Tensors:
+    def gradients(self) -> TensorTable:
         return self._tensors[Kind.GRADIENT]
 
     @property
-    def updates(self) -> Tensors:
+    def updates(self) -> TensorTable:
         return self._tensors[Kind.UPDATE]
 
     @property
-    def activations(self) -> Tensors:
+    def activations(self) -> TensorTable:
         return self._tensors[Kind.ACTIVATION]
 
     @property
-    def tensors(self) -> Tensors:
+    def tensors(self) -> TensorTable:
         """What probes and users have handed in: `input/0`, `label/0`, `monitor.tensor(name, …)`."""
         return self._tensors[Kind.TENSOR]
 
-    def of_kind(self, kind: Kind) -> Tensors:
+    def of_kind(self, kind: Kind) -> TensorTable:
         return self._tensors[kind]
 
     def paired(self, first: Kind, second: Kind) -> tuple[Integers, Integers]:

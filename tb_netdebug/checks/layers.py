@@ -11,7 +11,7 @@ UNKNOWN = 1 << 30
 
 
 @dataclass(slots=True)
-class Layers:
+class LayerTable:
     """Made from the graph of the first forward pass; without one nothing is known and nothing fails."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -19,7 +19,7 @@ class Layers:
     _seen: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, graph: Graph | None) -> Layers:
+    def of(cls, graph: Graph | None) -> LayerTable:
         made = cls()
         for node in graph.nodes if graph else ():
             made.nodes[node.name] = node

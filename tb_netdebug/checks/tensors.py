@@ -59,7 +59,7 @@ class Numbers:
             return self.rms * np.sqrt(self.count - self.nonfinite)
 
 
-class Tensors:
+class TensorTable:
     """`names[i]` stands at place i of every array; names are only ever added.
 
     `now` are the numbers of the step that is being judged, None when it has no sample of this kind. `looks`

@@ -29,7 +29,7 @@ INTERRUPTED = 130
 NOBODY_READS = 141
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """Quotes a wrong argument as text that can do nothing to a terminal."""
 
     def error(self, message: str) -> NoReturn:
@@ -68,7 +68,7 @@ def _run(words: list[str]) -> int:
         _parser().print_help()
         return 2
     module = importlib.import_module(f"{__name__}.{arguments.command}")
-    parser = Parser(
+    parser = CommandParser(
         prog=f"netdebug {arguments.command}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -81,7 +81,7 @@ def _run(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     listing = "\n".join(f"  {name:<10} {purpose}" for name, purpose in sorted(COMMANDS.items()))
-    parser = Parser(
+    parser = CommandParser(
         prog="netdebug",
         usage="netdebug [-h] [--version] COMMAND ...",
         description="Looks at recorded trainings of neural networks.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from tb_netdebug.core.eventlog.reader.run import Columns, Run
+from tb_netdebug.core.eventlog.reader.run import Run, RunColumns
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.sketch import quantiles
 
@@ -46,7 +46,7 @@ def rows_of(table: str, run: Run, header: Sequence[str]) -> Iterator[Row]:
         yield from ([rank, *row] for row in rows) if is_ranked else rows
 
 
-def _scalar_rows(columns: Columns, names: Sequence[str]) -> Iterator[Row]:
+def _scalar_rows(columns: RunColumns, names: Sequence[str]) -> Iterator[Row]:
     for start in range(0, len(columns.steps), _CHUNK_ROWS):
         part = slice(start, start + _CHUNK_ROWS)
         steps, wall_times = columns.steps[part].tolist(), columns.wall_times[part].tolist()
@@ -54,7 +54,7 @@ def _scalar_rows(columns: Columns, names: Sequence[str]) -> Iterator[Row]:
         yield from map(list, zip(steps, wall_times, *cells, strict=True))
 
 
-def _cells(columns: Columns, name: str, start: int, count: int) -> list[object]:
+def _cells(columns: RunColumns, name: str, start: int, count: int) -> list[object]:
     """One scalar over some rows; empty where it was not measured."""
     cells: list[object] = [""] * count
     scalar = columns.scalars.get(name)
@@ -66,7 +66,7 @@ def _cells(columns: Columns, name: str, start: int, count: int) -> list[object]:
     return cells
 
 
-def _tensor_rows(columns: Columns) -> Iterator[Row]:
+def _tensor_rows(columns: RunColumns) -> Iterator[Row]:
     for series, tensor in columns.tensors.items():
         steps, wall_times = columns.steps[tensor.rows].tolist(), columns.wall_times[tensor.rows].tolist()
         kind, name = series.kind.name.lower(), safe(series.name)

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from tb_netdebug.cli.debugging.choice import address_of_hub, choose_training
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.paper import Paper
 from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
 from tb_netdebug.cli.debugging.trainings import tell_choice
@@ -65,7 +65,7 @@ def debug(
         news.append(harmless(trouble) if trouble else "TensorBoard is there again.")
 
     with Attendance(client, hear) as attendance:
-        desk = Desk(client, attendance, Paper(), is_interactive=is_interactive)
+        desk = Workspace(client, attendance, Paper(), is_interactive=is_interactive)
         choose_training(desk, run=run, rank=rank)
         if not is_interactive:
             return run_commands(desk, sys.stdin if commands is None else commands)

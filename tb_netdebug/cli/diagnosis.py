@@ -49,7 +49,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Diagnosis:
     """One thing that was looked at, and the next step when it is not as it should be."""
 
     topic: str
@@ -59,9 +59,9 @@ class Fact:
     advice: str = ""
 
 
-def examine(*, logdir: str) -> list[Fact]:
+def examine(*, logdir: str) -> list[Diagnosis]:
     """Everything that was found out, topic by topic. What cannot be looked at counts as a problem."""
-    probes: list[tuple[str, Callable[[], Iterator[Fact]]]] = [
+    probes: list[tuple[str, Callable[[], Iterator[Diagnosis]]]] = [
         ("machine", machine),
         ("kernel", kernel),
         ("frameworks", frameworks),
@@ -69,22 +69,22 @@ def examine(*, logdir: str) -> list[Fact]:
         ("gpu", gpus),
         ("event files", lambda: event_files(Path(logdir))),
     ]
-    facts: list[Fact] = []
+    facts: list[Diagnosis] = []
     for topic, probe in probes:
         try:
             facts += probe()
         except Exception as error:  # a doctor must not die of the illness
             told = f"{type(error).__name__}: {error}"
-            facts.append(Fact(topic, "broken", told, State.PROBLEM, f"{REINSTALL} tb_netdebug"))
+            facts.append(Diagnosis(topic, "broken", told, State.PROBLEM, f"{REINSTALL} tb_netdebug"))
     return facts
 
 
-def machine() -> Iterator[Fact]:
-    yield Fact("machine", "netdebug", f"{__version__} in {Path(__file__).parents[1]}")
-    yield Fact("machine", "python", f"{platform.python_version()} ({sys.executable})")
-    yield Fact("machine", "system", platform.platform())
-    yield Fact("machine", "cpu", f"{processor()}, {usable_cpus()} of {os.cpu_count()} usable")
-    yield Fact("machine", "memory", f"{psutil.virtual_memory().total / 2**30:.1f} GiB")
+def machine() -> Iterator[Diagnosis]:
+    yield Diagnosis("machine", "netdebug", f"{__version__} in {Path(__file__).parents[1]}")
+    yield Diagnosis("machine", "python", f"{platform.python_version()} ({sys.executable})")
+    yield Diagnosis("machine", "system", platform.platform())
+    yield Diagnosis("machine", "cpu", f"{processor()}, {usable_cpus()} of {os.cpu_count()} usable")
+    yield Diagnosis("machine", "memory", f"{psutil.virtual_memory().total / 2**30:.1f} GiB")
 
 
 def processor() -> str:
@@ -102,7 +102,7 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def kernel() -> Iterator[Fact]:
+def kernel() -> Iterator[Diagnosis]:
     from tb_netdebug.core.eventlog.reader import scanner
     from tb_netdebug.core.records import codec_twin
     from tb_netdebug.core.records.codec import codec
@@ -113,27 +113,27 @@ def kernel() -> Iterator[Fact]:
         yield native_kernel(chosen.reason)
     else:
         told = f"the slow NumPy twin: {chosen.reason}"
-        yield Fact("kernel", "in use", told, State.PROBLEM, towards_native())
+        yield Diagnosis("kernel", "in use", told, State.PROBLEM, towards_native())
     for key, name in KERNEL_DETAILS.items():
         if value := about.get(key):
             told = ", ".join(value) if isinstance(value, list) else str(value)
-            yield Fact("kernel", name, TERSE.get(told, told))
+            yield Diagnosis("kernel", name, TERSE.get(told, told))
     for name, is_twin in (
         ("codec", codec is codec_twin),
         ("reader", isinstance(scanner.native, scanner.Twin)),
     ):
         if is_twin:
-            yield Fact("kernel", name, "the slow Python twin", State.PROBLEM, towards_native())
+            yield Diagnosis("kernel", name, "the slow Python twin", State.PROBLEM, towards_native())
         else:
-            yield Fact("kernel", name, "C")
+            yield Diagnosis("kernel", name, "C")
 
 
-def native_kernel(reason: str) -> Fact:
+def native_kernel(reason: str) -> Diagnosis:
     if os.environ.get("NETDEBUG_KERNEL"):
-        return Fact(
+        return Diagnosis(
             "kernel", "in use", f"C: {reason}", State.NOTE, "unset NETDEBUG_KERNEL to have the best one"
         )
-    return Fact("kernel", "in use", f"C: {reason}")
+    return Diagnosis("kernel", "in use", f"C: {reason}")
 
 
 def towards_native() -> str:
@@ -143,40 +143,40 @@ def towards_native() -> str:
     return f"install {needed}, then {REINSTALL} --no-deps tb_netdebug"
 
 
-def frameworks() -> Iterator[Fact]:
+def frameworks() -> Iterator[Diagnosis]:
     found = {name: installed(name, distributions) for name, distributions in FRAMEWORKS.items()}
     for name, version in found.items():
         if version:
-            yield Fact("frameworks", name, version)
+            yield Diagnosis("frameworks", name, version)
     if not (found["torch"] or found["tensorflow"] or found["keras"]):
         advice = "fine where TensorBoard only shows runs; to record one, install torch or tensorflow"
-        yield Fact("frameworks", "torch, keras", "not installed", State.NOTE, advice)
+        yield Diagnosis("frameworks", "torch, keras", "not installed", State.NOTE, advice)
     yield tensorboard()
 
 
-def tensorboard() -> Fact:
+def tensorboard() -> Diagnosis:
     version = installed("tensorboard", ("tensorboard", "tb-nightly"))
     wanted = ".".join(map(str, OLDEST_TENSORBOARD))
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) >= OLDEST_TENSORBOARD:
-        return Fact("frameworks", "tensorboard", version)
+        return Diagnosis("frameworks", "tensorboard", version)
     advice = f'pip install "tensorboard>={wanted}"'
-    return Fact("frameworks", "tensorboard", version or "not installed", State.PROBLEM, advice)
+    return Diagnosis("frameworks", "tensorboard", version or "not installed", State.PROBLEM, advice)
 
 
-def page() -> Iterator[Fact]:
+def page() -> Iterator[Diagnosis]:
     """What TensorBoard needs to show our tab; nothing of TensorBoard is imported."""
     folder = Path(__file__).parents[1] / "viewer/plugin/page"
     if (folder / "index.html").exists():
-        yield Fact("page", "files", f"{sum(1 for path in folder.rglob('*') if path.is_file())} files")
+        yield Diagnosis("page", "files", f"{sum(1 for path in folder.rglob('*') if path.is_file())} files")
     else:
         advice = f"install Node 18 or newer, then {REINSTALL} --no-deps tb_netdebug (in a checkout: make dev)"
-        yield Fact("page", "files", "not built", State.PROBLEM, advice)
+        yield Diagnosis("page", "files", "not built", State.PROBLEM, advice)
     known = metadata.entry_points(group="tensorboard_plugins")
     if any(each.value.startswith("tb_netdebug.") for each in known):
-        yield Fact("page", "tab", "TensorBoard finds it")
+        yield Diagnosis("page", "tab", "TensorBoard finds it")
     else:
         advice = f"{REINSTALL} --no-deps tb_netdebug into the environment of TensorBoard"
-        yield Fact("page", "tab", "TensorBoard does not find it", State.PROBLEM, advice)
+        yield Diagnosis("page", "tab", "TensorBoard does not find it", State.PROBLEM, advice)
 
 
 def installed(module: str, distributions: tuple[str, ...]) -> str:
@@ -191,31 +191,31 @@ def installed(module: str, distributions: tuple[str, ...]) -> str:
     return "of unknown version"
 
 
-def gpus() -> Iterator[Fact]:
+def gpus() -> Iterator[Diagnosis]:
     from tb_netdebug.core.machine.nvml import Nvml
 
     nvml = Nvml()
     readings = nvml.read(pid=os.getpid())
     for device in nvml.devices():
         total = readings.get(f"memory/gpu{device.index}/total", 0.0)
-        yield Fact("gpu", f"gpu {device.index}", f"{device.name}, {total / 2**30:.1f} GiB")
+        yield Diagnosis("gpu", f"gpu {device.index}", f"{device.name}, {total / 2**30:.1f} GiB")
     nvml.close()
     present = Path("/dev/nvidiactl").exists() or Path("/proc/driver/nvidia").exists()
     if nvml.reason and (present or nvml.devices()):
         advice = "see whether nvidia-smi works; the memory of the GPU is not recorded without it"
-        yield Fact("gpu", "driver", nvml.reason, State.PROBLEM, advice)
+        yield Diagnosis("gpu", "driver", nvml.reason, State.PROBLEM, advice)
     elif nvml.reason:
         why = nvml.reason.removeprefix("GPUs not available because ")
-        yield Fact("gpu", "nvidia", f"none: {why}", State.NOTE)
+        yield Diagnosis("gpu", "nvidia", f"none: {why}", State.NOTE)
 
 
-def event_files(logdir: Path) -> Iterator[Fact]:
+def event_files(logdir: Path) -> Iterator[Diagnosis]:
     yield writable(logdir)
     yield checksums()
     yield messages()
 
 
-def writable(logdir: Path) -> Fact:
+def writable(logdir: Path) -> Diagnosis:
     """Whether a file can be made in the folder, or in the nearest one above it that exists already."""
     folder = next(each for each in (logdir, *logdir.absolute().parents) if each.exists())
     try:
@@ -225,30 +225,32 @@ def writable(logdir: Path) -> Fact:
             os.fsync(trial.fileno())
     except OSError as error:
         advice = "choose another --logdir, or make this one writable"
-        return Fact("event files", "logdir", f"{folder}: {error.strerror}", State.PROBLEM, advice)
+        return Diagnosis("event files", "logdir", f"{folder}: {error.strerror}", State.PROBLEM, advice)
     free = shutil.disk_usage(folder).free
     told = f"{logdir} can be written, {free / 2**30:.1f} GiB free"
     if free < SCARCE_BYTES:
-        return Fact("event files", "logdir", told, State.PROBLEM, "make room, or choose another --logdir")
-    return Fact("event files", "logdir", told)
+        return Diagnosis(
+            "event files", "logdir", told, State.PROBLEM, "make room, or choose another --logdir"
+        )
+    return Diagnosis("event files", "logdir", told)
 
 
-def checksums() -> Fact:
+def checksums() -> Diagnosis:
     import google_crc32c
 
     version = metadata.version("google-crc32c")
     if google_crc32c.implementation == "c":
-        return Fact("event files", "checksums", f"google-crc32c {version} in C")
+        return Diagnosis("event files", "checksums", f"google-crc32c {version} in C")
     told = f"google-crc32c {version} in pure Python, slow"
-    return Fact("event files", "checksums", told, State.PROBLEM, f"{REINSTALL} google-crc32c")
+    return Diagnosis("event files", "checksums", told, State.PROBLEM, f"{REINSTALL} google-crc32c")
 
 
-def messages() -> Fact:
+def messages() -> Diagnosis:
     from google.protobuf.internal import api_implementation
 
     version, implementation = metadata.version("protobuf"), api_implementation.Type()
     if implementation != "python":
-        return Fact("event files", "protobuf", f"{version} in C ({implementation})")
+        return Diagnosis("event files", "protobuf", f"{version} in C ({implementation})")
     forced = os.environ.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION")
     advice = "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION" if forced else f"{REINSTALL} protobuf"
-    return Fact("event files", "protobuf", f"{version} in pure Python, slow", State.PROBLEM, advice)
+    return Diagnosis("event files", "protobuf", f"{version} in pure Python, slow", State.PROBLEM, advice)

@@ -15,7 +15,7 @@ import numpy as np
 from tb_netdebug.cli.distant_columns import Columns, answer_of
 from tb_netdebug.core.eventlog.reader.views import ScalarColumns, ScalarView, TableView
 from tb_netdebug.core.records.step import Kind
-from tb_netdebug.debugger.client.client import ClientError, GoneError
+from tb_netdebug.debugger.client.client import ClientError, TrainingGoneError
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
 
@@ -103,7 +103,7 @@ class DistantRuns:
     def _read(self, route: str) -> bytes:
         try:
             return self._client.read(route)
-        except GoneError as error:
+        except TrainingGoneError as error:
             raise KeyError(str(error)) from None
         except ClientError as error:
             raise DistantError(str(error)) from None

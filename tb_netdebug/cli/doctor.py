@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tb_netdebug.cli.diagnosis import Fact, State, examine
+from tb_netdebug.cli.diagnosis import Diagnosis, State, examine
 from tb_netdebug.core.records.visible import json_text, visible
 
 MARKS = {State.GOOD: ("✓", "green"), State.NOTE: ("·", "yellow"), State.PROBLEM: ("✗", "bold red")}
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def print_table(facts: Iterable[Fact], console: Console) -> None:
+def print_table(facts: Iterable[Diagnosis], console: Console) -> None:
     """One row a fact, with the next step under it; for people."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
@@ -61,7 +61,7 @@ def print_table(facts: Iterable[Fact], console: Console) -> None:
     console.print(table, "")
 
 
-def print_plain(facts: Iterable[Fact]) -> None:
+def print_plain(facts: Iterable[Diagnosis]) -> None:
     """One line a fact, for files and pipes."""
     for fact in facts:
         print(f"{PLAIN_MARKS[fact.state]:<8}{fact.topic:<12}{fact.name:<16}{visible(fact.value)}")
@@ -69,7 +69,7 @@ def print_plain(facts: Iterable[Fact]) -> None:
             print(f"{'':<36}next: {visible(fact.advice)}")
 
 
-def closing(problems: list[Fact]) -> str:
+def closing(problems: list[Diagnosis]) -> str:
     if not problems:
         return "All is well."
     names = ", ".join(f"{fact.topic}/{fact.name}" for fact in problems)

@@ -21,7 +21,7 @@ MANY_INACTIVE = 0.5
 
 
 @dataclass(slots=True)
-class Layer:
+class LayerRow:
     """Norms over all parameters of a layer; NaN where there is no such thing, or it was not sampled."""
 
     name: str
@@ -49,9 +49,9 @@ class Layer:
         return min(max(decades, 2 * MOST_DECADES * inactive), MOST_DECADES)
 
 
-def worst_first(run: WatchedRun) -> list[Layer]:
+def worst_first(run: WatchedRun) -> list[LayerRow]:
     """The layers as the last sample of each of their tensors shows them."""
-    found: dict[str, Layer] = {}
+    found: dict[str, LayerRow] = {}
     for kind in (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE, Kind.ACTIVATION):
         view = run.statistics_at(kind)
         for row, name in enumerate(view.names):
@@ -62,13 +62,13 @@ def worst_first(run: WatchedRun) -> list[Layer]:
     return sorted(shown, key=lambda layer: -layer.concern)  # stable: equals stay in the order of execution
 
 
-def layer_of(found: dict[str, Layer], kind: Kind, name: str) -> Layer:
+def layer_of(found: dict[str, LayerRow], kind: Kind, name: str) -> LayerRow:
     """Activations have the name of their layer; parameters have it before theirs."""
     layer = name if kind is Kind.ACTIVATION else name.rpartition(".")[0] or name
-    return found.setdefault(layer, Layer(layer))
+    return found.setdefault(layer, LayerRow(layer))
 
 
-def add(layer: Layer, kind: Kind, statistics: Mapping[str, float]) -> None:
+def add(layer: LayerRow, kind: Kind, statistics: Mapping[str, float]) -> None:
     label = kind.name.lower()
     if statistics["nonfinite"] > 0:
         layer.nonfinite.add(label)
@@ -81,7 +81,7 @@ def add(layer: Layer, kind: Kind, statistics: Mapping[str, float]) -> None:
         setattr(layer, label, norm if math.isnan(before) else math.hypot(before, norm))
 
 
-def says_something(layer: Layer) -> bool:
+def says_something(layer: LayerRow) -> bool:
     """Whether there is more to show than that all its units are active."""
     has_norms = not (math.isnan(layer.weight) and math.isnan(layer.gradient))
     return has_norms or bool(layer.nonfinite) or layer.inactive > 0

@@ -64,7 +64,7 @@ class Notebook:
 
     def on(self, words: list[str]) -> None:
         """What is watched already is closed: its options cannot change in the middle."""
-        parser = Parser(prog="%netdebug on", add_help=False)
+        parser = MagicParser(prog="%netdebug on", add_help=False)
         add_options(parser)
         settings = settings_of(parser.parse_args(spelled_out(words)))
         self.off()
@@ -85,7 +85,7 @@ class Notebook:
         sys.stdout.write(visible_lines(f"{closing_words(self._watched)}\n"))
 
 
-class Parser(argparse.ArgumentParser):
+class MagicParser(argparse.ArgumentParser):
     """A notebook must not end because of a mistake."""
 
     def error(self, message: str) -> NoReturn:

@@ -19,7 +19,7 @@ from typing import Any
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.core.user_code import is_foreign_file
-from tb_netdebug.experiments.rehearsal.definitions import Definition, Definitions, Named, ending_of
+from tb_netdebug.experiments.rehearsal.definitions import Definition, Definitions, NamedDefinition, ending_of
 from tb_netdebug.experiments.rehearsal.stop import Stopped, library_folders, stop_before_step
 
 IMPOSSIBLE = 2
@@ -27,25 +27,25 @@ Loss = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GivenOption:
     """An option and its value, as they were typed."""
 
     option: str
     text: str
-    named: Named
+    named: NamedDefinition
 
     @classmethod
-    def of(cls, option: str, text: str) -> Place:
+    def of(cls, option: str, text: str) -> GivenOption:
         module, _, attribute = text.rpartition(":")
         if not module or not attribute:
             raise UserMistake(f"{option} {text}: give MODULE:CALLABLE, such as net.py:make_model")
-        return cls(option, text, Named(module, attribute))
+        return cls(option, text, NamedDefinition(module, attribute))
 
     def __str__(self) -> str:
         return f"{self.option} {self.text}"
 
 
-def with_model(place: Place, definitions: Definitions, use: Callable[[Any], int]) -> int:
+def with_model(place: GivenOption, definitions: Definitions, use: Callable[[Any], int]) -> int:
     """Use what the callable returns: a module, or several by name. It may train no more than a script."""
 
     def build(definition: Definition) -> int:
@@ -59,7 +59,7 @@ def with_model(place: Place, definitions: Definitions, use: Callable[[Any], int]
     return definitions.take(place.named, partial(refusing, build))
 
 
-def with_loss(place: Place | None, definitions: Definitions, use: Callable[[Loss | None], int]) -> int:
+def with_loss(place: GivenOption | None, definitions: Definitions, use: Callable[[Loss | None], int]) -> int:
     if place is None:
         return use(None)
     named = place
@@ -99,7 +99,7 @@ class Building:
     def begin(self) -> None:
         self._built.append(self._make())
 
-    def model(self, place: Place, stopped: Stopped) -> Any:
+    def model(self, place: GivenOption, stopped: Stopped) -> Any:
         if self._built:
             return self._built[0]
         if stopped.where:
@@ -113,7 +113,7 @@ class Building:
 class NamedLoss:
     """The callable of --loss, called with the output of the model. Its own errors are not changed."""
 
-    def __init__(self, place: Place, function: Loss) -> None:
+    def __init__(self, place: GivenOption, function: Loss) -> None:
         self._place = place
         self._function = function
 
@@ -132,7 +132,7 @@ class NamedLoss:
         return value
 
 
-def callable_of(place: Place, definition: Definition) -> Callable[..., Any]:
+def callable_of(place: GivenOption, definition: Definition) -> Callable[..., Any]:
     """Return what the name means. Raises UserMistake."""
     module, attribute, stopped = place.named.module, place.named.attribute, definition.stopped
     if isinstance(stopped.error, Exception):

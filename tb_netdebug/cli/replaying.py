@@ -18,7 +18,15 @@ from tb_netdebug.cli.capsule_text import contents, rows_of, verdict
 from tb_netdebug.cli.debugging.replayed import debug_capsule
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.cli.replay_callables import IMPOSSIBLE, Place, refuse, refusing, told, with_loss, with_model
+from tb_netdebug.cli.replay_callables import (
+    IMPOSSIBLE,
+    GivenOption,
+    refuse,
+    refusing,
+    told,
+    with_loss,
+    with_model,
+)
 from tb_netdebug.experiments.rehearsal.channel import tell
 from tb_netdebug.experiments.rehearsal.definitions import Definitions
 from tb_netdebug.experiments.rehearsal.stop import Stopped, run_to_step
@@ -45,7 +53,7 @@ def replay(
     from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError
 
     def use(model: Any, function: Callable[[Any], Any] | None) -> int:
-        ran = Ran(capsule, content, model, function, backward=backward)
+        ran = ReplayedModels(capsule, content, model, function, backward=backward)
         return ran.debug() if is_for_debugger else ran.show()
 
     def use_script(stopped: Stopped) -> int:
@@ -58,11 +66,11 @@ def replay(
     try:
         content = loaded(capsule)
         say(contents(capsule, content))
-        loss_place = Place.of("--loss", loss) if loss else None
+        loss_place = GivenOption.of("--loss", loss) if loss else None
         if model:
             definitions = Definitions()
             return with_model(
-                Place.of("--model", model),
+                GivenOption.of("--model", model),
                 definitions,
                 lambda built: with_loss(loss_place, definitions, partial(use, built)),
             )
@@ -154,7 +162,7 @@ def without_step(stopped: Stopped) -> str:
 # ---- the batch -------------------------------------------------------------------------------------------
 
 
-class Ran:
+class ReplayedModels:
     """The capsule on these models."""
 
     def __init__(self, path: str, content: dict[str, Any], model: Any, loss: Any, *, backward: bool) -> None:

@@ -29,7 +29,7 @@ MOST_OWN_SCALARS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Series:
     """A number over the run; NaN in `values` where one of the values was not finite. `last` is as it came."""
 
     values: Doubles
@@ -49,7 +49,7 @@ class VitalSigns:
     steps_per_sec: float | None = None
     step_secs: float | None = None
     phase_secs: Mapping[str, float] = field(default_factory=dict)
-    courses: Mapping[str, Course] = field(default_factory=dict)
+    courses: Mapping[str, Series] = field(default_factory=dict)
     memory: Mapping[str, float] = field(default_factory=dict)
     sampled_every: float | None = None
     overhead: float | None = None
@@ -119,7 +119,7 @@ def steps_per_sec(run: WatchedRun, names: Sequence[str], last_step: int | None) 
     return float(columns.step[-1] - columns.step[0]) / took if took > 0 else None
 
 
-def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Course]:
+def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Series]:
     """Loss and gradient norm first, then the user's own numbers; anything of a run that we did not record."""
     is_ours = "time/step" in names
     own = [name for name in names if name.startswith(OWN_PREFIX) or (not is_ours and name not in FIRST)]
@@ -132,17 +132,17 @@ def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Course]:
     return found
 
 
-def course(columns: ScalarColumns) -> Course:
-    return Course(np.where(columns.bad > 0, np.nan, columns.mean), float(columns.end[-1]))
+def course(columns: ScalarColumns) -> Series:
+    return Series(np.where(columns.bad > 0, np.nan, columns.mean), float(columns.end[-1]))
 
 
-def without(norm: Course, columns: ScalarColumns, nonfinite: ScalarColumns) -> Course:
+def without(norm: Series, columns: ScalarColumns, nonfinite: ScalarColumns) -> Series:
     """The norm is that of the finite gradients, which says nothing where others are not finite."""
     steps = nonfinite.step[nonfinite.max > 0]
     places = np.searchsorted(columns.last, steps)
     values = norm.values.copy()
     values[places[places < len(values)]] = np.nan
-    return Course(values, norm.last if nonfinite.end[-1] == 0 else float("nan"))
+    return Series(values, norm.last if nonfinite.end[-1] == 0 else float("nan"))
 
 
 def sampled_every(run: WatchedRun, names: Sequence[str], last_step: int | None) -> float | None:

@@ -20,7 +20,7 @@ from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.watch_page import Page
 from tb_netdebug.cli.watch_screen import Screen, is_ascii
 from tb_netdebug.cli.watched_runs import WatchedRuns
-from tb_netdebug.cli.watched_source import LocalRuns, Source
+from tb_netdebug.cli.watched_source import LocalRuns, RunSource
 from tb_netdebug.debugger.client.hub_address import HubAddress
 
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]*):\d{1,5}")
@@ -68,7 +68,7 @@ def layer_count(text: str) -> int:
     return number
 
 
-def source_of(place: str) -> Source:
+def source_of(place: str) -> RunSource:
     """Raises UserMistake for what can never hold a run; a folder without one is only early."""
     path = Path(place)
     is_page = place.startswith(("http://", "https://"))

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tb_netdebug.checks.phrases import percent
-from tb_netdebug.cli.layer_rows import Layer
+from tb_netdebug.cli.layer_rows import LayerRow
 from tb_netdebug.cli.vital_signs import PHASES
 from tb_netdebug.training.console import MISSING, size
 
@@ -69,19 +69,19 @@ def memory_text(memory: Mapping[str, float]) -> str:
     return ", ".join(told)
 
 
-def norm_cell(layer: Layer, kind: str) -> Cell:
+def norm_cell(layer: LayerRow, kind: str) -> Cell:
     if kind in layer.nonfinite:
         return NOT_FINITE, ALARM
     return short(getattr(layer, kind)), ""
 
 
-def ratio_cell(layer: Layer) -> Cell:
+def ratio_cell(layer: LayerRow) -> Cell:
     if "update" in layer.nonfinite:
         return NOT_FINITE, ALARM
     return short(layer.ratio), "yellow" if layer.concern > 1.0 and not math.isnan(layer.ratio) else ""
 
 
-def inactive_cell(layer: Layer) -> Cell:
+def inactive_cell(layer: LayerRow) -> Cell:
     if "activation" in layer.nonfinite:
         return NOT_FINITE, ALARM
     return (MISSING if math.isnan(layer.inactive) else percent(layer.inactive)), ""

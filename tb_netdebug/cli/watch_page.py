@@ -12,9 +12,9 @@ from rich.text import Text
 
 from tb_netdebug.cli.dates import date_text, is_date
 from tb_netdebug.cli.harmless import fitted, harmless
-from tb_netdebug.cli.layer_rows import Layer
+from tb_netdebug.cli.layer_rows import LayerRow
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.cli.vital_signs import OWN_PREFIX, Course, VitalSigns
+from tb_netdebug.cli.vital_signs import OWN_PREFIX, Series, VitalSigns
 from tb_netdebug.cli.watch_cells import (
     ALARM,
     ago,
@@ -56,7 +56,7 @@ class View:
     runs: Sequence[RunLine] = ()
     chosen: int = 0
     signs: VitalSigns | None = None
-    layers: Sequence[Layer] = ()
+    layers: Sequence[LayerRow] = ()
     message: str = ""
     complaints: Sequence[str] = ()
     more_runs: int = 0
@@ -201,7 +201,7 @@ class Page:
             return date_text(then)
         return f"{ago(now - then)} ago"
 
-    def _course(self, name: str, course: Course) -> Text:
+    def _course(self, name: str, course: Series) -> Text:
         label = "gradient norm" if name == "gradient_norm" else name.removeprefix(OWN_PREFIX)
         if label == "gradient norm" and self._width < NARROWER:
             label = "grad norm"
@@ -222,7 +222,7 @@ class Page:
         for line in packed(told, self._width - indent):
             yield Text(" " * indent + line, "dim")
 
-    def _layers(self, layers: Sequence[Layer], most: int) -> list[Text]:
+    def _layers(self, layers: Sequence[LayerRow], most: int) -> list[Text]:
         if not layers or most < 1:
             return []
         shown = layers[:most]
@@ -244,7 +244,7 @@ class Page:
             return [*weight, ("gradient", 10), ("update/w", 10), ("inactive", 10)]
         return [("gradient", 9), ("upd/w", 9), ("inact", 6)]
 
-    def _layer(self, layer: Layer, room: int, names: Sequence[str], widths: dict[str, int]) -> Text:
+    def _layer(self, layer: LayerRow, room: int, names: Sequence[str], widths: dict[str, int]) -> Text:
         cells = {
             "weight": norm_cell(layer, "weight"),
             "gradient": norm_cell(layer, "gradient"),

@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Sequence
 
-from tb_netdebug.cli.layer_rows import Layer, worst_first
+from tb_netdebug.cli.layer_rows import LayerRow, worst_first
 from tb_netdebug.cli.vital_signs import VitalSigns, vital_signs
 from tb_netdebug.cli.watch_page import RunLine, View
-from tb_netdebug.cli.watched_source import Source
+from tb_netdebug.cli.watched_source import RunSource
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
 
 # Runs come and go, and go quiet, at this pace; what is added to the chosen one is looked for at every call.
@@ -28,7 +28,7 @@ class WatchedRuns:
     All methods but `move` belong to one thread.
     """
 
-    def __init__(self, place: str, source: Source, *, wanted: str | None = None) -> None:
+    def __init__(self, place: str, source: RunSource, *, wanted: str | None = None) -> None:
         self.place = place
         self._source = source
         self._wanted = wanted
@@ -39,7 +39,7 @@ class WatchedRuns:
         self._due: list[str] = []
         self._version: tuple[str, int] | None = None
         self._signs: VitalSigns | None = None
-        self._layers: list[Layer] = []
+        self._layers: list[LayerRow] = []
 
     @property
     def names(self) -> list[str]:

@@ -39,7 +39,7 @@ class WatchedRun(Protocol):
     def statistics_at(self, kind: Kind) -> TableView: ...
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """For one thread. Of a run that cannot be read, `open`, `glance` and the run itself raise ReaderError,
     OSError or KeyError."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tb_netdebug.core.eventlog.writer.spool import local_folder
-from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.recording import CallbackRecording
 from tb_netdebug.recording.remote import say
 from tb_netdebug.recording.run_folder import rank, run_folder, told_of_suffix
 from tb_netdebug.recording.run_sessions import RunPlace
@@ -15,7 +15,7 @@ NAME = "netdebug"
 
 
 def folder_for(
-    recording: Recording,
+    recording: CallbackRecording,
     first_step: int,
     *,
     beside: str | Path | None,

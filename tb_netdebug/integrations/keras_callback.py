@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.integrations.folders import folder_for
-from tb_netdebug.integrations.recording import Recorder, Recording
+from tb_netdebug.integrations.recording import CallbackRecording, Recorder
 from tb_netdebug.integrations.requirement import library
 from tb_netdebug.recording.run_folder import rank
 
@@ -31,7 +31,7 @@ class KerasCallback(Recorder, Callback):
 
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
         super().__init__()
-        self._recording = Recording("KerasCallback", {"logdir": logdir, **options})
+        self._recording = CallbackRecording("KerasCallback", {"logdir": logdir, **options})
         self._recording.close_with(self)
         self._trained: int | None = None
         self._is_in_batch = False

@@ -9,14 +9,14 @@ from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.integrations.keras_callback import KerasCallback
 
 if TYPE_CHECKING:
-    from tb_netdebug.integrations.keras_trainings import Followed
+    from tb_netdebug.integrations.keras_trainings import KerasTraining
     from tb_netdebug.training.zero_code.driver import ZeroCode
 
 
 class FitCallback(KerasCallback):
     """The callback that users have, without its beginning and its end: those are of the whole program."""
 
-    def __init__(self, followed: Followed, zero_code: ZeroCode) -> None:
+    def __init__(self, followed: KerasTraining, zero_code: ZeroCode) -> None:
         super().__init__()
         # It has what the methods below and those of a batch ask of a recording.
         self._recording = RecordingOfProgram(followed, zero_code)  # type: ignore[assignment]
@@ -36,7 +36,7 @@ class FitCallback(KerasCallback):
 class RecordingOfProgram:
     """What the callback needs of a recording (see `Recording`)."""
 
-    def __init__(self, followed: Followed, zero_code: ZeroCode) -> None:
+    def __init__(self, followed: KerasTraining, zero_code: ZeroCode) -> None:
         self._followed = followed
         self._zero = zero_code
 

@@ -13,7 +13,7 @@ from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.frameworks.keras.calls import leave, listen
 
 if TYPE_CHECKING:
-    from tb_netdebug.integrations.keras_trainings import Followed, KerasDiscovery
+    from tb_netdebug.integrations.keras_trainings import KerasDiscovery, KerasTraining
     from tb_netdebug.training.zero_code.driver import ZeroCode
 
 
@@ -28,7 +28,7 @@ class Loops:
         self._discovery = discovery
         self._thread = threading.get_ident()
         self._inside = 0
-        self._by_optimizer: dict[int, tuple[Any, Followed]] = {}
+        self._by_optimizer: dict[int, tuple[Any, KerasTraining]] = {}
         listen(self)
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Loops:
         """The loss is known to the adapter, where there is a way to know it."""
         self._ended(optimizer, weights, None)
 
-    def _ended(self, optimizer: Any, weights: list[Any], loss: Any) -> Followed | None:
+    def _ended(self, optimizer: Any, weights: list[Any], loss: Any) -> KerasTraining | None:
         known = self._by_optimizer.get(id(optimizer))
         if known is not None and known[1].training.is_open:
             try:

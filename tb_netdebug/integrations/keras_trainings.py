@@ -26,7 +26,7 @@ def discover(zero_code: ZeroCode) -> KerasDiscovery:
     return KerasDiscovery(zero_code)
 
 
-class Followed:
+class KerasTraining:
     """One training, and the model that it is of."""
 
     def __init__(self, training: Training, adapter: Any, models: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ class KerasDiscovery:
         self._zero = zero_code
         self._originals: list[tuple[type, str, Any]] = []
         self._passed_over: list[weakref.ref[Any]] = []
-        self.followed: list[Followed] = []
+        self.followed: list[KerasTraining] = []
         self.is_in_fit = False
         self._wrap("fit", self._in_fit)
         self._wrap("train_on_batch", self._on_batch)
@@ -88,15 +88,15 @@ class KerasDiscovery:
 
     # ---- trainings ---------------------------------------------------------------------------------------
 
-    def training_of(self, models: Mapping[str, Any], optimizer: Any = None) -> Followed | None:
+    def training_of(self, models: Mapping[str, Any], optimizer: Any = None) -> KerasTraining | None:
         """The one that is known, or a new one; None when it is not to be recorded."""
-        found: list[Followed | None] = [None]
+        found: list[KerasTraining | None] = [None]
         self._zero.attempt(
             "setting itself up for a training", lambda: found.append(self._find(models, optimizer))
         )
         return found[-1]
 
-    def _find(self, models: Mapping[str, Any], optimizer: Any) -> Followed | None:
+    def _find(self, models: Mapping[str, Any], optimizer: Any) -> KerasTraining | None:
         model = next(iter(models.values()))
         if self._zero.is_off or any(reference() is model for reference in self._passed_over):
             return None
@@ -117,7 +117,7 @@ class KerasDiscovery:
             known.training.reopen(lambda *given: self._keep(known, made_for(models, optimizer)(*given)))
         return known
 
-    def _open(self, models: Mapping[str, Any], optimizer: Any) -> Followed | None:
+    def _open(self, models: Mapping[str, Any], optimizer: Any) -> KerasTraining | None:
         made: list[Any] = []
 
         def make(*given: Any) -> Any:
@@ -125,13 +125,13 @@ class KerasDiscovery:
             return made[0]
 
         training = self._zero.open(make)
-        return None if training is None else Followed(training, made[0], models)
+        return None if training is None else KerasTraining(training, made[0], models)
 
-    def _keep(self, followed: Followed, adapter: Any) -> Any:
+    def _keep(self, followed: KerasTraining, adapter: Any) -> Any:
         followed.adapter = adapter
         return adapter
 
-    def _let_go(self, *, but: Followed | None) -> None:
+    def _let_go(self, *, but: KerasTraining | None) -> None:
         """Another model is about to be fit: memory is wanted, and until now we kept the old ones."""
         for each in self.followed:
             if each is not but and each.is_by_fit and each.reopenings < MOST_REOPENINGS:
@@ -181,7 +181,7 @@ class KerasDiscovery:
 
         return train_on_batch
 
-    def _end_batch(self, followed: Followed, told: Any) -> None:
+    def _end_batch(self, followed: KerasTraining, told: Any) -> None:
         shown = dict(told) if isinstance(told, dict) else {}
         first = told[0] if isinstance(told, list | tuple) and told else told
         loss = shown.pop("loss", first if not isinstance(first, dict) else None)

@@ -15,7 +15,7 @@ from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.integrations.first_call import FirstCall, StepGoingOn
 from tb_netdebug.integrations.folders import folder_for
 from tb_netdebug.integrations.networks import networks_of
-from tb_netdebug.integrations.recording import Recorder, Recording
+from tb_netdebug.integrations.recording import CallbackRecording, Recorder
 from tb_netdebug.integrations.requirement import library
 
 # The same library under two names; a program uses one of them.
@@ -45,7 +45,7 @@ class LightningCallback(Recorder, Callback):
 
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
         super().__init__()
-        self._recording = Recording("LightningCallback", {"logdir": logdir, **options})
+        self._recording = CallbackRecording("LightningCallback", {"logdir": logdir, **options})
         self._recording.close_with(self)
         self._resumed_at: int | None = None
         self._first_call: FirstCall | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from tb_netdebug.checks.finding import Finding
 from tb_netdebug.judging.configuration import checks_of
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.remote import remote_of
 from tb_netdebug.recording.settings import Settings
@@ -23,7 +23,7 @@ from tb_netdebug.training.watch import adapter_for
 OPTIONS = frozenset(field.name for field in fields(Settings))
 
 
-class Recording:
+class CallbackRecording:
     """Keeps a monitor, and with it the model, from `open` to `close`; afterwards only the results.
 
     `asked_by` is the callback's name. What goes wrong in a callback of ours ends in `quietly`; what the user
@@ -42,7 +42,7 @@ class Recording:
         self.run_dir: Path | None = None
         self.next_step = 0
         self._guard = Guard(strict=self.settings.strict)
-        self._collector: Collector | None = None
+        self._collector: StepCollector | None = None
 
     # ---- one training ------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ class Recording:
         self.close()
         make_adapter = adapter_for(models, optimizers)
 
-        def make(collector: Collector, *others: Any) -> Any:
+        def make(collector: StepCollector, *others: Any) -> Any:
             collector.step = first_step
             self._collector = collector
             return make_adapter(collector, *others)
@@ -116,7 +116,7 @@ class Recording:
 class Recorder:
     """What every callback of ours shows of its recording."""
 
-    _recording: Recording
+    _recording: CallbackRecording
 
     @property
     def monitor(self) -> Monitor | None:

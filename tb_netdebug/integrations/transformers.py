@@ -14,7 +14,7 @@ import torch
 from tb_netdebug.frameworks.torch.adapter import unwrapped
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.integrations.folders import folder_for
-from tb_netdebug.integrations.recording import Recorder, Recording
+from tb_netdebug.integrations.recording import CallbackRecording, Recorder
 from tb_netdebug.integrations.requirement import library
 
 transformers = library("transformers", wanted_by="TransformersCallback", extra="transformers")
@@ -48,7 +48,7 @@ class TransformersCallback(Recorder, Callback):
     """
 
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
-        self._recording = Recording("TransformersCallback", {"logdir": logdir, **options})
+        self._recording = CallbackRecording("TransformersCallback", {"logdir": logdir, **options})
         self._recording.close_with(self)
         self._handles: list[Handle] = []
         self._loss: Any = None

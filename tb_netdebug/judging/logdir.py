@@ -8,7 +8,7 @@ from typing import Any
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
-from tb_netdebug.core.eventlog.reader.logdir import LogDir, RunPlace
+from tb_netdebug.core.eventlog.reader.logdir import LogDir, RunListing
 from tb_netdebug.core.records.errors import UnsupportedVersion
 from tb_netdebug.core.records.step_ranges import StepRanges
 from tb_netdebug.core.records.verdict import ending, verdict
@@ -57,7 +57,7 @@ def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]
     return Report(str(path), runs)
 
 
-def report_of(name: str, place: RunPlace, places: LogDir, checks: Mapping[str, Any]) -> RunReport:
+def report_of(name: str, place: RunListing, places: LogDir, checks: Mapping[str, Any]) -> RunReport:
     """Of one run; what could not be read is among its complaints."""
     told = StepRanges()
     remarks: list[str] = []

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from tb_netdebug.core.eventlog.reader.block_order import in_order, missing_between, missing_text
 from tb_netdebug.core.eventlog.reader.frames import Gap
-from tb_netdebug.core.eventlog.reader.payloads import Payload, payload_at, read_payloads
+from tb_netdebug.core.eventlog.reader.payloads import StoredPayload, payload_at, read_payloads
 from tb_netdebug.core.eventlog.reader.run import measured_range
 from tb_netdebug.core.eventlog.reader.timeline import MOST_STEPS
 from tb_netdebug.core.records import netdebug_pb2 as pb
@@ -23,7 +23,7 @@ from tb_netdebug.core.records.run_info import decode_run_info
 from tb_netdebug.core.records.samples import MOST_ROWS
 
 
-class Place(NamedTuple):
+class BlockLocation(NamedTuple):
     """A step block: the `number`th payload of the record at `offset`."""
 
     offset: int
@@ -39,7 +39,7 @@ class Survey:
     """`blocks` are in the order of recording; of those that are in the file twice there is one."""
 
     file: Path
-    blocks: list[Place] = field(default_factory=list)
+    blocks: list[BlockLocation] = field(default_factory=list)
     graph: Graph | None = None
     info: dict[str, Any] | None = None
 
@@ -67,18 +67,18 @@ def survey_of(file: Path, complaints: list[str]) -> Survey:
     return survey
 
 
-def place_of(found: Payload, number: int) -> Place:
+def place_of(found: StoredPayload, number: int) -> BlockLocation:
     """Of what is no block nothing is known but where it stands."""
     try:
         block = pb.StepBlock.FromString(found.data)
     except DecodeError:
-        return Place(found.offset, number, -1, 0, 0, 0)
+        return BlockLocation(found.offset, number, -1, 0, 0, 0)
     if not (-MOST_STEPS < block.first_step <= block.last_step < MOST_STEPS and block.steps <= MOST_ROWS):
-        return Place(found.offset, number, -1, 0, 0, 0)
-    return Place(found.offset, number, block.rank, block.first_step, block.last_step, block.steps)
+        return BlockLocation(found.offset, number, -1, 0, 0, 0)
+    return BlockLocation(found.offset, number, block.rank, block.first_step, block.last_step, block.steps)
 
 
-def describe(survey: Survey, found: Payload, complaints: list[str]) -> None:
+def describe(survey: Survey, found: StoredPayload, complaints: list[str]) -> None:
     """Takes the newest graph and description."""
     try:
         if found.name == "graph":
@@ -89,9 +89,9 @@ def describe(survey: Survey, found: Payload, complaints: list[str]) -> None:
         complaints.append(f"{survey.file.name}: {damage}")
 
 
-def ordered(file: Path, blocks: list[Place]) -> list[Place]:
+def ordered(file: Path, blocks: list[BlockLocation]) -> list[BlockLocation]:
     """In the order of recording, each rank by itself."""
-    found: list[Place] = []
+    found: list[BlockLocation] = []
     for rank in dict.fromkeys(place.rank for place in blocks):
         own = [place for place in blocks if place.rank == rank]
         ranges = [(place.first, place.last) for place in own]
@@ -101,7 +101,7 @@ def ordered(file: Path, blocks: list[Place]) -> list[Place]:
     return found
 
 
-def measured(file: Path, place: Place) -> tuple[int, int]:
+def measured(file: Path, place: BlockLocation) -> tuple[int, int]:
     """The steps of a block without the late samples of earlier ones, which do not say where it belongs."""
     bounds = place.first, max(place.first, place.last)
     if place.rows == place.last - place.first + 1:
@@ -113,7 +113,7 @@ def measured(file: Path, place: Place) -> tuple[int, int]:
     return measured_range(block) if len(block.steps) else bounds
 
 
-def missing_in(blocks: list[Place], gaps: list[int]) -> list[str]:
+def missing_in(blocks: list[BlockLocation], gaps: list[int]) -> list[str]:
     """Sentences about steps that no block has, but those where bytes are damaged."""
     known = [place for place in blocks if place.rows and place.first <= place.last]
     columns = np.array([(place.first, place.last, place.rows) for place in known], np.int64).reshape(-1, 3)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tb_netdebug.core.records.step import Units
 from tb_netdebug.debugger.workbench import Stops, Workbench
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
@@ -50,7 +50,7 @@ class Adapter(Protocol):
         """Takes all hooks away."""
 
 
-MakeAdapter = Callable[[Collector, Guard, Settings], Adapter]
+MakeAdapter = Callable[[StepCollector, Guard, Settings], Adapter]
 
 
 def listed(optimizer: Any) -> list[Any]:

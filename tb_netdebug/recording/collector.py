@@ -20,7 +20,7 @@ STEPS_BETWEEN_PROBES = 8
 
 
 @dataclass(slots=True)
-class Collector:
+class StepCollector:
     """Written by the hooks of a framework, emptied by the monitor at the end of each step.
 
     `sampling` tells whether this step gets full statistics; hooks look at it first and return at once when

@@ -37,7 +37,7 @@ class RunPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RunSession:
     """`owner` is the process, or the launch of many processes, that the session belongs to; `resumes` when
     the run was to go on, also where there was nothing of it."""
 
@@ -68,7 +68,7 @@ def join(place: RunPlace, owner: str, *, resume: bool) -> None:
     """Enter a session into a folder that others have agreed on. Raises OSError."""
     sessions = sessions_in(place.folder)
     if not sessions or sessions[-1].owner != owner:
-        _begin(place.folder, Session(_next_number(place.folder), owner, place.first_step, resume))
+        _begin(place.folder, RunSession(_next_number(place.folder), owner, place.first_step, resume))
 
 
 def leave(folder: Path, owner: str) -> None:
@@ -81,7 +81,7 @@ def leave(folder: Path, owner: str) -> None:
         folder.rmdir()  # only when it is empty
 
 
-def sessions_in(folder: Path) -> list[Session]:
+def sessions_in(folder: Path) -> list[RunSession]:
     """In the order in which they began; one that cannot be read belongs to nobody."""
     return [_read(folder, number) for number in _numbers(folder)]
 
@@ -159,7 +159,7 @@ def _joined(candidate: Path, owner: str, seat: str, *, resume: bool) -> RunPlace
             return None
         first_step = 0 if is_new else next_step(candidate)
         number = _next_number(candidate)
-        if _begin(candidate, Session(number, owner, first_step, resume)) and _sits_down(
+        if _begin(candidate, RunSession(number, owner, first_step, resume)) and _sits_down(
             candidate, number, seat
         ):
             return RunPlace(candidate, first_step)
@@ -190,7 +190,7 @@ def _put(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
 
-def _begin(folder: Path, session: Session) -> bool:
+def _begin(folder: Path, session: RunSession) -> bool:
     """Whether nobody was faster. The file appears under its name with all that is in it."""
     folder = sessions_kept_in(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -222,14 +222,14 @@ def _begin_without_links(target: Path, written: bytes) -> bool:
     return True
 
 
-def _read(folder: Path, number: int) -> Session:
+def _read(folder: Path, number: int) -> RunSession:
     told: Any = None
     with suppress(OSError, ValueError), (sessions_kept_in(folder) / f"{PREFIX}{number}").open("rb") as file:
         told = json.loads(file.read(_MOST_BYTES))
     if not isinstance(told, dict):
-        return Session(number, "", 0)
+        return RunSession(number, "", 0)
     owner, first = told.get("owner"), told.get("first_step")
-    return Session(
+    return RunSession(
         number,
         owner if isinstance(owner, str) else "",
         max(first, 0) if isinstance(first, int) else 0,

@@ -79,7 +79,7 @@ class ConsoleLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Emphasis:
     """What stands before and after a text to make it stand out."""
 
     before: str = ""
@@ -138,13 +138,13 @@ def encoded(text: str, encoding: str) -> bytes:
         return b""
 
 
-def looks(stream: TextIO) -> tuple[Look, Look]:
+def looks(stream: TextIO) -> tuple[Emphasis, Emphasis]:
     """How a header and an alarm look on `stream`: plain unless it is a terminal that can do better."""
     try:
         if not stream.isatty():
-            return Look(), Look()
+            return Emphasis(), Emphasis()
     except (AttributeError, ValueError):  # no such method, or closed
-        return Look(), Look()
+        return Emphasis(), Emphasis()
     # Not at the top: it takes 60 ms, and most trainings write into a file.
     from rich.color import ColorSystem
     from rich.console import Console
@@ -152,12 +152,12 @@ def looks(stream: TextIO) -> tuple[Look, Look]:
 
     console = Console(file=stream)
     if not console.color_system or console.legacy_windows:
-        return Look(), Look()
+        return Emphasis(), Emphasis()
     styles = Style(bold=True), Style(bold=True, color="white", bgcolor="red")
     if console.no_color:
         styles = styles[0], Style(bold=True, reverse=True)
     header, alarm = (style.render("\0", color_system=ColorSystem.STANDARD).split("\0") for style in styles)
-    return Look(*header), Look(*alarm)
+    return Emphasis(*header), Emphasis(*alarm)
 
 
 def gpu_bytes(memory: Mapping[str, float]) -> float | None:

@@ -23,7 +23,7 @@ from tb_netdebug.core.records.verdict import BEFORE_FIRST_STEP, ENDED_WITH
 from tb_netdebug.judging.online import Judge
 from tb_netdebug.recording.adapter import MakeAdapter
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.first_step import FirstStep
 from tb_netdebug.recording.governor import STEPS_AROUND_TROUBLE, Governor
 from tb_netdebug.recording.guard import Guard
@@ -66,7 +66,7 @@ class Monitor:
         self.run_dir = run_dir
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
-        self._collector = Collector(run_dir=run_dir)
+        self._collector = StepCollector(run_dir=run_dir)
         # Keeps this monitor, also one that nobody kept, until its first step or its end.
         self._collector.first_step = FirstStep(
             is_users=is_users, speaks=rank == 0, describe=self._describe_safely
@@ -242,7 +242,7 @@ class Monitor:
             self._put_rest()
         except Exception as error:
             self._guard.fault("closing", error)
-        self._collector = Collector()
+        self._collector = StepCollector()
         self._debugging = None
         del self._adapter  # and with it the models: the monitor may be kept for its findings
         if self._memory is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tb_netdebug.judging.configuration import checks_of
 from tb_netdebug.recording.adapter import Adapter, MakeAdapter
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.remote import remote_of, say
 from tb_netdebug.recording.run_folder import rank, run_place, told_of_suffix
@@ -128,7 +128,7 @@ def watch(
 def beginning_with(step: int, make_adapter: MakeAdapter) -> MakeAdapter:
     """The same, in a run that has had some steps before."""
 
-    def make(collector: Collector, guard: Guard, settings: Settings) -> Adapter:
+    def make(collector: StepCollector, guard: Guard, settings: Settings) -> Adapter:
         collector.step = step
         return make_adapter(collector, guard, settings)
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from tb_netdebug.transport.disk import Disk
 from tb_netdebug.transport.landing import LandedFile
 from tb_netdebug.transport.limits import Limits
-from tb_netdebug.transport.places import Refused
+from tb_netdebug.transport.places import RefusedFile
 from tb_netdebug.transport.waiting import wait_at_most
 
 OnSynced = Callable[[int, int], Awaitable[None]]
-OnRefused = Callable[[int, LandedFile, Refused], Awaitable[None]]
+OnRefused = Callable[[int, LandedFile, RefusedFile], Awaitable[None]]
 
 
 class Acknowledger:
@@ -65,7 +65,7 @@ class Acknowledger:
     async def _sync(self, number: int, file: LandedFile) -> None:
         try:
             size = await self._disk.slow(file.sync)
-        except Refused as why:
+        except RefusedFile as why:
             await self._refused(number, file, why)
         else:
             await self._synced(number, size)

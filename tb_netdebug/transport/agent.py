@@ -15,12 +15,12 @@ import sys
 from contextlib import suppress
 
 from tb_netdebug.transport.file_lock import taken
-from tb_netdebug.transport.meeting import Meeting
+from tb_netdebug.transport.meeting import AgentMeeting
 
 
 def main() -> int:
     """In the trainer's child: leaves the agent behind as nobody's process, and ends when that is ready."""
-    meeting = Meeting.of(sys.argv[1])
+    meeting = AgentMeeting.of(sys.argv[1])
     lock = taken(meeting.lock)
     if lock is None:
         return 0  # another one is there, or about to be

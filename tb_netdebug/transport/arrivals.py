@@ -60,7 +60,7 @@ class Arrival:
     control: bytearray = field(default_factory=bytearray)
 
 
-class Arrivals:
+class StreamArrivals:
     """Changed on the collector's loop alone; `views` may be asked for from any thread."""
 
     def __init__(self, limits: Limits) -> None:

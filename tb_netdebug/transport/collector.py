@@ -24,7 +24,7 @@ from tb_netdebug.transport.limits import USUAL, Limits
 from tb_netdebug.transport.notices import Notices
 from tb_netdebug.transport.ports import CollectorError, try_port
 from tb_netdebug.transport.server import Send, Server
-from tb_netdebug.transport.session import Session
+from tb_netdebug.transport.session import StreamSession
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Collector:
         self._on_control: Callable[[str, bytes], None] | None = None
         self._on_left: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, StreamSession] = {}
         self._before = Totals()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -138,7 +138,7 @@ class Collector:
         sending.add_done_callback(lambda sent: self._sent(session, len(data), sent))
         return True
 
-    def _sent(self, session: Session, size: int, sent: Future[None]) -> None:
+    def _sent(self, session: StreamSession, size: int, sent: Future[None]) -> None:
         with self._lock:
             session.unsent_bytes -= size
         problem = None if sent.cancelled() else sent.exception()
@@ -195,8 +195,8 @@ class Collector:
         disk = Disk(self._limits.disk_threads)
         landing = Landing(self.root)
 
-        def make_session(send: Send) -> Session:
-            return Session(
+        def make_session(send: Send) -> StreamSession:
+            return StreamSession(
                 landing, disk, self._limits, collector=self._id, send=send,
                 debugs=self._on_control is not None, on_control=self._controlled,
                 on_left=self._left, on_refused=self._notices.add,
@@ -228,7 +228,7 @@ class Collector:
             session.end()
         await _all_ended(sessions)
 
-    async def _admit(self, session: Session) -> None:
+    async def _admit(self, session: StreamSession) -> None:
         """An agent that comes back gets its files from its own old stream, which may look alive for long."""
         earlier = self._sessions.get(session.agent)
         if earlier is not None:
@@ -241,14 +241,14 @@ class Collector:
                 raise Violation("This agent has two streams.", for_now=True)
             self._sessions[session.agent] = session
 
-    def _dismiss(self, session: Session) -> None:
+    def _dismiss(self, session: StreamSession) -> None:
         with self._lock:
             if self._sessions.get(session.agent) is session:
                 del self._sessions[session.agent]
                 self._before += session.totals
         self._left()
 
-    def _all(self) -> list[Session]:
+    def _all(self) -> list[StreamSession]:
         with self._lock:
             return [*self._sessions.values()]
 
@@ -269,7 +269,7 @@ class Collector:
             logger.exception("NetDebug's debugger failed to hear that a training has gone")
 
 
-async def _all_ended(sessions: list[Session]) -> bool:
+async def _all_ended(sessions: list[StreamSession]) -> bool:
     waits = [asyncio.ensure_future(session.ended.wait()) for session in sessions]
     if not waits:
         return True

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tb_netdebug.transport import discovery
 from tb_netdebug.transport.addresses import LOOPBACK, Address, address_of
-from tb_netdebug.transport.discovery import Found
+from tb_netdebug.transport.discovery import FoundCollector
 from tb_netdebug.transport.link import Link
 
 LOOK_SECS = 3.0
@@ -24,7 +24,7 @@ CLOSE_SECS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ControlClient:
     """Who is at this end. `on_control` gets what the other end says, and `on_connected` is called whenever
     another one begins to hear; both on a thread of ours."""
 
@@ -55,11 +55,11 @@ class Caller:
 class ControlLine:
     """Never raises into the training and never makes it wait. In forked children it is closed."""
 
-    def __init__(self, caller: Caller, link: Link | None, *, is_own: bool) -> None:
+    def __init__(self, caller: ControlClient, link: Link | None, *, is_own: bool) -> None:
         self._caller = caller
         self._link = link
         self._is_own = is_own
-        self._found: Found | None = None
+        self._found: FoundCollector | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -73,7 +73,7 @@ class ControlLine:
         """`target` is "host:port". `link` is the one that takes the records of this training somewhere: it
         serves for the debugger, too, unless that is elsewhere. Raises OSError or RuntimeError when there is
         no room for a thread."""
-        caller = Caller(run_dir, run, rank, notice, on_control, on_connected)
+        caller = ControlClient(run_dir, run, rank, notice, on_control, on_connected)
         if link is not None and (target is None or is_same(target, link.remote)):
             line = cls(caller, link, is_own=False)
             link.attach(on_control, on_connected)
@@ -136,7 +136,9 @@ class ControlLine:
             link.close()
 
 
-def best_of(living: Sequence[Found], run_dir: Path, *, now: Found | None) -> Found | None:
+def best_of(
+    living: Sequence[FoundCollector], run_dir: Path, *, now: FoundCollector | None
+) -> FoundCollector | None:
     """The newest in whose logdir the run is, else the newest; one that is as good as any stays."""
     able = [each for each in living if each.debugs]
     with_run = [each for each in able if run_dir.absolute().is_relative_to(each.logdir)]

@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCollector:
     """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By `started`,
     as in `process.py`, its process is told from another one that got the same number later. `debugs` when
     somebody there takes what trainings say to the debugger."""
@@ -45,7 +45,7 @@ def publish(port: int, token: str, logdir: str, *, tls: str = "", debugs: bool =
     folder = runtime_folder()
     collectors()
     own = stat_of(os.getpid())
-    found = Found(port, token, os.getpid(), own.started if own else 0, logdir, tls, debugs)
+    found = FoundCollector(port, token, os.getpid(), own.started if own else 0, logdir, tls, debugs)
     path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -63,14 +63,14 @@ def withdraw(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def find(port: int) -> Found | None:
+def find(port: int) -> FoundCollector | None:
     """The living collector of this user at that port."""
     return next((found for found in collectors() if found.port == port), None)
 
 
-def collectors() -> list[Found]:
+def collectors() -> list[FoundCollector]:
     """All that live, the newest first. Files of dead ones are removed."""
-    living: list[Found] = []
+    living: list[FoundCollector] = []
     for path in _files():
         found = _read(path)
         if found is None:
@@ -92,7 +92,7 @@ def _files() -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def _read(path: Path) -> Found | None:
+def _read(path: Path) -> FoundCollector | None:
     """None for what is no such file of ours."""
     data = own_bytes(path, forbidden=0o077)
     return None if data is None else _parsed(data)
@@ -111,10 +111,10 @@ def own_bytes(path: Path, *, forbidden: int = 0) -> bytes | None:
         return file.read(_MOST_BYTES)
 
 
-def _parsed(data: bytes) -> Found | None:
+def _parsed(data: bytes) -> FoundCollector | None:
     try:
         told = json.loads(data)
-        return Found(
+        return FoundCollector(
             port=int(told["port"]),
             token=str(told["token"]),
             pid=int(told["pid"]),

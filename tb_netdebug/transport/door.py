@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tb_netdebug.transport.file_lock import taken
 from tb_netdebug.transport.local_wire import is_own
-from tb_netdebug.transport.meeting import Meeting
+from tb_netdebug.transport.meeting import AgentMeeting
 
 # An agent takes half a second to start; on a machine that is busy with trainings, much longer.
 START_SECS = 30.0
@@ -27,7 +27,7 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 class Door:
     """For one thread. `complaint` is why the agent could not be started, once it could not."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, meeting: AgentMeeting) -> None:
         self.complaint = ""
         self._meeting = meeting
         self._lock = -1

@@ -16,7 +16,7 @@ from tb_netdebug.transport import stream_pb2 as pb
 from tb_netdebug.transport.addresses import address_of
 from tb_netdebug.transport.bulletin import Bulletin
 from tb_netdebug.transport.local_wire import Unpacker, WireError, is_own
-from tb_netdebug.transport.meeting import Meeting
+from tb_netdebug.transport.meeting import AgentMeeting
 from tb_netdebug.transport.notes import Note, notes_in
 from tb_netdebug.transport.process import is_alive
 from tb_netdebug.transport.roster import Roster
@@ -41,7 +41,7 @@ _READ_BYTES = 1 << 16
 class Household:
     """`run` until there is nothing more to do."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, meeting: AgentMeeting) -> None:
         self._meeting = meeting
         self._roster = Roster()
         self._bulletin = Bulletin(meeting.target)

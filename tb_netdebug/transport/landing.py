@@ -19,7 +19,7 @@ import google_crc32c
 from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
 from tb_netdebug.transport.identity import identity_in, keep
 from tb_netdebug.transport.limits import Limits
-from tb_netdebug.transport.places import Place, Refused, namesake, namesake_number
+from tb_netdebug.transport.places import Destination, RefusedFile, namesake, namesake_number
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not waiting: somebody may have put a pipe there.
@@ -43,7 +43,7 @@ class Landing:
 
         With `resumes` the run of this very name goes on, unless there is one of the identity. Raise Refused.
         """
-        with self._claiming, _refusing(Place(run[:-1], run[-1])):
+        with self._claiming, _refusing(Destination(run[:-1], run[-1])):
             parent = self._folder(run[:-1])
             try:
                 known = _namesakes(parent, run[-1])
@@ -59,9 +59,9 @@ class Landing:
                         return name
             finally:
                 os.close(parent)
-        raise Refused(f"There are {limits.namesakes} runs called {run[-1]!r}.")
+        raise RefusedFile(f"There are {limits.namesakes} runs called {run[-1]!r}.")
 
-    def open(self, place: Place, *, restart: bool = False) -> LandedFile:
+    def open(self, place: Destination, *, restart: bool = False) -> LandedFile:
         """The file, made when it is missing, and then in no folder that a link leads to. With `restart`, what
         is there is set aside under another name. Raises Refused."""
         with _refusing(place):
@@ -90,7 +90,7 @@ class LandedFile:
     """Open for appending, by any thread. `close` waits for what others do with it at that moment, so that no
     write can ever reach another file that got the same descriptor."""
 
-    def __init__(self, fd: int, place: Place) -> None:
+    def __init__(self, fd: int, place: Destination) -> None:
         self.place = place
         self.synced = 0
         self._fd = fd
@@ -105,7 +105,7 @@ class LandedFile:
             # The size is asked for each time: the root may be the very logdir that the trainer writes to.
             size = self._status().st_size
             if offset > size:
-                raise Refused(f"{self.place} ends at {size}, before {offset}.", for_now=True)
+                raise RefusedFile(f"{self.place} ends at {size}, before {offset}.", for_now=True)
             rest = memoryview(data)[size - offset :]
             while rest:
                 written = os.write(self._fd, rest)
@@ -125,7 +125,7 @@ class LandedFile:
                 self._give_up()
                 raise
             if self._status().st_nlink == 0:
-                raise Refused(f"{self.place} was deleted.", for_now=True)
+                raise RefusedFile(f"{self.place} was deleted.", for_now=True)
             self.synced = size
             return size
 
@@ -138,7 +138,7 @@ class LandedFile:
             while at < size:
                 data = os.pread(self._fd, min(_READ_BYTES, size - at), at)
                 if not data:
-                    raise Refused(f"{self.place} became shorter.", for_now=True)
+                    raise RefusedFile(f"{self.place} became shorter.", for_now=True)
                 checksum = google_crc32c.extend(checksum, data)
                 at += len(data)
             return size - begin, checksum
@@ -152,7 +152,7 @@ class LandedFile:
 
     def _status(self) -> os.stat_result:
         if self._fd < 0 or self._has_failed:
-            raise Refused(f"{self.place} is closed.", for_now=True)
+            raise RefusedFile(f"{self.place} is closed.", for_now=True)
         return os.fstat(self._fd)
 
     def _give_up(self) -> None:
@@ -165,13 +165,13 @@ class LandedFile:
 
 
 @contextmanager
-def _refusing(place: Place) -> Iterator[None]:
+def _refusing(place: Destination) -> Iterator[None]:
     """A disk that is full or broken today may work tomorrow."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise Refused(f"{place} cannot be written: {reason}.", for_now=True) from error
+        raise RefusedFile(f"{place} cannot be written: {reason}.", for_now=True) from error
 
 
 def _namesakes(parent: int, name: str) -> dict[int, str]:
@@ -231,7 +231,7 @@ def _subfolder(folder: int, name: str) -> int:
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         if error.errno in _LINK:
-            raise Refused(f"{name!r} is a link or a file, and a folder was expected there.") from None
+            raise RefusedFile(f"{name!r} is a link or a file, and a folder was expected there.") from None
         raise
 
 
@@ -246,7 +246,7 @@ def _opened(folder: int, name: str) -> int:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise Refused(f"{name} is there, and is no file.") from None
+                raise RefusedFile(f"{name} is there, and is no file.") from None
             raise
     try:
         _check(fd, name)
@@ -261,14 +261,14 @@ def _opened(folder: int, name: str) -> int:
 def _check(fd: int, name: str) -> None:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"{name} is there, and is no file.")
+        raise RefusedFile(f"{name} is there, and is no file.")
     if status.st_nlink > 1:
-        raise Refused(f"{name} has a second name: what is written to it would change the other, too.")
+        raise RefusedFile(f"{name} has a second name: what is written to it would change the other, too.")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD:
-            raise Refused(f"Another agent sends {name}.", for_now=True) from None
+            raise RefusedFile(f"Another agent sends {name}.", for_now=True) from None
         # Some network disks have no locks; offsets keep the file right without them.
 
 
@@ -285,7 +285,7 @@ def _anew(folder: int, name: str, fd: int) -> int:
                 return _opened(folder, name)
     finally:
         os.close(fd)
-    raise Refused(f"{name} was begun anew {MOST_SET_ASIDE} times, and that is enough.")
+    raise RefusedFile(f"{name} was begun anew {MOST_SET_ASIDE} times, and that is enough.")
 
 
 def _to_disk(fd: int) -> None:

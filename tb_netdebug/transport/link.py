@@ -23,7 +23,7 @@ from tb_netdebug.core.records.visible import visible
 from tb_netdebug.transport import stream_pb2 as pb
 from tb_netdebug.transport.door import Door
 from tb_netdebug.transport.local_wire import Unpacker, WireError, packed
-from tb_netdebug.transport.meeting import Meeting
+from tb_netdebug.transport.meeting import AgentMeeting
 from tb_netdebug.transport.notes import Note
 from tb_netdebug.transport.outbox import Outbox, Wake, WakeLost
 from tb_netdebug.transport.process import stat_of
@@ -184,7 +184,7 @@ class Link:
 
     def _leave_note(self) -> None:
         """For agents to come: so everything is sent even when this process and the agent are killed."""
-        meeting = Meeting.of(self._remote)
+        meeting = AgentMeeting.of(self._remote)
         self._door = Door(meeting)
         if self._join.records_stay:
             return

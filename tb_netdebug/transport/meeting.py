@@ -23,7 +23,7 @@ MOST_PATH_BYTES = 103
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class AgentMeeting:
     """`socket`, `lock` and `log` are the agent's; `starting` is locked by the trainer that starts it;
     `notes` is the folder in which trainers say what is to be sent to this collector."""
 
@@ -35,7 +35,7 @@ class Meeting:
     notes: Path
 
     @classmethod
-    def of(cls, target: str, environ: Mapping[str, str] = os.environ) -> Meeting:
+    def of(cls, target: str, environ: Mapping[str, str] = os.environ) -> AgentMeeting:
         """Makes the folders. Raises OSError with a sentence when they cannot be used."""
         folder = runtime_folder(environ)
         here = process_namespace()

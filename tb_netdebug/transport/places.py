@@ -21,7 +21,7 @@ _SIDE = re.compile(r"(?:rank|agent)[0-9]{1,7}" + _MADE, re.ASCII)
 _UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
-class Refused(Exception):  # noqa: N818  # it is an answer, not a failure of ours
+class RefusedFile(Exception):  # noqa: N818  # it is an answer, not a failure of ours
     """A sentence for the agent, and whether it may come again with the same later."""
 
     def __init__(self, sentence: str, *, for_now: bool = False) -> None:
@@ -30,7 +30,7 @@ class Refused(Exception):  # noqa: N818  # it is an answer, not a failure of our
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where a file belongs: folders below the root, and its name in the last of them."""
 
     folders: tuple[str, ...]
@@ -43,10 +43,10 @@ class Place:
 def run_of(parts: Sequence[str], limits: Limits) -> tuple[str, ...]:
     """The folders of a run. Raises Refused."""
     if not 1 <= len(parts) <= limits.run_parts:
-        raise Refused(f"A run's name has 1 to {limits.run_parts} parts, not {len(parts)}.")
+        raise RefusedFile(f"A run's name has 1 to {limits.run_parts} parts, not {len(parts)}.")
     for part in parts:
         if part in ("", ".", "..") or not _is_fit(part) or len(part.encode()) > limits.name_bytes:
-            raise Refused(f"{part[:100]!r} cannot be a part of a run's name.")
+            raise RefusedFile(f"{part[:100]!r} cannot be a part of a run's name.")
     return tuple(parts)
 
 
@@ -66,15 +66,15 @@ def namesake_number(name: str, other: str) -> int:
 def checked_identity(text: str) -> str:
     """Return it, or "" for none. Raise Refused."""
     if text and not is_identity(text):
-        raise Refused("That is not the identity of a run.")
+        raise RefusedFile("That is not the identity of a run.")
     return text
 
 
-def place_of(run: tuple[str, ...], name: str, *, in_side_folder: bool) -> Place:
+def place_of(run: tuple[str, ...], name: str, *, in_side_folder: bool) -> Destination:
     """Raises Refused for every name that no writer of ours makes."""
     if len(name) > 200 or not (_SIDE if in_side_folder else _MAIN).fullmatch(name):
-        raise Refused(f"{name[:100]!r} is not the name of a file that NetDebug writes there.")
-    return Place((*run, *SIDE_FOLDER.parts) if in_side_folder else run, name)
+        raise RefusedFile(f"{name[:100]!r} is not the name of a file that NetDebug writes there.")
+    return Destination((*run, *SIDE_FOLDER.parts) if in_side_folder else run, name)
 
 
 def _is_fit(part: str) -> bool:

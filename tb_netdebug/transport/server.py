@@ -12,13 +12,13 @@ from tb_netdebug.transport.addresses import Address
 from tb_netdebug.transport.arrivals import Violation
 from tb_netdebug.transport.credentials import Certificate, same_token, token_fault
 from tb_netdebug.transport.limits import MESSAGE_BYTES, Limits
-from tb_netdebug.transport.session import Session
+from tb_netdebug.transport.session import StreamSession
 
 SERVICE, METHOD = "netdebug.Stream", "Connect"
 _SCHEME = b"bearer "
 
 Send = Callable[[bytes], Awaitable[None]]
-Admit = Callable[[Session], Awaitable[None]]
+Admit = Callable[[StreamSession], Awaitable[None]]
 
 
 class Server:
@@ -26,9 +26,14 @@ class Server:
     raise Violation, and `dismiss` gets the session back when it is over."""
 
     def __init__(
-        self, limits: Limits, token: str | None, *, make_session: Callable[[Send], Session], admit: Admit,
-        dismiss: Callable[[Session], None],
-    ) -> None:  # fmt: skip
+        self,
+        limits: Limits,
+        token: str | None,
+        *,
+        make_session: Callable[[Send], StreamSession],
+        admit: Admit,
+        dismiss: Callable[[StreamSession], None],
+    ) -> None:
         self._token = token
         self._limits = limits
         self._open = self._refusing = 0

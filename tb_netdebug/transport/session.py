@@ -16,11 +16,11 @@ import google_crc32c
 from google.protobuf.message import DecodeError
 
 from tb_netdebug.transport.acknowledger import Acknowledger
-from tb_netdebug.transport.arrivals import Arrival, Arrivals, Totals, TrainerView, Violation
+from tb_netdebug.transport.arrivals import Arrival, StreamArrivals, Totals, TrainerView, Violation
 from tb_netdebug.transport.disk import Disk
 from tb_netdebug.transport.landing import LandedFile, Landing
 from tb_netdebug.transport.limits import Limits
-from tb_netdebug.transport.places import Refused, checked_identity, place_of, run_of
+from tb_netdebug.transport.places import RefusedFile, checked_identity, place_of, run_of
 from tb_netdebug.transport.stream_pb2 import Ack, Control, Down, Have, Placed, Refusal, Up, Welcome
 
 VERSION = 1
@@ -31,7 +31,7 @@ Send = Callable[[bytes], Awaitable[None]]
 OnControl = Callable[[str, bytes], None]
 
 
-class Session:
+class StreamSession:
     """Of one stream; it lives on the collector's loop. `send` may wait while the agent does not listen.
     `debugs` when somebody hears `on_control`."""
 
@@ -54,7 +54,7 @@ class Session:
         self._on_refused = on_refused
         self._writing = asyncio.Lock()
         self._controlling = asyncio.Lock()
-        self._arrivals = Arrivals(limits)
+        self._arrivals = StreamArrivals(limits)
         self._acknowledger = Acknowledger(disk, limits, self._synced, self._file_refused)
         self._is_silent = False
         self._ending = asyncio.Event()
@@ -156,7 +156,7 @@ class Session:
             arrival.identity = checked_identity(begin.identity)
             arrival.asked = run_of(begin.run, self._limits)
             await self._place(arrival)
-        except Refused as why:
+        except RefusedFile as why:
             if not why.for_now:  # else each of its files is, and is tried again
                 arrival.asked = ()
                 await self._refuse(why, trainer=arrival.number)
@@ -196,7 +196,7 @@ class Session:
             self._arrivals.open(offer.file, file)
             size = await self._disk.slow(file.sync)
             tail_bytes, tail = await self._disk.slow(file.tail_checksum, size, self._limits.window_bytes)
-        except Refused as why:
+        except RefusedFile as why:
             await self._file_refused(offer.file, file, why)
         else:
             have = Have(file=offer.file, size=size, tail_bytes=tail_bytes, tail_crc32c=tail)
@@ -220,9 +220,9 @@ class Session:
             raise Violation(f"A chunk has at most {self._limits.chunk_bytes} bytes.")
         try:
             if google_crc32c.value(chunk.data) != chunk.crc32c:
-                raise Refused("A chunk arrived damaged.", for_now=True)
+                raise RefusedFile("A chunk arrived damaged.", for_now=True)
             await self._disk.quick(file.append, chunk.offset, chunk.data)
-        except Refused as why:
+        except RefusedFile as why:
             await self._file_refused(chunk.file, file, why)
         else:
             self.totals += Totals(bytes=len(chunk.data))
@@ -248,19 +248,19 @@ class Session:
     async def _synced(self, number: int, size: int) -> None:
         await self._send(Down(ack=Ack(file=number, size=size)))
 
-    async def _file_refused(self, number: int, file: LandedFile | None, why: Refused) -> None:
+    async def _file_refused(self, number: int, file: LandedFile | None, why: RefusedFile) -> None:
         """What could be written before is synced and acknowledged all the same."""
         if file is not None:
             if not self._arrivals.is_open(number, file):
                 return  # refused already, or offered anew since
             self._arrivals.refuse(number)
             self._acknowledger.forget(number)
-            with suppress(Refused):
+            with suppress(RefusedFile):
                 await self._synced(number, await self._disk.slow(file.sync))
             await self._disk.slow(file.close)
         await self._refuse(why, file=number)
 
-    async def _refuse(self, why: Refused, *, trainer: int = 0, file: int = 0) -> None:
+    async def _refuse(self, why: RefusedFile, *, trainer: int = 0, file: int = 0) -> None:
         self._on_refused(str(why))
         refusal = Refusal(sentence=str(why), for_now=why.for_now, trainer=trainer, file=file)
         await self._send(Down(refusal=refusal))

@@ -23,7 +23,7 @@ from tb_netdebug.transport.bulletin import Bulletin
 from tb_netdebug.transport.channel import connected
 from tb_netdebug.transport.credentials import CredentialsError, TrainerCredentials
 from tb_netdebug.transport.roster import Roster
-from tb_netdebug.transport.upstream import Refused, StreamBroken, Upstream
+from tb_netdebug.transport.upstream import RefusedStream, StreamBroken, Upstream
 
 METHOD = "/netdebug.Stream/Connect"
 FIRST_RETRY_SECS, LAST_RETRY_SECS = 0.25, 5.0
@@ -53,7 +53,7 @@ class Uplink:
             least_secs = 0.0
             try:
                 await self._stream()
-            except (CredentialsError, Refused) as error:
+            except (CredentialsError, RefusedStream) as error:
                 self._bulletin.refused(str(error))
                 least_secs = REFUSED_RETRY_SECS
             except grpc.aio.AioRpcError as error:
@@ -91,7 +91,7 @@ class Uplink:
     async def _explain(self, call: Any) -> None:
         """Raises what the collector has said at the end of the stream."""
         reason = await call.details() or "the stream has ended"
-        raise Refused(reason) if await call.code() in _REFUSING else StreamBroken(reason)
+        raise RefusedStream(reason) if await call.code() in _REFUSING else StreamBroken(reason)
 
     def _logdir_there(self) -> Path | None:
         found = discovery.find(self._address.port) if self._address.is_loopback else None

@@ -40,7 +40,7 @@ class StreamBroken(Exception):  # noqa: N818  # it says what happened
     """Worth another attempt."""
 
 
-class Refused(Exception):  # noqa: N818  # likewise
+class RefusedStream(Exception):  # noqa: N818  # likewise
     """The collector has said no, in a sentence of its own."""
 
 
@@ -239,7 +239,7 @@ class Upstream:
         elif refusal.for_now:
             raise StreamBroken(refusal.sentence)
         elif not refusal.file and not refusal.trainer:
-            raise Refused(refusal.sentence)
+            raise RefusedStream(refusal.sentence)
         self._bulletin.held_up(refusal.sentence)
 
     def _control(self, control: pb.Control) -> None:

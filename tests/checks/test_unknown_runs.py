@@ -24,7 +24,7 @@ from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.eventlog.writer.framing import frame
 from tb_netdebug.core.records.findings import encode_findings
 from tb_netdebug.core.records.run_info import encode_run_info
-from tb_netdebug.core.records.verdict import Evidence, Verdict, verdict
+from tb_netdebug.core.records.verdict import RunEvidence, Verdict, verdict
 from tb_netdebug.viewer.plugin.rows import read_row
 from tb_netdebug.viewer.plugin.verdicts import Verdicts
 from tb_netdebug.viewer.plugin.workers import Workers
@@ -303,7 +303,7 @@ NAMES = {
 @pytest.mark.parametrize(("scalars", "has_moved", "reason"), NAMES.values(), ids=NAMES.keys())
 def test_what_is_evidence_of_a_training(scalars: list[str], has_moved: bool, reason: str | None) -> None:
     """Findings count whatever else there is; without any, the run is healthy only on evidence."""
-    evidence = Evidence.of(scalars, has_moved=has_moved)
+    evidence = RunEvidence.of(scalars, has_moved=has_moved)
     found = verdict([], steps=7, evidence=evidence)
     assert ("healthy" if reason is None else "unknown") == found.word
     assert found.reason is None if reason is None else reason in (found.reason or "")

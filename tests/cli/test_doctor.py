@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tb_netdebug.cli import diagnosis, doctor
-from tb_netdebug.cli.diagnosis import Fact, State
+from tb_netdebug.cli.diagnosis import Diagnosis, State
 
 RunPython = Callable[..., str]
 Facts = Callable[..., dict[str, dict[str, str]]]
@@ -133,7 +133,10 @@ def test_a_logdir_that_does_not_exist_yet_is_fine_and_is_not_made(tmp_path: Path
 def test_the_table_shows_the_next_step_under_its_fact() -> None:
     """In a terminal each problem is followed by its advice."""
     screen = io.StringIO()
-    facts = [Fact("kernel", "in use", "twin", State.PROBLEM, "install gcc"), Fact("gpu", "gpu 0", "fast")]
+    facts = [
+        Diagnosis("kernel", "in use", "twin", State.PROBLEM, "install gcc"),
+        Diagnosis("gpu", "gpu 0", "fast"),
+    ]
     doctor.print_table(facts, Console(file=screen, width=80))
     lines = [line.split() for line in screen.getvalue().splitlines() if line.strip()]
     expected = [
@@ -146,6 +149,6 @@ def test_the_table_shows_the_next_step_under_its_fact() -> None:
 
 def test_the_plain_output_has_a_line_for_each_fact(capsys: pytest.CaptureFixture[str]) -> None:
     """In a file or a pipe there are no frames and no colours, and words instead of signs."""
-    doctor.print_plain([Fact("kernel", "in use", "twin", State.PROBLEM, "install gcc")])
+    doctor.print_plain([Diagnosis("kernel", "in use", "twin", State.PROBLEM, "install gcc")])
     expected = ["PROBLEM", "kernel", "in", "use", "twin", "next:", "install", "gcc"]
     assert expected == capsys.readouterr().out.split()

@@ -13,9 +13,9 @@ from rich.cells import cell_len
 
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.keyboard import NAMES, split
-from tb_netdebug.cli.layer_rows import Layer
+from tb_netdebug.cli.layer_rows import LayerRow
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.cli.vital_signs import Course, VitalSigns
+from tb_netdebug.cli.vital_signs import Series, VitalSigns
 from tb_netdebug.cli.watch_cells import ago, phase_bar
 from tb_netdebug.cli.watch_page import Page, RunLine, View
 from tb_netdebug.cli.watched_runs import common_folder
@@ -27,7 +27,7 @@ NUMBERS = st.floats()
 TEXTS = st.text(st.characters(), max_size=60) | st.sampled_from(
     ["x" * 10_000, "\x1b[31m", "\u202etxt", "漢" * 99, "\udcff", "e" + "\u0301" * 99, ""]
 )
-COURSES = st.builds(Course, st.lists(NUMBERS, max_size=50).map(np.array), NUMBERS)
+COURSES = st.builds(Series, st.lists(NUMBERS, max_size=50).map(np.array), NUMBERS)
 MAYBE = st.none() | NUMBERS
 SIGNS = st.builds(
     VitalSigns,
@@ -47,7 +47,7 @@ SIGNS = st.builds(
     ranks=st.integers(1, 3),
 )
 LAYERS = st.builds(
-    Layer,
+    LayerRow,
     TEXTS,
     st.integers(-1, 10**9),
     NUMBERS,

@@ -16,7 +16,7 @@ import pytest
 from tb_netdebug.cli import main
 from tb_netdebug.cli.debugging import tensorboards
 from tb_netdebug.debugger.client.attendance import Attendance
-from tb_netdebug.debugger.client.client import ClientError, GoneError, NotHeldError, UnreachableError
+from tb_netdebug.debugger.client.client import ClientError, NotHeldError, TrainingGoneError, UnreachableError
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
 from tests.support.scripted_hub import KEY, NPY, RefusedError, ScriptedHub, serving
@@ -128,7 +128,8 @@ def test_a_hub_that_was_started_again_has_another_token(hub: ScriptedHub) -> Non
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, ClientError), (404, GoneError), (409, NotHeldError), (422, ClientError)]
+    ("status", "kind"),
+    [(400, ClientError), (404, TrainingGoneError), (409, NotHeldError), (422, ClientError)],
 )
 def test_refusals_keep_their_sentence(hub: ScriptedHub, status: int, kind: type[ClientError]) -> None:
     """What the hub says is what the person reads."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tb_netdebug.transport.control_line import best_of, is_same
-from tb_netdebug.transport.discovery import Found
+from tb_netdebug.transport.discovery import FoundCollector
 from tests.support.hub_page import HubPage
 from tests.support.scripted_session import DebuggedTraining
 from tests.support.streamed import Home, wait_for
@@ -238,8 +238,8 @@ def test_one_that_never_falls_silent_keeps_nobody_waiting(home: Home, logdir: Pa
             HubPage(board).key(2)
 
 
-def found(port: int, logdir: str, *, debugs: bool = True) -> Found:
-    return Found(port, "", 1, port, logdir, debugs=debugs)
+def found(port: int, logdir: str, *, debugs: bool = True) -> FoundCollector:
+    return FoundCollector(port, "", 1, port, logdir, debugs=debugs)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def found(port: int, logdir: str, *, debugs: bool = True) -> Found:
     ],
 )
 def test_the_tensorboard_that_shows_the_run_is_the_best(
-    living: list[Found], now: int | None, best: int | None
+    living: list[FoundCollector], now: int | None, best: int | None
 ) -> None:
     """Then the newest; whoever has one that is as good stays with it."""
     before = next((each for each in [*living, found(2, "/gone")] if each.port == now), None)

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from tb_netdebug.experiments.rehearsal.hold import LEVELS, hold
-from tb_netdebug.experiments.rehearsal.report import Report
+from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
 ROOT = str(Path(__file__).resolve().parents[2])
 SCRIPTS = Path(__file__).parents[1] / "support/scripts"
@@ -84,16 +84,16 @@ def digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def held(script: Path, level: str, monkeypatch: pytest.MonkeyPatch) -> Report:
+def held(script: Path, level: str, monkeypatch: pytest.MonkeyPatch) -> RehearsalReport:
     monkeypatch.setenv(LEVELS, level)
     return hold("runpy:run_path", {"path_name": str(script), "run_name": "__main__"})
 
 
 @pytest.fixture
-def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Report]:
+def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], RehearsalReport]:
     """A script by its text, at a level."""
 
-    def go(text: str, level: str) -> Report:
+    def go(text: str, level: str) -> RehearsalReport:
         script = place.parent / "script.py"
         script.write_text(text)
         return held(script, level, monkeypatch)
@@ -153,7 +153,7 @@ for kind, number in ((stat.S_IFBLK, (7, 0)), (stat.S_IFCHR, (1, 1))):
 
 
 def test_shared_memory_of_system_v_and_devices(
-    run: Callable[[str, str], Report], capfd: pytest.CaptureFixture[str]
+    run: Callable[[str, str], RehearsalReport], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The first is the held process's own and gone with it; a disk cannot be opened past its files."""
     before = [Path("/proc/sysvipc", name).read_text() for name in ("shm", "msg", "sem")]
@@ -174,7 +174,9 @@ finally:
 
 
 @pytest.mark.parametrize("level", ALL_LEVELS)
-def test_up_to_the_end_of_the_process(level: str, place: Path, run: Callable[[str, str], Report]) -> None:
+def test_up_to_the_end_of_the_process(
+    level: str, place: Path, run: Callable[[str, str], RehearsalReport]
+) -> None:
     """What `finally` and atexit write goes the same way; the exit status is the script's."""
     before = digest(place)
     report = run(LATE, level)
@@ -201,7 +203,7 @@ os.wait()
 
 @pytest.mark.parametrize("level", ALL_LEVELS)
 def test_a_daemon_stays_inside_and_is_ended(
-    level: str, place: Path, run: Callable[[str, str], Report], capfd: pytest.CaptureFixture[str]
+    level: str, place: Path, run: Callable[[str, str], RehearsalReport], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A grandchild in a session of its own, deaf to signals; it is named."""
     before = digest(place)
@@ -214,7 +216,9 @@ def test_a_daemon_stays_inside_and_is_ended(
 
 
 @pytest.mark.parametrize("level", ALL_LEVELS)
-def test_a_killed_script_leaves_nothing(level: str, place: Path, run: Callable[[str, str], Report]) -> None:
+def test_a_killed_script_leaves_nothing(
+    level: str, place: Path, run: Callable[[str, str], RehearsalReport]
+) -> None:
     """The folder with its copies is removed by those who are left."""
     report = run("import os; open('a', 'w').write('a'); os.kill(os.getpid(), 9)", level)
     assert (-signal.SIGKILL, False, "signal SIGKILL") == (report.status, report.is_done, report.ending)
@@ -231,7 +235,7 @@ s.close()
 
 
 @pytest.mark.parametrize("level", ALL_LEVELS)
-def test_connections_are_left_alone_and_named(level: str, run: Callable[[str, str], Report]) -> None:
+def test_connections_are_left_alone_and_named(level: str, run: Callable[[str, str], RehearsalReport]) -> None:
     """With host and port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_netdebug.experiments.rehearsal.report import Report
+from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 from tests.experiments.test_rehearsal_files import digest, place, run
 
 __all__ = ["place", "run"]  # fixtures
@@ -69,7 +69,7 @@ CHECKPOINT = TAPE.partition("model =")[0]
 
 
 def test_a_tape_in_an_overlay(
-    place: Path, run: Callable[[str, str], Report], capfd: pytest.CaptureFixture[str]
+    place: Path, run: Callable[[str, str], RehearsalReport], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Checkpoints are read back; a `tf.function` ends before its optimizer has changed a weight."""
     (place / "train.py").write_text(TAPE)
@@ -84,7 +84,7 @@ def test_a_tape_in_an_overlay(
 
 
 def test_checkpoints_under_landlock(
-    place: Path, run: Callable[[str, str], Report], capfd: pytest.CaptureFixture[str]
+    place: Path, run: Callable[[str, str], RehearsalReport], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """C++ is refused by the kernel, with its own words, and nothing is written."""
     before = digest(place)
@@ -95,7 +95,7 @@ def test_checkpoints_under_landlock(
 
 
 def test_fit_stops_before_a_batch(
-    place: Path, run: Callable[[str, str], Report], capfd: pytest.CaptureFixture[str]
+    place: Path, run: Callable[[str, str], RehearsalReport], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The third one: two were trained."""
     (place / "train.py").write_text(FIT)

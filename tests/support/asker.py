@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tb_netdebug.debugger.client.client import ClientError, Training
+from tb_netdebug.debugger.client.client import ClientError, ListedTraining
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
 from tests.support.streamed import wait_for
@@ -30,7 +30,7 @@ class Asker:
         self.client.attend(keys)
         return keys
 
-    def connected(self) -> list[Training]:
+    def connected(self) -> list[ListedTraining]:
         return [each for each in self.client.sessions() if each.is_connected]
 
     def states(self, keys: Sequence[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from tb_netdebug.core.eventlog.reader import scanner
 from tb_netdebug.core.eventlog.writer.framing import frame, masked_crc
-from tb_netdebug.core.eventlog.writer.values import Value, events, payload
+from tb_netdebug.core.eventlog.writer.values import SummaryPoint, events, payload
 from tb_netdebug.core.records import netdebug_pb2 as pb
 from tb_netdebug.core.records.block import encode_block
 from tb_netdebug.core.records.step import StepRecord
@@ -25,7 +25,7 @@ def native_reader() -> scanner.Native:
     return module
 
 
-def framed(values: Iterable[Value]) -> bytes:
+def framed(values: Iterable[SummaryPoint]) -> bytes:
     serialized, _ = events(list(values), ())
     return b"".join(map(frame, serialized))
 

@@ -126,11 +126,11 @@ def info_of(every: int) -> bytes:
     return encode_run_info({"framework": "synthetic", "settings": {"every": every}})
 
 
-def payload(name: str, step: int, data: bytes) -> values.Value:
+def payload(name: str, step: int, data: bytes) -> values.SummaryPoint:
     return values.payload(name, step, START + step * STEP_SECS, data)
 
 
-def put(write: Callable[[bytes], object], value: values.Value) -> None:
+def put(write: Callable[[bytes], object], value: values.SummaryPoint) -> None:
     serialized, _ = values.events([value], ())
     for event in serialized:
         write(frame(event))

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 import tb_netdebug as nd
-from tb_netdebug.core.eventlog.reader.run import Columns, Run, read_run
+from tb_netdebug.core.eventlog.reader.run import Run, RunColumns, read_run
 from tb_netdebug.core.eventlog.writer import WriterWarning
 from tb_netdebug.core.records.graph import Graph, decode_graph
 from tb_netdebug.core.records.run_info import decode_run_info
@@ -41,7 +41,7 @@ class Recorded:
     def __init__(self, path: Path, rank: int = 0) -> None:
         self.run: Run = read_run(path)
         assert [] == self.run.losses
-        columns: Columns = self.run.ranks[rank]
+        columns: RunColumns = self.run.ranks[rank]
         self.steps: list[int] = columns.steps.tolist()
         self.scalars: dict[str, dict[int, float]] = {
             name: dict(zip(columns.steps[scalar.rows].tolist(), scalar.values.tolist(), strict=True))

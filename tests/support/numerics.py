@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 NAN, INF = float("nan"), float("inf")
 
@@ -20,14 +20,14 @@ NAN, INF = float("nan"), float("inf")
 def facts_told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the probe tells from now on, with the step in which it tells it."""
     told: list[dict[str, Any]] = []
-    original = Collector.fact
+    original = StepCollector.fact
 
-    def fact(self: Collector, kind: str, /, **data: Any) -> None:
+    def fact(self: StepCollector, kind: str, /, **data: Any) -> None:
         if kind == "first-nonfinite":
             told.append({"step": self.step, **data})
         original(self, kind, **data)
 
-    monkeypatch.setattr(Collector, "fact", fact)
+    monkeypatch.setattr(StepCollector, "fact", fact)
     return told
 
 

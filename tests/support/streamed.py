@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tb_netdebug.core.eventlog.reader.payloads import Payload, read_payloads
+from tb_netdebug.core.eventlog.reader.payloads import StoredPayload, read_payloads
 from tb_netdebug.core.eventlog.reader.run import read_run
 from tb_netdebug.core.records.witness import Witness, decode_witness
 from tests.support.collector_process import TOKEN, CollectorProcess
@@ -239,7 +239,7 @@ def seen(run_dir: Path) -> list[Witness]:
         decode_witness(each.data)
         for path in sorted((run_dir / "plugins/netdebug").glob("agent*.netdebug"))
         for each in read_payloads(path)
-        if isinstance(each, Payload) and each.name == "witness"
+        if isinstance(each, StoredPayload) and each.name == "witness"
     ]
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
-from tb_netdebug.integrations.recording import Recording
+from tb_netdebug.integrations.recording import CallbackRecording
 from tb_netdebug.recording.remote import below, error_that_ends, fit, host_name, name_there, remote_of
 from tb_netdebug.recording.settings import Settings
 from tb_netdebug.transport.identity import NAME
@@ -392,10 +392,10 @@ def test_a_bad_address_ends_netdebug_run_before_the_script(home: Home, tmp_path:
 def test_callbacks_take_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an option or from the environment; what was given goes first."""
     monkeypatch.delenv("NETDEBUG_REMOTE", raising=False)
-    assert Recording("Callback", {}).settings.remote is None
+    assert CallbackRecording("Callback", {}).settings.remote is None
     monkeypatch.setenv("NETDEBUG_REMOTE", "there:6007")
-    assert "there:6007" == Recording("Callback", {}).settings.remote
-    assert ":6008" == Recording("Callback", {"remote": ":6008"}).settings.remote
+    assert "there:6007" == CallbackRecording("Callback", {}).settings.remote
+    assert ":6008" == CallbackRecording("Callback", {"remote": ":6008"}).settings.remote
     assert None is remote_of(None, {"NETDEBUG_REMOTE": ""})
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tb_netdebug.core.eventlog.writer.event_file import file_name
 from tb_netdebug.transport.landing import MOST_SET_ASIDE, LandedFile, Landing
 from tb_netdebug.transport.limits import Limits
-from tb_netdebug.transport.places import Place, Refused, place_of, run_of
+from tb_netdebug.transport.places import Destination, RefusedFile, place_of, run_of
 from tests.support.stream_peer import MAIN_NAME
 
 SIDE_NAME = "rank3.1700000000.host.1.0000.netdebug"
-PLACE = Place(("run",), MAIN_NAME)
+PLACE = Destination(("run",), MAIN_NAME)
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def landed(root: Path, place: Place = PLACE) -> LandedFile:
+def landed(root: Path, place: Destination = PLACE) -> LandedFile:
     return Landing(root).open(place)
 
 
-def refused(root: Path, place: Place = PLACE) -> str:
-    with pytest.raises(Refused) as caught:
+def refused(root: Path, place: Destination = PLACE) -> str:
+    with pytest.raises(RefusedFile) as caught:
         landed(root, place)
     return str(caught.value)
 
@@ -67,7 +67,7 @@ def test_names_of_runs(run: tuple[str, ...]) -> None:
 )  # fmt: skip
 def test_names_that_no_run_has(run: tuple[str, ...]) -> None:
     """Nothing that leaves the root, hides in a terminal or is longer than a disk takes."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedFile) as caught:
         run_of(run, Limits())
     assert not caught.value.for_now
 
@@ -77,7 +77,7 @@ def test_the_names_that_writers_make() -> None:
     for rank, is_aside in ((0, False), (3, True), (9999, True)):
         name = file_name(rank)
         assert name == place_of(("run",), name, in_side_folder=is_aside).name
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedFile):
             place_of(("run",), name, in_side_folder=not is_aside)
     assert ("run", "plugins", "netdebug") == place_of(("run",), SIDE_NAME, in_side_folder=True).folders
     place_of(("run",), SIDE_NAME.replace("rank", "agent"), in_side_folder=True)
@@ -95,7 +95,7 @@ def test_the_names_that_writers_make() -> None:
 def test_names_that_no_writer_makes(name: str) -> None:
     """Only files of ours come into a logdir, never somebody's configuration."""
     for is_aside in (False, True):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedFile):
             place_of(("run",), name, in_side_folder=is_aside)
 
 
@@ -104,7 +104,7 @@ def test_no_text_is_a_way_out(run: list[str], name: str) -> None:
     """Whatever comes is refused, or stays below the root."""
     try:
         place = place_of(run_of(run, Limits()), name, in_side_folder=False)
-    except Refused:
+    except RefusedFile:
         return
     joined = os.path.normpath(os.path.join("/root", *place.folders, place.name))  # noqa: PTH118
     assert joined.startswith("/root/")
@@ -121,7 +121,7 @@ def test_a_link_in_the_place_of_a_run(root: Path, outside: Path) -> None:
     assert "is a link" in refused(root)
     (root / "deep").mkdir()
     (root / "deep/plugins").symlink_to(outside)
-    assert "is a link" in refused(root, Place(("deep", "plugins", "netdebug"), SIDE_NAME))
+    assert "is a link" in refused(root, Destination(("deep", "plugins", "netdebug"), SIDE_NAME))
     assert [MAIN_NAME] == [path.name for path in outside.iterdir()]
     assert b"precious" == (outside / MAIN_NAME).read_bytes()
 
@@ -168,7 +168,7 @@ def test_every_byte_once(
         piece = whole[offset : offset + size]
         try:
             file.append(offset, piece)
-        except Refused:
+        except RefusedFile:
             assert offset > have
         else:
             assert offset <= have
@@ -219,7 +219,7 @@ def test_a_damaged_copy_is_set_aside(root: Path) -> None:
         file.append(0, f"copy {number}".encode())
         file.close()
     Landing(root).open(PLACE, restart=True).close()
-    with pytest.raises(Refused, match="enough"):
+    with pytest.raises(RefusedFile, match="enough"):
         Landing(root).open(PLACE, restart=True)
     aside = sorted(path for path in (root / "run").iterdir() if path.name != MAIN_NAME)
     assert [f"copy {number}".encode() for number in range(MOST_SET_ASIDE)] == [x.read_bytes() for x in aside]
@@ -231,7 +231,7 @@ def test_a_file_that_was_deleted(root: Path) -> None:
     file = landed(root)
     file.append(0, b"one")
     (root / "run" / MAIN_NAME).unlink()
-    with pytest.raises(Refused, match="deleted") as caught:
+    with pytest.raises(RefusedFile, match="deleted") as caught:
         file.sync()
     assert caught.value.for_now
     file.close()
@@ -240,12 +240,12 @@ def test_a_file_that_was_deleted(root: Path) -> None:
 def test_closing_while_others_append(root: Path) -> None:
     """No byte ever reaches another file that has got the same descriptor since."""
     for number in range(20):
-        file = landed(root, Place((f"run{number}",), MAIN_NAME))
+        file = landed(root, Destination((f"run{number}",), MAIN_NAME))
         thread = threading.Thread(target=append_until_closed, args=(file,))
         thread.start()
         file.sync()
         file.close()
-        others = [landed(root, Place((f"other{number}", str(each)), MAIN_NAME)) for each in range(3)]
+        others = [landed(root, Destination((f"other{number}", str(each)), MAIN_NAME)) for each in range(3)]
         thread.join()
         for other in others:
             assert 0 == other.sync()
@@ -257,6 +257,6 @@ def append_until_closed(file: LandedFile) -> None:
     while True:
         try:
             file.append(at, b"x")
-        except Refused:
+        except RefusedFile:
             return
         at += 1

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_netdebug.core.eventlog.reader.payloads import Payload, read_payloads
+from tb_netdebug.core.eventlog.reader.payloads import StoredPayload, read_payloads
 from tb_netdebug.core.records import netdebug_pb2 as stored
 from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
 from tb_netdebug.core.records.witness import Ending, Witness, decode_witness, encode_witness
@@ -175,7 +175,7 @@ def test_the_file_of_an_observer_is_one_of_the_run(tmp_path: Path) -> None:
     assert path.name.startswith("agent3.")
     assert f".{os.getpid()}." in path.name
     found = list(read_payloads(path))
-    assert ["witness"] * 3 == [each.name for each in found if isinstance(each, Payload)]
+    assert ["witness"] * 3 == [each.name for each in found if isinstance(each, StoredPayload)]
     assert ending == decode_witness(found[-1].data).ending  # type: ignore[union-attr]
     assert witness_name(3, 7).rpartition("/")[2].split(".")[3] == "7"
 

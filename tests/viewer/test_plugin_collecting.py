@@ -19,7 +19,7 @@ import pytest
 from tb_netdebug.debugger.hub.hub import Sessions
 from tb_netdebug.transport.credentials import new_token
 from tb_netdebug.viewer.plugin.collecting import Collecting
-from tb_netdebug.viewer.plugin.flags import Flags
+from tb_netdebug.viewer.plugin.flags import ServerFlags
 from tb_netdebug.viewer.plugin.roots import Root
 from tests.support.tensorboard_process import TensorBoard
 
@@ -129,7 +129,7 @@ def test_names_that_are_none_are_said(logdir: Path) -> None:
         ]
 
 
-def trouble(roots: list[Root], flags: Flags) -> tuple[str, list[str]]:
+def trouble(roots: list[Root], flags: ServerFlags) -> tuple[str, list[str]]:
     """Why there is no collector with these flags, and what of that the page shows to everybody."""
     changed = Event()
     collecting = Collecting(roots, flags, changed.set, Sessions(lambda key, row: None))
@@ -144,14 +144,17 @@ def trouble(roots: list[Root], flags: Flags) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (Flags(listen="nonsense"), "'nonsense' is no address"),
-        (Flags(listen="0.0.0.0:0"), "netdebug token --tls"),
-        (Flags(listen=":0", tls_cert="/nowhere.pem"), "need each other"),
-        (Flags(listen=":0", tls_cert="/nowhere.pem", tls_key="/nowhere"), "/nowhere.pem cannot be read"),
-        (Flags(listen="", token_file="/nowhere"), "/nowhere cannot be read"),
+        (ServerFlags(listen="nonsense"), "'nonsense' is no address"),
+        (ServerFlags(listen="0.0.0.0:0"), "netdebug token --tls"),
+        (ServerFlags(listen=":0", tls_cert="/nowhere.pem"), "need each other"),
+        (
+            ServerFlags(listen=":0", tls_cert="/nowhere.pem", tls_key="/nowhere"),
+            "/nowhere.pem cannot be read",
+        ),
+        (ServerFlags(listen="", token_file="/nowhere"), "/nowhere cannot be read"),
     ],
 )
-def test_a_wrong_flag_is_said(logdir: Path, flags: Flags, words: str) -> None:
+def test_a_wrong_flag_is_said(logdir: Path, flags: ServerFlags, words: str) -> None:
     """In a sentence that says what is meant."""
     told, complaints = trouble([("", str(logdir))], flags)
     assert (True, True, [told]) == (words in told, told.endswith("."), complaints)
@@ -184,22 +187,22 @@ def test_where_nothing_can_be_put_is_said_to_who_asked(
 ) -> None:
     """Who just looks at runs that others have recorded is not bothered with it."""
     monkeypatch.setattr("tb_netdebug.viewer.plugin.collecting.LATER_SECS", 0.0)
-    told, complaints = trouble(roots, Flags(listen=""))
+    told, complaints = trouble(roots, ServerFlags(listen=""))
     assert (True, []) == (words in told, complaints)
-    told, complaints = trouble(roots, Flags(listen=":0"))
+    told, complaints = trouble(roots, ServerFlags(listen=":0"))
     assert (True, [told]) == (words in told, complaints)
 
 
 def test_a_grpc_that_does_not_fit_is_said(logdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorBoard itself needs gRPC, but it may have an older one."""
     monkeypatch.setitem(sys.modules, "tb_netdebug.transport.collector", None)
-    told, complaints = trouble([("", str(logdir))], Flags(listen=":0"))
+    told, complaints = trouble([("", str(logdir))], ServerFlags(listen=":0"))
     assert (True, [told]) == ("a package is missing" in told, complaints)
 
 
 def test_a_program_that_is_no_tensorboard_gets_no_collector(logdir: Path) -> None:
     """Its process is not ours to start servers in."""
-    collecting = Collecting([("", str(logdir))], Flags(), lambda: None, Sessions(lambda key, row: None))
+    collecting = Collecting([("", str(logdir))], ServerFlags(), lambda: None, Sessions(lambda key, row: None))
     collecting.start()
     collecting.close()
     assert {"address": None, "trouble": None, "trainers": 0} == collecting.as_dict()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from werkzeug.test import EnvironBuilder
 
 from tb_netdebug.viewer.plugin.control import Control
-from tb_netdebug.viewer.plugin.gate import Refusal
+from tb_netdebug.viewer.plugin.gate import HttpRefusal
 from tests.support.tensorboard_process import OURS, Reply, TensorBoard
 
 MOST_BYTES = 1000
@@ -209,7 +209,7 @@ def environ(*, server: str = "127.0.0.1", **headers: str) -> dict[str, object]:
     }
 
 
-def refused(control: Control, given: dict[str, object]) -> Refusal | None:
+def refused(control: Control, given: dict[str, object]) -> HttpRefusal | None:
     return control.refusal(given)
 
 

@@ -7,11 +7,11 @@ import argparse
 import pytest
 from tensorboard.plugins.base_plugin import TBContext
 
-from tb_netdebug.viewer.plugin.flags import Flags, flags_of
+from tb_netdebug.viewer.plugin.flags import ServerFlags, flags_of
 from tb_netdebug.viewer.plugin.loader import FLAGS, NetDebugLoader
 
 
-def parsed(*words: str) -> Flags:
+def parsed(*words: str) -> ServerFlags:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default=None)
     NetDebugLoader().define_flags(parser)
@@ -20,12 +20,12 @@ def parsed(*words: str) -> Flags:
 
 def test_without_flags_nothing_is_asked_for() -> None:
     """TensorBoard knows them, and all are empty."""
-    assert Flags(listen="") == parsed()
+    assert ServerFlags(listen="") == parsed()
 
 
 def test_a_program_that_is_no_tensorboard_has_none_of_them() -> None:
     """Then there is no collector either: only TensorBoard's own process is ours to use for one."""
-    assert Flags() == flags_of(TBContext()) == flags_of(TBContext(flags=argparse.Namespace()))
+    assert ServerFlags() == flags_of(TBContext()) == flags_of(TBContext(flags=argparse.Namespace()))
 
 
 def test_every_flag_is_read() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_netdebug.viewer.plugin.event_stream import Listener
+from tb_netdebug.viewer.plugin.event_stream import EventStream
 from tb_netdebug.viewer.plugin.live import MOST_SESSIONS, Hub, Seats, SessionKey, resume_point
 from tb_netdebug.viewer.plugin.turns import SHORT_TURN_SECS, short_turns
 
@@ -186,10 +186,10 @@ def seats() -> Seats:
     return Seats(1)
 
 
-def listener(hub: Hub, seats: Seats, seen: int | None = None, **more: Any) -> Listener:
+def listener(hub: Hub, seats: Seats, seen: int | None = None, **more: Any) -> EventStream:
     seat = seats.take()
     assert seat is not None
-    return Listener(hub, seat, seen, **more)
+    return EventStream(hub, seat, seen, **more)
 
 
 def test_an_event_of_a_session_is_its_entry(seats: Seats) -> None:

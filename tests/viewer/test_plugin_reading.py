@@ -15,7 +15,7 @@ from tb_netdebug.core.eventlog.reader.logdir import LogDir
 from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.records.step import StepRecord
 from tb_netdebug.viewer.plugin.live import Hub
-from tb_netdebug.viewer.plugin.reading import Reading
+from tb_netdebug.viewer.plugin.reading import LogdirReader
 from tb_netdebug.viewer.plugin.rows import failed_row, read_row, unread_row
 
 PATIENCE_SECS = 60.0
@@ -27,7 +27,7 @@ class Watched:
     def __init__(self, logdir: Path) -> None:
         self.hub = Hub()
         self.logdir = LogDir([("", str(logdir))])
-        self.reading = Reading(self.logdir, self.hub)
+        self.reading = LogdirReader(self.logdir, self.hub)
 
     def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Waits for news until the rows by name are as wanted."""

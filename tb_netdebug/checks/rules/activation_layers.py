@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.layers import Layers
+from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.core.records.graph import Node
 from tb_netdebug.core.records.step import Units
 
@@ -44,7 +44,7 @@ class ActivationLayers:
     roots: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, layers: Layers, names: list[str]) -> ActivationLayers:
+    def of(cls, layers: LayerTable, names: list[str]) -> ActivationLayers:
         nodes = [layers.module(name) for name in names]
         roots = [_root(layers, node) for node in nodes]
         last_map: dict[str, int] = {}
@@ -85,14 +85,14 @@ def active_in(looks: Iterable[Units]) -> int:
     return together.bit_count()
 
 
-def _root(layers: Layers, node: Node | None) -> str:
+def _root(layers: LayerTable, node: Node | None) -> str:
     seen = 0
     while node is not None and node.parent is not None and seen < 1000:
         node, seen = layers.nodes.get(node.parent), seen + 1
     return node.name if node else ""
 
 
-_KNOWN: WeakKeyDictionary[History, tuple[Layers, int, ActivationLayers]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[History, tuple[LayerTable, int, ActivationLayers]] = WeakKeyDictionary()
 
 
 def activation_layers(history: History) -> ActivationLayers:

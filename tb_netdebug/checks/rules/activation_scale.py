@@ -15,7 +15,7 @@ from tb_netdebug.checks.rules.loss_course import course
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleLimits:
+class ActivationScaleLimits:
     growth: float = 1e3  # from the first hidden layer to the last ones; ordinary networks stay within 100
     shrinking: float = 1e-4  # the other way round; ordinary deep ones without normalisation reach 1e-2
     least_layers: int = 5  # hidden linear maps; fewer cannot tell a trend
@@ -30,7 +30,7 @@ class ActivationScale(Rule):
     slug = "activation-scale"
     when = When.SAMPLES
     needs = ("activations",)
-    limits = ScaleLimits()
+    limits = ActivationScaleLimits()
 
     def update(self, history: History) -> Sign | None:
         seen, limits = history.activations, self.limits

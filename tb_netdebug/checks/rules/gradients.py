@@ -16,7 +16,7 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.gradients_exploding import ExplodingGradients
 from tb_netdebug.checks.rules.gradients_vanishing import VanishingGradients
 from tb_netdebug.checks.rules.loss_curves import loss_of
-from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.rules.weights_still import Streaks
 from tb_netdebug.checks.tensors import Flags
@@ -28,7 +28,7 @@ STEPS_AT_ZERO = 24
 
 
 @dataclass(frozen=True, slots=True)
-class ZeroLimits:
+class GradientZeroLimits:
     looks: float = 5  # in a row; a layer that starts at zero hides those before it for one step only
     steps: float = 8  # and so many steps from the first to the last of them
     share: float = 0.1  # of all weights; a second output that is not used yet is less
@@ -40,7 +40,7 @@ class ZeroGradients(Rule):
     slug = "zero-gradients"
     when = When.SAMPLES
     needs = ("gradients",)
-    limits = ZeroLimits()
+    limits = GradientZeroLimits()
 
     def __init__(self) -> None:
         self._zero = Streaks()
@@ -60,7 +60,7 @@ class ZeroGradients(Rule):
         seen = known.matrix & ~np.isnan(zeros)
         return self._sign(history, known, stuck, seen)
 
-    def _sign(self, history: History, known: Parameters, stuck: Flags, seen: Flags) -> Sign | None:
+    def _sign(self, history: History, known: ParameterTable, stuck: Flags, seen: Flags) -> Sign | None:
         names, is_all = known.chosen(stuck), bool((stuck == seen).all())
         share = known.share(names) or len(names) / max(int(seen.sum()), 1)
         since = int(self._zero.since[stuck].min())
@@ -160,7 +160,7 @@ class NoGradient(Rule):
         )
 
 
-def is_cut(known: Parameters, name: str, fact: dict[str, Any]) -> bool:
+def is_cut(known: ParameterTable, name: str, fact: dict[str, Any]) -> bool:
     """Whether its layer is called as those are that learn; before that is told, the first batch says it."""
     owner = owner_of(name)
     if owner in fact.get("called", ()):
@@ -176,7 +176,7 @@ def owner_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def first_matrices(known: Parameters) -> list[str]:
+def first_matrices(known: ParameterTable) -> list[str]:
     """Of each model the one that runs first; with several in it, others may bring the gradient around it."""
     found = []
     for chain in known.chains:

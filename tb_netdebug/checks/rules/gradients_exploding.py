@@ -12,7 +12,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_curves import loss_of
-from tb_netdebug.checks.rules.parameters import Integers, Parameters, parameters_of
+from tb_netdebug.checks.rules.parameters import Integers, ParameterTable, parameters_of
 from tb_netdebug.checks.tensors import Doubles
 from tb_netdebug.core.records.step import Kind
 
@@ -116,7 +116,7 @@ class ExplodingGradients(Rule):
         return None
 
     def _deepened(
-        self, history: History, known: Parameters, rms: Doubles, model: int, chain: Integers
+        self, history: History, known: ParameterTable, rms: Doubles, model: int, chain: Integers
     ) -> Sign | None:
         biases = chain[(rms[chain] > 0) & ~known.matrix[chain] & ~known.table[chain]]
         if len(biases) < 4:
@@ -150,7 +150,7 @@ class ExplodingGradients(Rule):
         )
 
 
-def is_harmful(history: History, known: Parameters) -> bool:
+def is_harmful(history: History, known: ParameterTable) -> bool:
     """Against the weights: gradients many times as large as the weights themselves."""
     gradient = known.column(history, Kind.GRADIENT, "rms")
     weight = known.column(history, Kind.WEIGHT, "rms")

@@ -10,7 +10,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import Integers, Parameters, parameters_of
+from tb_netdebug.checks.rules.parameters import Integers, ParameterTable, parameters_of
 from tb_netdebug.checks.rules.progress import learns, progress_of
 from tb_netdebug.checks.tensors import Doubles
 from tb_netdebug.core.records.step import Kind
@@ -60,7 +60,7 @@ class VanishingGradients(Rule):
         return None
 
     def _judge(
-        self, history: History, known: Parameters, rms: Doubles, model: int, chain: Integers
+        self, history: History, known: ParameterTable, rms: Doubles, model: int, chain: Integers
     ) -> Sign | None:
         there = chain[~np.isnan(rms[chain])]
         layers = there[known.matrix[there] & known.trainable[there]]
@@ -88,7 +88,7 @@ class VanishingGradients(Rule):
 
     def _sign(
         self,
-        known: Parameters,
+        known: ParameterTable,
         first: int,
         last: int,
         low: Integers,
@@ -137,7 +137,7 @@ def ends(rms: Doubles, there: Integers, layers: Integers) -> tuple[int, int, flo
     return first, last, float(rms[first] / rms[last])
 
 
-def update_ratio(history: History, known: Parameters, place: int) -> float:
+def update_ratio(history: History, known: ParameterTable, place: int) -> float:
     """0 when updates are not recorded: then the gradients alone are judged, with the loss."""
     update = known.column(history, Kind.UPDATE, "rms")[place]
     weight = known.column(history, Kind.WEIGHT, "rms")[place]

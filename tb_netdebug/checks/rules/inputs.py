@@ -30,7 +30,7 @@ def has_other_inputs(history: History) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantLimits:
+class InputConstantLimits:
     spread: float = 1e-6  # standard deviation, as a share of the size; what rounding leaves of a constant
     looks: float = 2  # the first batch alone may be a state of rest
     rows: float = 4  # a batch of one or two may be constant by chance
@@ -43,7 +43,7 @@ class InputConstant(Rule):
     slug = "input-constant"
     when = When.SAMPLES
     needs = ("inputs",)
-    limits = ConstantLimits()
+    limits = InputConstantLimits()
 
     def __init__(self) -> None:
         self._constant = self._alike = 0
@@ -143,7 +143,7 @@ class InputConstant(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleLimits:
+class InputScaleLimits:
     size: float = 20.0  # root mean square of inputs; 1 is what layers are initialised for
     feature_scale_ratio: float = 1e3  # largest to smallest spread of columns: one step size cannot suit both
     feature_offset: float = 30.0  # mean of a column over its spread: the differences drown in the mean
@@ -159,7 +159,7 @@ class InputScale(Rule):
     slug = "input-scale"
     when = When.STEPS
     needs = ("inputs", "loss")
-    limits = ScaleLimits()
+    limits = InputScaleLimits()
 
     def update(self, history: History) -> Sign | None:
         first = history.tensors.first

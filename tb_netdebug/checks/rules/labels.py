@@ -11,7 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, Look, LossLooks, rows
+from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
 
 # What makes scores of similarities and distances; a classifier's scores come out of a layer.
 PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")
@@ -114,7 +114,7 @@ class Only:
     labels: int = 0
     is_mixed: bool = False
 
-    def add(self, look: Look) -> None:
+    def add(self, look: LossSample) -> None:
         if self.looks == 0:
             self.top = look["top_class"]
         self.looks += 1

@@ -11,7 +11,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.labels import classes_of, is_of_classes
-from tb_netdebug.checks.rules.loss_looks import Look, LossLooks, rows
+from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
 
 MOST_CLASSES = 64
 
@@ -100,7 +100,7 @@ class Counted:
     loss: float = 0.0
     baseline: float = 0.0
 
-    def add(self, look: Look, likeness: float) -> None:
+    def add(self, look: LossSample, likeness: float) -> None:
         count = rows(look.call)
         self.classes = classes_of(look.call)
         self.labels += count

@@ -13,7 +13,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.labels import classes_of, has_one_label_each, is_of_classes
-from tb_netdebug.checks.rules.loss_looks import Look, LossLooks, rows
+from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
 
 BATCHES_KEPT = 64
 
@@ -93,9 +93,9 @@ class LabelsSorted(Rule):
 class Batches:
     """The labels of the last batches of a loss call."""
 
-    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    looks: deque[LossSample] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
-    def add(self, look: Look) -> None:
+    def add(self, look: LossSample) -> None:
         self.looks.append(look)
 
     @property

@@ -34,7 +34,7 @@ NOT_THE_RATE = Sign(
 
 
 @dataclass(frozen=True, slots=True)
-class ZeroLimits:
+class LearningRateZeroLimits:
     rate: float = 1e-12  # nothing is learned with such a rate
     share: float = 1e-7  # of the highest so far: a schedule that has run out
     steps: float = 2  # from the beginning on; a warm-up may begin at 0 for one
@@ -48,7 +48,7 @@ class LearningRateZero(Rule):
     slug = "learning-rate-zero"
     when = When.SAMPLES  # the first steps all have samples, so it is said at once
     needs = ("learning-rate",)
-    limits = ZeroLimits()
+    limits = LearningRateZeroLimits()
 
     def __init__(self) -> None:
         self._zeros = self._others = 0
@@ -133,7 +133,7 @@ def fresh_rates(curves: Sequence[Curve], since: int) -> list[tuple[int, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class HighLimits:
+class LearningRateHighLimits:
     ratio: float = 0.3  # update to weight; 0.001 is usual, and with 1 nothing of a weight is left
     sure_ratio: float = 0.1  # enough where the loss has clearly gone wrong
     steps: float = 24  # a loss may rise at first and recover
@@ -152,7 +152,7 @@ class LearningRateHigh(Rule):
     slug = "learning-rate-high"
     when = When.STEPS
     needs = ("loss", "updates", "weights", "learning-rate")
-    limits = HighLimits()
+    limits = LearningRateHighLimits()
 
     def __init__(self) -> None:
         self._looks = 0

@@ -31,7 +31,7 @@ NEVER_NEGATIVE = frozenset({
 })  # fmt: skip
 
 
-class LossCalls:
+class LossCallTable:
     """`chance` is the loss of the best constant answer in units of the recorded loss; None when it is not
     known, or when the recorded loss has little to do with the loss functions that were seen.
 

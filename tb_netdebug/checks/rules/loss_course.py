@@ -9,8 +9,8 @@ import numpy as np
 
 from tb_netdebug.checks.curve import STEPS_KEPT, Curve
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.layers import Layers
-from tb_netdebug.checks.rules.loss_calls import LossCalls
+from tb_netdebug.checks.layers import LayerTable
+from tb_netdebug.checks.rules.loss_calls import LossCallTable
 from tb_netdebug.checks.rules.loss_shape import Doubles, noise
 
 # A training's first values, before it has learned anything.
@@ -21,7 +21,7 @@ TURNS = 4
 STEPS_BETWEEN = 16
 
 
-class Course:
+class LossCurve:
     """The rules of a run share it: it is worked out once for each step at which they are asked.
 
     `values` are the last finite losses with their `steps`, `first` the very first ones and `start` their
@@ -29,7 +29,7 @@ class Course:
     """
 
     def __init__(self) -> None:
-        self.calls = LossCalls()
+        self.calls = LossCallTable()
         self.first: list[float] = []
         self.first_step = -1
         self.start = math.nan
@@ -37,7 +37,7 @@ class Course:
         self.has_been_negative = False
         self._rivals = False
         self._judged_step = -1
-        self._layers: tuple[Layers | None, int] = None, 0
+        self._layers: tuple[LayerTable | None, int] = None, 0
         self._count = 0
         self._used = 0
         self._kept = np.empty((2, 8 * STEPS_KEPT))
@@ -137,20 +137,20 @@ class Course:
         if len(values) >= FIRST_VALUES:
             self.best = min(self.best, float(recent.reshape(-1, FIRST_VALUES).mean(axis=1).min()))
 
-    def _models(self, layers: Layers) -> int:
+    def _models(self, layers: LayerTable) -> int:
         if self._layers[0] is not layers:
             self._layers = layers, sum(node.parent is None for node in layers.nodes.values())
         return self._layers[1]
 
 
-_COURSES: WeakKeyDictionary[History, Course] = WeakKeyDictionary()
+_COURSES: WeakKeyDictionary[History, LossCurve] = WeakKeyDictionary()
 
 
-def course(history: History) -> Course:
+def course(history: History) -> LossCurve:
     """The one of this run, up to date."""
     known = _COURSES.get(history)
     if known is None:
-        known = _COURSES[history] = Course()
+        known = _COURSES[history] = LossCurve()
     known.look(history)
     return known
 

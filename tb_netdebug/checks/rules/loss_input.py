@@ -13,7 +13,7 @@ from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_input_range import LossInputRange
 from tb_netdebug.checks.rules.loss_input_shape import LossInputShape
-from tb_netdebug.checks.rules.loss_looks import Look, LossLooks, rows
+from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LossInputSoftmaxed(Rule):
         elif function == "binary_cross_entropy_with_logits" and layer == "Sigmoid":
             yield squashed(call, "The input comes out of a Sigmoid", {"last layer": Evidence("Sigmoid")})
 
-    def _of_rows(self, look: Look) -> Iterator[Sign]:
+    def _of_rows(self, look: LossSample) -> Iterator[Sign]:
         limits = self.limits
         is_half = "16" in str(look.call.get("input_dtype"))
         limit = limits.half_row_sum_error if is_half else limits.row_sum_error
@@ -73,7 +73,7 @@ class LossInputSoftmaxed(Rule):
         )
         yield twice(look.call, seen, {"distance of row sums from 1": Evidence(look["row_sum_error"], limit)})
 
-    def _of_range(self, look: Look) -> Iterator[Sign]:
+    def _of_range(self, look: LossSample) -> Iterator[Sign]:
         bounded = self._bounded.setdefault(look.number, Bounded(look.step))
         bounded.add(look)
         limits = self.limits
@@ -99,7 +99,7 @@ class Bounded:
     spread: float = 0.0
     gaps: list[float] = field(default_factory=list)
 
-    def add(self, look: Look) -> None:
+    def add(self, look: LossSample) -> None:
         if not (look["outside_01"] == 0 and look["input_min"] > 0.0 and look["input_max"] < 1.0):
             self.is_broken = True  # scores that were once outside are scores
             return
@@ -210,11 +210,11 @@ class LossInputLogits(Rule):
                 yield clipped(look, limits.outside)
 
 
-def is_outside(look: Look, limit: float) -> bool:
+def is_outside(look: LossSample, limit: float) -> bool:
     return look["input_min"] < -limit or look["input_max"] > 1.0 + limit
 
 
-def clipped(look: Look, limit: float) -> Sign:
+def clipped(look: LossSample, limit: float) -> Sign:
     """Keras says nothing of it; torch raises."""
     low, high = look["input_min"], look["input_max"]
     return Sign(
@@ -235,7 +235,7 @@ def times(logarithm: float) -> float:
     return math.exp(min(logarithm, 600.0))
 
 
-def unprepared(look: Look, seen: str, evidence: dict[str, Evidence]) -> Sign:
+def unprepared(look: LossSample, seen: str, evidence: dict[str, Evidence]) -> Sign:
     given = "probabilities" if look["outside_01"] == 0 else "raw scores"
     return Sign(
         Severity.ERROR,

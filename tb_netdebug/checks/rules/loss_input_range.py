@@ -15,8 +15,8 @@ from tb_netdebug.checks.rules.loss_looks import (
     BINARY_LOSSES,
     CLASS_LOSSES,
     REGRESSION_LOSSES,
-    Look,
     LossLooks,
+    LossSample,
 )
 from tb_netdebug.checks.rules.loss_unbounded import unbounded
 
@@ -55,7 +55,7 @@ class LossInputRange(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("target_min", "target_max", "target_mean", "input_min", "input_max")
-        self._seen: dict[Any, Seen] = {}
+        self._seen: dict[Any, InputRange] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         if history.facts.get("loss-call"):
@@ -67,7 +67,7 @@ class LossInputRange(Rule):
             elif look.function in REGRESSION_LOSSES:
                 yield from self._regression(look)
 
-    def _binary(self, look: Look) -> Iterator[Sign]:
+    def _binary(self, look: LossSample) -> Iterator[Sign]:
         low, high = look["target_min"], look["target_max"]
         limit = self.limits.binary_excess
         if low < -limit or high > 1 + limit:
@@ -82,8 +82,8 @@ class LossInputRange(Rule):
                 sureness=0.97,
             )
 
-    def _regression(self, look: Look) -> Iterator[Sign]:
-        seen = self._seen.setdefault(look.number, Seen(look.step))
+    def _regression(self, look: LossSample) -> Iterator[Sign]:
+        seen = self._seen.setdefault(look.number, InputRange(look.step))
         seen.add(look, self.limits)
         known = RANGES.get(look.last_layer)
         reach = known or seen.reach(self.limits)
@@ -99,7 +99,7 @@ class LossInputRange(Rule):
 
 
 @dataclass(slots=True)
-class Seen:
+class InputRange:
     """What a network has given to one loss call so far, and how often targets lay beyond its reach."""
 
     since: int
@@ -111,7 +111,7 @@ class Seen:
     at_minus_one: int = 0
     beyond: int = 0
 
-    def add(self, look: Look, limits: RangeLimits) -> None:
+    def add(self, look: LossSample, limits: RangeLimits) -> None:
         low, high = look["input_min"], look["input_max"]
         self.looks += 1
         self.lowest, self.highest = min(self.lowest, low), max(self.highest, high)
@@ -131,7 +131,7 @@ class Seen:
         return None
 
 
-def unreachable(look: Look, reach: Range, is_known: bool, margin: float, *, since: int) -> Sign:
+def unreachable(look: LossSample, reach: Range, is_known: bool, margin: float, *, since: int) -> Sign:
     low, high = look["target_min"], look["target_max"]
     source = f"the last layer, a {look.last_layer}," if is_known else "the output of the network"
     span = f"from {reach[0]:g} to {reach[1]:g}".replace("from -inf to", "up to").replace("to inf", "upwards")

@@ -13,7 +13,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import Course, course, is_turn
+from tb_netdebug.checks.rules.loss_course import LossCurve, course, is_turn
 from tb_netdebug.checks.rules.loss_shape import Doubles, error_of_mean, is_falling, noise
 from tb_netdebug.checks.rules.stillness import LEAST_UPDATE, update_ratio
 
@@ -49,7 +49,7 @@ class Overfitting(Rule):
         signs = [self._judge(curve, seen) for curve in curves]
         return max((each for each in signs if each), key=lambda each: each.severity, default=None)
 
-    def _judge(self, curve: Curve, seen: Course) -> Sign | None:
+    def _judge(self, curve: Curve, seen: LossCurve) -> Sign | None:
         limits = self.limits
         steps, values = self._grouped(curve)
         if len(values) <= limits.evaluations:
@@ -77,7 +77,7 @@ class Overfitting(Rule):
         return means(steps, self.limits.groups), means(values, self.limits.groups)
 
     @staticmethod
-    def _training(seen: Course, step: float) -> float | None:
+    def _training(seen: LossCurve, step: float) -> float | None:
         """The mean of some training losses around a step."""
         place = int(np.searchsorted(seen.steps, step, side="right"))
         near = seen.values[max(place - 8, 0) : place + 1]
@@ -146,7 +146,7 @@ class LossPlateau(Rule):
             return None
         return self._sign(seen, level, len(recent), begun, why, advice)
 
-    def _reason(self, history: History, seen: Course, begun: int) -> tuple[str, str]:
+    def _reason(self, history: History, seen: LossCurve, begun: int) -> tuple[str, str]:
         """The learning rate, when it is certain; else empty."""
         for curve in history.curves("lr/"):
             cut = self._cut(curve)
@@ -174,7 +174,7 @@ class LossPlateau(Rule):
         below = np.flatnonzero(values >= curve.highest / 10.0)
         return int(curve.steps[min(below[-1] + 1, len(values) - 1)]) if len(below) else None
 
-    def _fell_until(self, seen: Course, cut: int) -> bool:
+    def _fell_until(self, seen: LossCurve, cut: int) -> bool:
         place = int(np.searchsorted(seen.steps, cut))
         before = seen.values[max(place - 48, 0) : place]
         if len(before) < 8:
@@ -183,7 +183,7 @@ class LossPlateau(Rule):
         doubt = 2.0 * float(np.hypot(error_of_mean(first), error_of_mean(second)))
         return bool(first.mean() - second.mean() > max(self.limits.before_cut * float(first.mean()), doubt))
 
-    def _sign(self, seen: Course, level: float, count: int, begun: int, why: str, advice: str) -> Sign:
+    def _sign(self, seen: LossCurve, level: float, count: int, begun: int, why: str, advice: str) -> Sign:
         limits = self.limits
         return Sign(
             Severity.WARNING if why else Severity.INFO,

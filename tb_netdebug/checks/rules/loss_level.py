@@ -11,7 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import FIRST_VALUES, Course, course, is_turn
+from tb_netdebug.checks.rules.loss_course import FIRST_VALUES, LossCurve, course, is_turn
 from tb_netdebug.checks.rules.loss_shape import (
     Doubles,
     error_of_mean,
@@ -60,7 +60,7 @@ class LossAtChance(Rule):
         self._is_said = not sign.is_over if sign is not None else self._is_said
         return sign
 
-    def _recovered(self, seen: Course) -> Sign | None:
+    def _recovered(self, seen: LossCurve) -> Sign | None:
         """Clearly below guessing, by the loss or, in a sum, by its loss function."""
         newest = seen.values[-self.limits.recovered :]
         chance = seen.chance_beside(newest)
@@ -73,7 +73,7 @@ class LossAtChance(Rule):
             return None
         return over(int(seen.steps[-1]), f"the loss has come down to {percent(share)} of that of guessing")
 
-    def _of_part(self, history: History, seen: Course) -> Sign | None:
+    def _of_part(self, history: History, seen: LossCurve) -> Sign | None:
         """Of a sum, what is left of it in the end."""
         limits = self.limits
         if history.step - seen.first_step + 1 < limits.patience or still_warming_up(history):
@@ -81,7 +81,7 @@ class LossAtChance(Rule):
         calls = history.known_facts.get("loss-call", {})
         return outweighed(seen, calls, below=limits.below, rest=limits.rest)
 
-    def _of_loss(self, history: History, seen: Course) -> Sign | None:
+    def _of_loss(self, history: History, seen: LossCurve) -> Sign | None:
         limits = self.limits
         if seen.chance is None or seen.chance <= 0:
             return None
@@ -97,7 +97,7 @@ class LossAtChance(Rule):
             return None
         return self._sign(history, seen, values, lasted, why)
 
-    def _is_at_chance(self, seen: Course, values: Doubles) -> bool:
+    def _is_at_chance(self, seen: LossCurve, values: Doubles) -> bool:
         chance, limits = seen.chance_beside(values) or 0.0, self.limits
         if seen.calls.has_learned(limits.below):
             return False  # what stands beside the loss function makes the sum as high as guessing
@@ -110,7 +110,7 @@ class LossAtChance(Rule):
         is_steady = mean <= 1.5 * chance or variation(values) <= limits.variation
         return is_near and is_steady and not is_falling(values, share=limits.fall)
 
-    def _sign(self, history: History, seen: Course, values: Doubles, lasted: int, why: str) -> Sign | None:
+    def _sign(self, history: History, seen: LossCurve, values: Doubles, lasted: int, why: str) -> Sign | None:
         chance = seen.chance_beside(values) or 0.0
         accuracy, top = _means(history, "accuracy"), _means(history, "top_share")
         if accuracy is not None and top is not None and accuracy > top + 0.1:
@@ -181,7 +181,7 @@ class NotLearning(Rule):
         self._is_said = not sign.is_over if sign is not None else self._is_said
         return sign
 
-    def _recovered(self, seen: Course) -> Sign | None:
+    def _recovered(self, seen: LossCurve) -> Sign | None:
         newest = seen.values[-self.limits.window :]
         share = float(newest.mean()) / seen.start
         has_fallen = share < 1.0 - self.limits.recovered - 3.0 * error_of_mean(newest) / seen.start
@@ -211,7 +211,7 @@ class NotLearning(Rule):
         severity = self._severity(seen, recent, lasted, stands)
         return None if severity is None else self._sign(seen, recent, lasted, severity, why)
 
-    def _stays(self, seen: Course, recent: Doubles, stands: bool) -> bool:
+    def _stays(self, seen: LossCurve, recent: Doubles, stands: bool) -> bool:
         """Where nothing moves, what looks like a fall is noise."""
         limits, mean = self.limits, float(recent.mean())
         if mean > limits.runaway * max(seen.start, seen.chance or 0.0):
@@ -230,7 +230,7 @@ class NotLearning(Rule):
         was_lower = seen.best < seen.start * (1.0 - 4 * fall) - doubt
         return not is_lower and not was_lower and (stands or not is_falling(recent, share=limits.fall / 2))
 
-    def _severity(self, seen: Course, recent: Doubles, lasted: int, stands: bool) -> Severity | None:
+    def _severity(self, seen: LossCurve, recent: Doubles, lasted: int, stands: bool) -> Severity | None:
         limits = self.limits
         if not stands and variation(recent) > limits.variation:
             return Severity.INFO if lasted >= limits.patience else None
@@ -238,7 +238,7 @@ class NotLearning(Rule):
             return Severity.ERROR
         return Severity.WARNING if stands or lasted >= limits.patience else None
 
-    def _sign(self, seen: Course, recent: Doubles, lasted: int, severity: Severity, why: str) -> Sign:
+    def _sign(self, seen: LossCurve, recent: Doubles, lasted: int, severity: Severity, why: str) -> Sign:
         mean = float(recent.mean())
         return Sign(
             severity,

@@ -15,7 +15,7 @@ REGRESSION_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_l
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LossSample:
     """One loss call in one step. `call` is its `loss-call` fact; a number that was not measured is NaN."""
 
     call: dict[str, Any]
@@ -56,7 +56,7 @@ class LossLooks:
         self._keys: dict[Any, list[tuple[str, str]]] = {}
         self._step = -1
 
-    def fresh(self, history: History) -> Iterator[Look]:
+    def fresh(self, history: History) -> Iterator[LossSample]:
         calls = history.known_facts.get("loss-call")
         if not calls:
             return
@@ -71,7 +71,7 @@ class LossLooks:
                 scalars = record.scalars
                 if first in scalars:
                     numbers = {name: scalars[key] for name, key in keys if key in scalars}
-                    yield Look(call, record.step, numbers)
+                    yield LossSample(call, record.step, numbers)
 
 
 def rows(call: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import Course, course
+from tb_netdebug.checks.rules.loss_course import LossCurve, course
 from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling, middle
 from tb_netdebug.checks.rules.loss_words import over
 
@@ -72,21 +72,21 @@ class DivergingLoss(Rule):
             return self._sign(seen, float(seen.values[-1]), start, factor, Severity.ERROR)
         return self._lost(seen)
 
-    def _runs_away(self, seen: Course, recent: Doubles, level: float) -> bool:
+    def _runs_away(self, seen: LossCurve, recent: Doubles, level: float) -> bool:
         if _calms_down(recent):
             return False
         before = seen.values[-4 * self.limits.window : -3 * self.limits.window]
         # Sums over episodes grow with these, but step by step.
         return seen.chance is not None or not len(before) or level > self.limits.growth * float(before.mean())
 
-    def _ended(self, seen: Course, start: float, factor: float) -> Sign | None:
+    def _ended(self, seen: LossCurve, start: float, factor: float) -> Sign | None:
         last = seen.values[-3:]
         if last[-1] < 10.0 * factor * start or not (np.diff(last) > 0).all():
             return None
         return self._sign(seen, float(last[-1]), start, factor, Severity.ERROR, end=" and then was no number")
 
     def _sign(
-        self, seen: Course, level: float, start: float, factor: float, severity: Severity, end: str = ""
+        self, seen: LossCurve, level: float, start: float, factor: float, severity: Severity, end: str = ""
     ) -> Sign:
         self._is_lost = False
         above = np.flatnonzero(seen.values <= start * factor)
@@ -102,7 +102,7 @@ class DivergingLoss(Rule):
             sureness=0.95,
         )
 
-    def _lost(self, seen: Course) -> Sign | None:
+    def _lost(self, seen: LossCurve) -> Sign | None:
         limits = self.limits
         recent = seen.values[-limits.lost_window :]
         if seen.may_rise or seen.best > limits.lost * seen.start or len(recent) < limits.lost_window:

@@ -11,7 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.inputs import ScaleLimits, input_places
+from tb_netdebug.checks.rules.inputs import InputScaleLimits, input_places
 
 MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
@@ -20,7 +20,7 @@ MEASURED = (
 # Scores that are distances with a minus, as of prototypes: few examples decide how high they are.
 DISTANCES = "Neg"
 
-LIMITS = ScaleLimits()
+LIMITS = InputScaleLimits()
 
 
 @dataclass(frozen=True, slots=True)

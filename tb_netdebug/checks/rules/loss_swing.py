@@ -12,7 +12,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import Course, course, is_turn
+from tb_netdebug.checks.rules.loss_course import LossCurve, course, is_turn
 from tb_netdebug.checks.rules.loss_curves import main_curves
 from tb_netdebug.checks.rules.loss_shape import (
     Doubles,
@@ -89,7 +89,7 @@ class LossSpike(Rule):
                     return
         self._calm.append(loss)
 
-    def _sign(self, seen: Course) -> Sign:
+    def _sign(self, seen: LossCurve) -> Sign:
         limits, ratio = self.limits, self._highest / seen.start
         is_bad = ratio >= limits.warn_above_start or self._spikes >= limits.repeated
         times = "Once" if self._spikes == 1 else f"{self._spikes} times"
@@ -164,7 +164,7 @@ class LossOscillating(Rule):
             return None
         return self._sign(history, seen, recent, turns, least)
 
-    def _alternates(self, seen: Course) -> bool:
+    def _alternates(self, seen: LossCurve) -> bool:
         """Steps over a valley, from one side to the other, within the noise of batches."""
         values, limits = without_spikes(seen.values[self.limits.ignored :][-128:]), self.limits
         if seen.chance is None or len(values) < limits.least_steps:
@@ -173,7 +173,7 @@ class LossOscillating(Rule):
         chance = limits.errors / math.sqrt(len(values))  # what noise has now and then
         return is_worse and alternation(values) < -max(limits.alternation, chance)
 
-    def _is_erratic(self, history: History, seen: Course, recent: Doubles) -> bool:
+    def _is_erratic(self, history: History, seen: LossCurve, recent: Doubles) -> bool:
         limits, mean, swing = self.limits, float(recent.mean()), variation(recent)
         if seen.chance is None or mean <= limits.above_chance * seen.chance or swing < limits.erratic:
             return False
@@ -181,7 +181,9 @@ class LossOscillating(Rule):
             return False
         return not batches_differ(history, swing, share=limits.batches_differ)
 
-    def _sign(self, history: History, seen: Course, recent: Doubles, turns: int | None, least: float) -> Sign:
+    def _sign(
+        self, history: History, seen: LossCurve, recent: Doubles, turns: int | None, least: float
+    ) -> Sign:
         low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
         batches = history.curve("probe/loader_batches")
         is_epoch = turns is not None and batches is not None and abs(turns - batches.last) <= 0.1 * turns

@@ -7,11 +7,11 @@ from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.phrases import number, percent
-from tb_netdebug.checks.rules.loss_course import Course
+from tb_netdebug.checks.rules.loss_course import LossCurve
 
 
 def outweighed(
-    seen: Course, calls: Mapping[Any, Mapping[str, Any]], *, below: float, rest: float
+    seen: LossCurve, calls: Mapping[Any, Mapping[str, Any]], *, below: float, rest: float
 ) -> Sign | None:
     """`below` guessing something is learned; at most `rest` beside the function is left of the loss.
 

@@ -10,7 +10,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rules.loss_calls import LEAST_COMPARED, SAME
-from tb_netdebug.checks.rules.loss_course import Course, course
+from tb_netdebug.checks.rules.loss_course import LossCurve, course
 from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling
 
 
@@ -46,7 +46,7 @@ def is_minus(losses: Doubles, descended: Doubles) -> bool:
     return bool(ratios.max() < 0 and np.ptp(ratios) <= SAME * np.abs(ratios).max())
 
 
-def sign(seen: Course, loss: float, descended: float) -> Sign:
+def sign(seen: LossCurve, loss: float, descended: float) -> Sign:
     return Sign(
         Severity.WARNING,
         f"The loss is {number(loss, 4)}, and its gradients are taken of {number(descended, 4)} (they should "

@@ -23,7 +23,7 @@ def what(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthLimits:
+class MemoryGrowthLimits:
     steps: float = 200  # caches fill and pools grow at first
     megabytes: float = 512.0  # in the windows together
     windows: float = 4  # in each of which it must have grown; fewer while there are fewer readings
@@ -38,7 +38,7 @@ class MemoryGrowth(Rule):
     slug = "memory-growth"
     when = When.STEPS
     needs = ("memory",)
-    limits = GrowthLimits()
+    limits = MemoryGrowthLimits()
 
     def __init__(self) -> None:
         self._read: dict[str, int] = {}

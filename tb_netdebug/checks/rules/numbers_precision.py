@@ -12,7 +12,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, named, number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.parameters import parameters_of
-from tb_netdebug.checks.tensors import Flags, Tensors
+from tb_netdebug.checks.tensors import Flags, TensorTable
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.core.stats.sketch import LOWER, UPPER
 
@@ -110,7 +110,7 @@ class PrecisionHeadroom(Rule):
     def _any_half(self, history: History) -> bool:
         return bool(self._halves(history, history.activations).any())
 
-    def _halves(self, history: History, seen: Tensors) -> Flags:
+    def _halves(self, history: History, seen: TensorTable) -> Flags:
         if self._known != (history.layers, len(seen.names)):
             self._known = (history.layers, len(seen.names))
             self._half = np.array([is_half(history, name, "") for name in seen.names], bool)
@@ -118,7 +118,7 @@ class PrecisionHeadroom(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleLimits:
+class LossScaleLimits:
     share: float = 0.25  # of the last steps; a scaler that grows every 2000 steps leaves out one of them
     steps: float = 32  # how far back that is looked at
     in_a_row: float = 24  # the usual first scale of 65536 is down at 1 after 16 halvings
@@ -131,7 +131,7 @@ class LossScaleOverflow(Rule):
     slug = "loss-scale-overflow"
     when = When.STEPS
     needs = ("loss-scale",)
-    limits = ScaleLimits()
+    limits = LossScaleLimits()
 
     def update(self, history: History) -> Sign | None:
         skipped, scale = history.curve("probe/loss_scale_skipped"), history.curve("probe/loss_scale")

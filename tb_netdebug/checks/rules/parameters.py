@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.layers import UNKNOWN, Layers
+from tb_netdebug.checks.layers import UNKNOWN, LayerTable
 from tb_netdebug.checks.tensors import Doubles, Flags, Numbers
 from tb_netdebug.core.records.graph import Node
 from tb_netdebug.core.records.graph import Parameter as Shape
@@ -26,7 +26,7 @@ NO_MATRIX = ("norm", "bn", "embed")
 KERNEL = "kernel"
 
 
-class Parameters:
+class ParameterTable:
     """`names[i]` stands at place i of every column; kept up to date by `parameters_of`.
 
     A matrix has at least two dimensions with more than one place each, and is no table of embeddings; `last`
@@ -149,19 +149,19 @@ class Parameters:
                 self.last[matrices[-1]] = True
 
 
-_ALL: WeakKeyDictionary[History, Parameters] = WeakKeyDictionary()
+_ALL: WeakKeyDictionary[History, ParameterTable] = WeakKeyDictionary()
 
 
-def parameters_of(history: History) -> Parameters:
+def parameters_of(history: History) -> ParameterTable:
     """Shared by the rules of a run: made from the history alone, and only once a step."""
     known = _ALL.get(history)
     if known is None:
-        known = _ALL[history] = Parameters()
+        known = _ALL[history] = ParameterTable()
     known.follow(history)
     return known
 
 
-def declared(layers: Layers) -> Iterator[tuple[str, Node, Shape]]:
+def declared(layers: LayerTable) -> Iterator[tuple[str, Node, Shape]]:
     """All parameters of the graph by the names of their tensors. Those of a root are named without it,
     unless it is one of several models."""
     several = sum(node.parent is None for node in layers.nodes.values()) > 1

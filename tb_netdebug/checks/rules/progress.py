@@ -50,7 +50,7 @@ class Progress:
         return self.now < -100.0 * max(abs(self.first), 1.0)
 
 
-class Memory:
+class InitialLoss:
     """The loss at the start is remembered while the curve still has it."""
 
     def __init__(self) -> None:
@@ -60,12 +60,12 @@ class Memory:
         self.told: Progress | None = None
 
 
-_ALL: WeakKeyDictionary[History, Memory] = WeakKeyDictionary()
+_ALL: WeakKeyDictionary[History, InitialLoss] = WeakKeyDictionary()
 
 
 def progress_of(history: History) -> Progress | None:
     """None as long as there are fewer than four losses, or when no loss is known."""
-    memory = _ALL.setdefault(history, Memory())
+    memory = _ALL.setdefault(history, InitialLoss())
     curve = loss_of(history)
     if curve is None:
         return None
@@ -77,7 +77,7 @@ def progress_of(history: History) -> Progress | None:
     return memory.told
 
 
-def told(curve: Curve, memory: Memory) -> Progress | None:
+def told(curve: Curve, memory: InitialLoss) -> Progress | None:
     if curve.count < STEPS_AT_START:
         return None
     if math.isnan(memory.start):

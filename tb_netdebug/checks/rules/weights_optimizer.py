@@ -13,7 +13,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import agree, counted, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import Parameters, model_of, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, model_of, parameters_of
 from tb_netdebug.checks.rules.weights_unowned import unowned
 from tb_netdebug.core.records.step import Kind
 
@@ -81,7 +81,7 @@ class NotOptimized(Rule):
             sureness=0.98,
         )
 
-    def _left_out(self, history: History, known: Parameters, missing: set[str], share: float) -> Sign:
+    def _left_out(self, history: History, known: ParameterTable, missing: set[str], share: float) -> Sign:
         is_meant = self._is_meant(history, known, missing)
         is_much = share >= self.limits.share and not is_meant
         is_most = share >= self.limits.most
@@ -104,7 +104,7 @@ class NotOptimized(Rule):
             sureness=0.9 if is_much else 0.5,
         )
 
-    def _is_meant(self, history: History, known: Parameters, missing: set[str]) -> bool:
+    def _is_meant(self, history: History, known: ParameterTable, missing: set[str]) -> bool:
         """A model beside others, or a copy of a part that is trained, to which no gradients go; or a first
         part that is no longer as random as at its start."""
         facts = history.known_facts["optimizer"].values()
@@ -117,7 +117,7 @@ class NotOptimized(Rule):
         return is_kept and not self._was_complete
 
 
-def is_whole_model(known: Parameters, missing: set[str]) -> bool:
+def is_whole_model(known: ParameterTable, missing: set[str]) -> bool:
     """One of several, or more than one."""
     models: dict[str, set[str]] = {}
     for name in known.names:
@@ -125,7 +125,7 @@ def is_whole_model(known: Parameters, missing: set[str]) -> bool:
     return len(models) > 1 and all(names <= missing for names in models.values() if names & missing)
 
 
-def is_twin(known: Parameters, missing: set[str]) -> bool:
+def is_twin(known: ParameterTable, missing: set[str]) -> bool:
     """Names below another part, each with the same name and size in a part that is trained: a teacher, a
     target network, an average of weights."""
     sizes = Counter((below(name), float(known.elements[place])) for name, place in known.place.items()
@@ -142,7 +142,7 @@ def below(name: str) -> str:
     return name.partition(".")[2]
 
 
-def is_first_part(known: Parameters, missing: set[str]) -> bool:
+def is_first_part(known: ParameterTable, missing: set[str]) -> bool:
     """All matrices that are trained run after those that are not, as in fine-tuning the last layers."""
     is_some = False
     for chain in known.chains:
@@ -154,7 +154,7 @@ def is_first_part(known: Parameters, missing: set[str]) -> bool:
     return is_some
 
 
-def is_fresh(history: History, known: Parameters, missing: set[str]) -> bool:
+def is_fresh(history: History, known: ParameterTable, missing: set[str]) -> bool:
     """Whether most of these matrices are spread evenly as torch and Keras start them."""
     places = [known.place[name] for name in missing if name in known.place]
     places = [place for place in places if known.matrix[place] and known.fan_in[place] > 0]
@@ -169,7 +169,7 @@ def is_fresh(history: History, known: Parameters, missing: set[str]) -> bool:
     return bool(fresh) and sum(fresh) >= len(fresh) / 2
 
 
-def bounds(known: Parameters, place: int) -> tuple[float, ...]:
+def bounds(known: ParameterTable, place: int) -> tuple[float, ...]:
     """Of torch's own layers, of Glorot (the layers of Keras, xavier_uniform_), and of He."""
     fan_in, fan_out = float(known.fan_in[place]), float(known.fan_out[place])
     return 1.0 / math.sqrt(fan_in), math.sqrt(6.0 / (fan_in + fan_out)), math.sqrt(6.0 / fan_in)

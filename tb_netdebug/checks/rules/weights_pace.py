@@ -11,7 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import Parameters, median, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, median, parameters_of
 from tb_netdebug.checks.rules.progress import progress_of
 from tb_netdebug.checks.rules.warm_up import is_rising
 from tb_netdebug.checks.tensors import Doubles
@@ -21,7 +21,7 @@ LOOKS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class HighLimits:
+class UpdateRatioHighLimits:
     ratio: float = 0.2  # 0.001 to 0.01 is usual, 0.1 in very small networks
     looks: float = 5  # in a row
     steps: float = 12  # the first steps of small networks are big ones
@@ -38,7 +38,7 @@ class UpdateRatioHigh(Rule):
     slug = "update-ratio-high"
     when = When.SAMPLES
     needs = ("updates",)
-    limits = HighLimits()
+    limits = UpdateRatioHighLimits()
 
     def __init__(self) -> None:
         self._ratios: list[float] = []
@@ -138,7 +138,7 @@ class UpdateRatioLow(Rule):
             return None
         return self._sign(history, known, ratio)
 
-    def _sign(self, history: History, known: Parameters, ratio: float) -> Sign:
+    def _sign(self, history: History, known: ParameterTable, ratio: float) -> Sign:
         progress = progress_of(history)
         is_stuck = progress is not None and progress.fallen < self.limits.fallen
         is_warming = is_rising(history)

@@ -10,7 +10,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History, Rank
 from tb_netdebug.checks.phrases import percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 
 SHARDED = ("FullyShardedDataParallel", "FSDP")
 
@@ -105,7 +105,7 @@ def is_sharded(history: History) -> bool:
     return any(str(each).startswith(SHARDED) for each in classes)
 
 
-def is_whole(known: Parameters, name: str, rank: Rank) -> bool:
+def is_whole(known: ParameterTable, name: str, rank: Rank) -> bool:
     """Not a shard of it, as far as is known."""
     now, place = rank.weights.now, known.place.get(name)
     if now is None or place is None or np.isnan(known.elements[place]):

@@ -11,7 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import agree, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import Parameters, median, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, median, parameters_of
 from tb_netdebug.checks.rules.progress import progress_of
 from tb_netdebug.checks.tensors import Doubles
 from tb_netdebug.core.records.step import Kind
@@ -25,7 +25,7 @@ class Sizes:
     def __init__(self) -> None:
         self.start: Doubles = np.zeros(0)
 
-    def look(self, history: History, known: Parameters) -> Doubles | None:
+    def look(self, history: History, known: ParameterTable) -> Doubles | None:
         """The sizes now, NaN for what is no trainable matrix; None when the step has no weights."""
         if history.weights.now is None:
             return None
@@ -61,7 +61,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthLimits:
+class WeightGrowthLimits:
     factor: float = 10.0  # when the loss does not fall
     anyway: float = 100.0  # whatever the loss does
     steady: float = 5.0  # likewise, when each step multiplies them: what learns grows ever more slowly
@@ -75,7 +75,7 @@ class WeightGrowth(Rule):
     slug = "weight-growth"
     when = When.SAMPLES
     needs = ("weights",)
-    limits = GrowthLimits()
+    limits = WeightGrowthLimits()
 
     def __init__(self) -> None:
         self._sizes = Sizes()
@@ -109,7 +109,7 @@ class WeightGrowth(Rule):
             return self.limits.factor
         return self.limits.anyway
 
-    def _sign(self, known: Parameters, ratio: Doubles, growth: Growth, limit: float) -> Sign:
+    def _sign(self, known: ParameterTable, ratio: Doubles, growth: Growth, limit: float) -> Sign:
         times = growth.medians[-1]
         return Sign(
             Severity.WARNING,

@@ -11,15 +11,15 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.gradients_vanishing import ends
-from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.tensors import Doubles, Flags
 from tb_netdebug.core.records.step import Kind
 
 
-class Start:
+class InitialWeights:
     """What the weights were before the first update: they are seen after it, so it is taken off again."""
 
-    def __init__(self, history: History, known: Parameters) -> None:
+    def __init__(self, history: History, known: ParameterTable) -> None:
         look = {
             name: known.column(history, Kind.WEIGHT, name) for name in ("mean", "std", "min", "max", "rms")
         }
@@ -41,7 +41,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantLimits:
+class InitConstantLimits:
     looks: float = 3  # in which weights that were zero at the start have stayed zero
     spread: float = 1e-6  # of the gradients of a layer's biases against their size: the units are all alike
 
@@ -52,10 +52,10 @@ class InitConstant(Rule):
     slug = "init-constant"
     when = When.SAMPLES
     needs = ("weights",)
-    limits = ConstantLimits()
+    limits = InitConstantLimits()
 
     def __init__(self) -> None:
-        self._start: Start | None = None
+        self._start: InitialWeights | None = None
         self._names: tuple[str, ...] = ()
         self._step = 0
         self._looks = 0
@@ -66,13 +66,13 @@ class InitConstant(Rule):
         known = parameters_of(history)
         self._looks += 1
         if self._start is None:
-            self._start, self._step = Start(history, known), history.step
+            self._start, self._step = InitialWeights(history, known), history.step
             self._names = tuple(known.names)
         if self._names != tuple(known.names):
             return None  # the network has grown: its new layers did not start with the others
         return self._alike(history, known, self._start) or self._zeros(history, known, self._start)
 
-    def _alike(self, history: History, known: Parameters, start: Start) -> Sign | None:
+    def _alike(self, history: History, known: ParameterTable, start: InitialWeights) -> Sign | None:
         hidden = known.matrix & known.trainable & ~known.last & start.seen
         constant = hidden & start.constant
         if not constant.any():
@@ -88,7 +88,7 @@ class InitConstant(Rule):
         value = float(start.mean[known.place[names[0]]])
         return self._sign(names, f"all weights of {names[0]} had the same value, {number(value)}", 0.97)
 
-    def _has_alike_units(self, history: History, known: Parameters, place: int) -> bool:
+    def _has_alike_units(self, history: History, known: ParameterTable, place: int) -> bool:
         """The gradients of a layer's biases are equal when all its units do the same."""
         weight = known.names[place]
         bias = known.place.get(f"{weight.rpartition('.')[0]}.bias" if "." in weight else "bias")
@@ -99,7 +99,7 @@ class InitConstant(Rule):
         )
         return rms > 0 and high - low <= self.limits.spread * rms
 
-    def _zeros(self, history: History, known: Parameters, start: Start) -> Sign | None:
+    def _zeros(self, history: History, known: ParameterTable, start: InitialWeights) -> Sign | None:
         """All zero, and their gradients are zero as well: nothing ever changes."""
         gradient = known.column(history, Kind.GRADIENT, "zero_share")
         weight = known.column(history, Kind.WEIGHT, "zero_share")
@@ -128,7 +128,7 @@ class InitConstant(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleLimits:
+class InitScaleLimits:
     gain: float = 3.0  # spread of the weights times sqrt(fan_in): 0.6 is what torch takes, 1 to 2 is usual
     least: float = 0.1  # the same at the other end
     growth: float = 100.0  # of the signal from the inputs to the last layer, or its inverse
@@ -142,7 +142,7 @@ class InitScale(Rule):
     slug = "init-scale"
     when = When.SAMPLES
     needs = ("weights", "activations")
-    limits = ScaleLimits()
+    limits = InitScaleLimits()
 
     def __init__(self) -> None:
         self._is_done = False
@@ -169,8 +169,8 @@ class InitScale(Rule):
             return self._sign(known, low, gain, growth, is_lost, None if is_faint else fading)
         return None
 
-    def _gains(self, history: History, known: Parameters) -> Doubles:
-        start = Start(history, known)
+    def _gains(self, history: History, known: ParameterTable) -> Doubles:
+        start = InitialWeights(history, known)
         move = np.nan_to_num(known.column(history, Kind.UPDATE, "rms"))
         # After a step that changed them altogether nobody knows how they started.
         clean = known.matrix & known.trainable & (move <= 0.3 * start.rms) & ~start.constant
@@ -178,7 +178,7 @@ class InitScale(Rule):
 
     def _sign(
         self,
-        known: Parameters,
+        known: ParameterTable,
         bad: Flags,
         gains: Doubles,
         growth: float,
@@ -230,7 +230,7 @@ class InitScale(Rule):
         return told, {"gradient of the first against the last layer": Evidence(fading, limit)}
 
 
-def signal_growth(history: History, known: Parameters, *, hidden: bool = False) -> float:
+def signal_growth(history: History, known: ParameterTable, *, hidden: bool = False) -> float:
     """The size of what the last layer puts out, or the last hidden one, against the inputs of the network, or
     else the outputs of its first layer."""
     seen, inputs = history.activations, history.tensors
@@ -248,7 +248,7 @@ def signal_growth(history: History, known: Parameters, *, hidden: bool = False) 
     return last / first if first > 0 and last >= 0 else 1.0
 
 
-def gradient_fading(history: History, known: Parameters) -> float:
+def gradient_fading(history: History, known: ParameterTable) -> float:
     """The smallest ratio of the gradients at both ends of a model: biases alone may keep up the outputs."""
     rms = known.column(history, Kind.GRADIENT, "rms")
     ratios = []

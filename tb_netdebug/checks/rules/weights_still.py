@@ -10,7 +10,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import agree, counted, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import Parameters, parameters_of
+from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.rules.progress import learns
 from tb_netdebug.checks.rules.warm_up import is_rising
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
@@ -91,7 +91,7 @@ class UnchangedWeights(Rule):
             sureness=0.95 if told.get("cleared") else 0.7,
         )
 
-    def _swallowed(self, history: History, known: Parameters) -> Sign | None:
+    def _swallowed(self, history: History, known: ParameterTable) -> Sign | None:
         kept = known.column(history, Kind.UPDATE, "zero_share")
         dead = known.column(history, Kind.GRADIENT, "zero_share")
         seen = ~np.isnan(kept) & known.trainable
@@ -139,7 +139,7 @@ class UnchangedWeights(Rule):
             sureness=0.95,
         )
 
-    def _put_back(self, history: History, known: Parameters) -> Sign | None:
+    def _put_back(self, history: History, known: ParameterTable) -> Sign | None:
         """Before each step the weights are those of the start, whatever the steps have changed."""
         change = known.column(history, Kind.UPDATE, "mean")
         # Weights that were written after the step were looked at twice: before and after that.
@@ -229,7 +229,7 @@ class FrozenWeights(Rule):
             sureness=0.97,
         )
 
-    def _is_called(self, history: History, known: Parameters, names: tuple[str, ...]) -> bool:
+    def _is_called(self, history: History, known: ParameterTable, names: tuple[str, ...]) -> bool:
         """As a layer that learns, or without gradients although it is as random as at the start."""
         if any(known.called[known.place[name]] for name in names):
             return True
@@ -237,7 +237,7 @@ class FrozenWeights(Rule):
         without = {name for name in names if name.rpartition(".")[0] in told}
         return bool(without) and is_fresh(history, known, without)
 
-    def _sign(self, history: History, known: Parameters, stuck: Flags, gradient: Doubles) -> Sign:
+    def _sign(self, history: History, known: ParameterTable, stuck: Flags, gradient: Doubles) -> Sign:
         names = known.chosen(stuck)
         share = known.share(names) or len(names) / max(int(known.matrix.sum()), 1)
         is_meant = not self._is_called(history, known, names) or not has_rates(history)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from tb_netdebug.cli.debugging.desk import LOOK_SECS, Desk, text_of
+from tb_netdebug.cli.debugging.desk import LOOK_SECS, Workspace, text_of
 from tb_netdebug.cli.debugging.tensorboards import USUAL_PORT, running
 from tb_netdebug.cli.debugging.trainings import named
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
-from tb_netdebug.debugger.client.client import Client, ClientError, Training
+from tb_netdebug.debugger.client.client import Client, ClientError, ListedTraining
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
 
@@ -47,7 +47,7 @@ def has_trainings(url: str) -> bool:
         return False
 
 
-def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
+def choose_training(desk: Workspace, *, run: str | None, rank: int | None) -> None:
     """A person is told of others, and may wait for the first. Raises UserMistake."""
     try:
         found = desk.client.sessions()
@@ -63,7 +63,7 @@ def choose_training(desk: Desk, *, run: str | None, rank: int | None) -> None:
         desk.paper.say(f"There are {len(found)} {what}: `sessions` lists them, `use` takes another one.")
 
 
-def first_of(client: Client, desk: Desk) -> list[Training]:
+def first_of(client: Client, desk: Workspace) -> list[ListedTraining]:
     desk.paper.say(f"There is no training to debug yet: {HOW_TO_ARM}.")
     with desk.paper.status("Waiting for one; Ctrl-C leaves."):
         while not (found := client.sessions()):
@@ -71,7 +71,7 @@ def first_of(client: Client, desk: Desk) -> list[Training]:
     return found
 
 
-def soon(client: Client) -> list[Training]:
+def soon(client: Client) -> list[ListedTraining]:
     """A TensorBoard that has just been asked for the first time is found by trainings a moment later."""
     until = time.monotonic() + PATIENCE_SECS
     while not (found := client.sessions()) and time.monotonic() < until:
@@ -79,7 +79,9 @@ def soon(client: Client) -> list[Training]:
     return found
 
 
-def _chosen(found: list[Training], run: str | None, rank: int | None, *, is_interactive: bool) -> Training:
+def _chosen(
+    found: list[ListedTraining], run: str | None, rank: int | None, *, is_interactive: bool
+) -> ListedTraining:
     """A paused one first, for somebody is needed there; then the newest."""
     if run is not None:
         return named(found, run=run, rank=rank)

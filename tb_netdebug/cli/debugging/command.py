@@ -7,11 +7,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tb_netdebug.cli.debugging.desk import Desk
-from tb_netdebug.cli.debugging.words import CommandError, Parser, compact, without_file, words_of
+from tb_netdebug.cli.debugging.desk import Workspace
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser, compact, without_file, words_of
 
 
-def _nothing(parser: Parser) -> None:
+def _nothing(parser: OptionParser) -> None:
     """Most commands take no arguments."""
 
 
@@ -25,9 +25,9 @@ class Command:
     """
 
     name: str
-    act: Callable[[Desk, Namespace], None]
+    act: Callable[[Workspace, Namespace], None]
     short: tuple[str, ...] = ()
-    takes: Callable[[Parser], None] = _nothing
+    takes: Callable[[OptionParser], None] = _nothing
     completes: tuple[str, ...] = ()
     is_raw: bool = False
     compares: bool = False
@@ -47,7 +47,7 @@ class Command:
             return f"{self.name} ..."
         return " ".join(self._parser().format_usage().removeprefix("usage: ").split())
 
-    def run(self, desk: Desk, text: str) -> None:
+    def run(self, desk: Workspace, text: str) -> None:
         """`text` is what stands behind the name. Raises CommandError, ClientError."""
         if self.is_raw:
             desk_arguments, file = Namespace(text=text), None
@@ -58,8 +58,8 @@ class Command:
         with desk.paper.onto(file):
             self.act(desk, desk_arguments)
 
-    def _parser(self) -> Parser:
-        parser = Parser(self.name)
+    def _parser(self) -> OptionParser:
+        parser = OptionParser(self.name)
         self.takes(parser)
         return parser
 

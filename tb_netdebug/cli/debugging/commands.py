@@ -6,8 +6,8 @@ from argparse import Namespace
 
 from tb_netdebug.cli.debugging import looking, moving, stops, trainings, values
 from tb_netdebug.cli.debugging.command import Command
-from tb_netdebug.cli.debugging.desk import Desk
-from tb_netdebug.cli.debugging.words import CommandError, Parser
+from tb_netdebug.cli.debugging.desk import Workspace
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser
 
 GROUPS = {
     "moving": moving.COMMANDS,
@@ -18,7 +18,7 @@ GROUPS = {
 }
 
 
-def give_help(desk: Desk, arguments: Namespace) -> None:
+def give_help(desk: Workspace, arguments: Namespace) -> None:
     """Lists the commands, or explains one.
 
     Every command can be shortened as long as it is clear. `COMMAND > FILE` writes its output into a file. An
@@ -34,12 +34,12 @@ def give_help(desk: Desk, arguments: Namespace) -> None:
     desk.paper.say(f"\n{HELP.help.partition(chr(10))[2].strip()}")
 
 
-def _explain(desk: Desk, command: Command) -> None:
+def _explain(desk: Workspace, command: Command) -> None:
     short = f" (short: {', '.join(command.short)})" if command.short else ""
     desk.paper.say(f"{command.usage}{short}\n\n{command.help}")
 
 
-def _command(parser: Parser) -> None:
+def _command(parser: OptionParser) -> None:
     parser.add_argument("command", nargs="?", metavar="COMMAND")
 
 
@@ -58,7 +58,7 @@ def command_of(word: str) -> Command:
     return found[0]
 
 
-def run_line(desk: Desk, line: str) -> Command:
+def run_line(desk: Workspace, line: str) -> Command:
     """Does what the line says; returns its command. Raises CommandError, ClientError."""
     word, _, rest = line.strip().partition(" ")
     command = command_of(word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_netdebug.cli.debugging.commands import COMMANDS, command_of
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError
@@ -17,7 +17,7 @@ DELIMITERS = " \t\n'\"`(),"
 class Completion:
     """For readline: asks the training for names once at each of its stops."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Workspace) -> None:
         self._desk = desk
         self._found: list[str] = []
         self._tensors: tuple[object, list[str]] = (None, [])

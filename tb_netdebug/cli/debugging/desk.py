@@ -12,7 +12,13 @@ from tb_netdebug.cli.debugging.paper import Paper
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.attendance import Attendance
-from tb_netdebug.debugger.client.client import Client, ClientError, GoneError, Training, UnreachableError
+from tb_netdebug.debugger.client.client import (
+    Client,
+    ClientError,
+    ListedTraining,
+    TrainingGoneError,
+    UnreachableError,
+)
 
 LOOK_SECS = 0.1
 RETRY_SECS = 1.0
@@ -25,7 +31,7 @@ class InterruptedWaitError(Exception):
     """Ctrl-C came twice: the training was asked to pause, and has not yet."""
 
 
-class Desk:
+class Workspace:
     """`is_interactive`: a person types, and can be asked. All of it belongs to one thread."""
 
     def __init__(self, client: Client, attendance: Attendance, paper: Paper, *, is_interactive: bool) -> None:
@@ -38,7 +44,7 @@ class Desk:
         self.told_hits = 0
         self.named_files: set[str] = set()
         self._attendance = attendance
-        self._training: Training | None = None
+        self._training: ListedTraining | None = None
         self._layers: list[Mapping[str, Any]] | None = None
         self._epoch = ""
         self._is_attending = False
@@ -50,7 +56,7 @@ class Desk:
         return self._training is not None
 
     @property
-    def training(self) -> Training:
+    def training(self) -> ListedTraining:
         if self._training is None:
             raise CommandError("No training was chosen: `sessions` lists them, `use` takes one.")
         return self._training
@@ -59,7 +65,7 @@ class Desk:
     def state(self) -> Mapping[str, Any]:
         return self.training.state
 
-    def choose(self, training: Training) -> None:
+    def choose(self, training: ListedTraining) -> None:
         self._layers = None
         self.named_files.clear()
         self._training = training
@@ -92,7 +98,7 @@ class Desk:
             raise UnreachableError("TensorBoard was started again; the training has not come back to it yet.")
         self._training = replace(self.training, state={**self.state, "status": "over"})
 
-    def _remember(self, trainings: Sequence[Training]) -> bool:
+    def _remember(self, trainings: Sequence[ListedTraining]) -> bool:
         """Whether it is among them. One that was started again has another key, and the same run and rank."""
         own = self.training
         found = next((each for each in trainings if each.key == own.key), None) or next(
@@ -115,10 +121,10 @@ class Desk:
             self._attend()
         try:
             value = self.client.call(self.training.key, verb, **arguments)
-        except GoneError:
+        except TrainingGoneError:
             self.refresh()
             if self.training.is_over:
-                raise GoneError(f"The training {harmless(self.training.run)} is over.") from None
+                raise TrainingGoneError(f"The training {harmless(self.training.run)} is over.") from None
             value = self.client.call(self.training.key, verb, **arguments)
         if verb in STEERING and isinstance(value, dict):
             self._training = replace(self.training, state=value)

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from tb_netdebug.cli.debugging.command import Command
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.place_text import line_text, numbered, source_around, tell_state
-from tb_netdebug.cli.debugging.words import CommandError, Parser
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser
 from tb_netdebug.cli.harmless import harmless
 
 AROUND = 4
 Frame = Mapping[str, Any]
 
 
-def where(desk: Desk, arguments: Namespace) -> None:
+def where(desk: Workspace, arguments: Namespace) -> None:
     """Shows where it is: place, stack (the newest call last), source.
 
     Frames of libraries are left out unless --all. Numbers of frames are for `locals`.
@@ -42,7 +42,7 @@ def _innermost(frames: list[Frame]) -> Frame | None:
     return next((frame for frame in frames if frame.get("is_user")), None)
 
 
-def layer_marks(desk: Desk, file: str) -> dict[int, str]:
+def layer_marks(desk: Workspace, file: str) -> dict[int, str]:
     """Which layers come from which lines of the file."""
     marks: dict[int, list[str]] = {}
     for layer in desk.layers():
@@ -51,7 +51,7 @@ def layer_marks(desk: Desk, file: str) -> dict[int, str]:
     return {line: ", ".join(names) for line, names in marks.items()}
 
 
-def source(desk: Desk, arguments: Namespace) -> None:
+def source(desk: Workspace, arguments: Namespace) -> None:
     """Shows a source file, with the layers that come from its lines.
 
     source              the file that it is in
@@ -80,7 +80,7 @@ def source(desk: Desk, arguments: Namespace) -> None:
         desk.paper.say(line)
 
 
-def _file(desk: Desk, frames: list[Frame], text: str) -> str:
+def _file(desk: Workspace, frames: list[Frame], text: str) -> str:
     """By its end, such as net.py, of those that may be shown."""
     known = [str(each["file"]) for each in (*frames, *desk.layers()) if each.get("file")]
     found = sorted(
@@ -98,7 +98,7 @@ def _file(desk: Desk, frames: list[Frame], text: str) -> str:
     return found[0]
 
 
-def local_names(desk: Desk, arguments: Namespace) -> None:
+def local_names(desk: Workspace, arguments: Namespace) -> None:
     """Shows the local variables of a frame: `locals 2`; without a number those of your innermost."""
     frames: list[Frame] = desk.call("stack")
     frame = _innermost(frames) if arguments.frame is None else None
@@ -111,7 +111,7 @@ def local_names(desk: Desk, arguments: Namespace) -> None:
     desk.paper.rows(["name", "type", "value"], rows)
 
 
-def modules(desk: Desk, arguments: Namespace) -> None:
+def modules(desk: Workspace, arguments: Namespace) -> None:
     """Lists the layers of the model, in the order in which they are called.
 
     With -m only those whose names match, with -t those whose class does.
@@ -142,19 +142,19 @@ def matches(pattern: str | None, text: str) -> bool:
         raise CommandError(f"{pattern!r} is no regular expression: {error}.") from None
 
 
-def _where(parser: Parser) -> None:
+def _where(parser: OptionParser) -> None:
     parser.add_argument("-a", "--all", action="store_true")
 
 
-def _file_argument(parser: Parser) -> None:
+def _file_argument(parser: OptionParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE[:LINE]")
 
 
-def _frame(parser: Parser) -> None:
+def _frame(parser: OptionParser) -> None:
     parser.add_argument("frame", nargs="?", type=int, metavar="FRAME")
 
 
-def _modules(parser: Parser) -> None:
+def _modules(parser: OptionParser) -> None:
     parser.add_argument("-m", "--match", metavar="RE")
     parser.add_argument("-t", "--type", metavar="RE")
 

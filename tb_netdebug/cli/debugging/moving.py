@@ -6,16 +6,16 @@ import time
 from argparse import Namespace
 
 from tb_netdebug.cli.debugging.command import Command, whole
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.place_text import tell_state
-from tb_netdebug.cli.debugging.words import CommandError, Parser, excluding
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser, excluding
 from tb_netdebug.debugger.protocol.verbs import STEPS
 
 DIRECTLY = "&"
 PAUSE_SECS = 10.0
 
 
-def pause(desk: Desk, _: Namespace) -> None:
+def pause(desk: Workspace, _: Namespace) -> None:
     """Pauses the training at the next place that it passes, and shows where."""
     deadline = time.monotonic() + PAUSE_SECS
     desk.call("pause", wait=1.0)
@@ -26,7 +26,7 @@ def pause(desk: Desk, _: Namespace) -> None:
     tell_state(desk)
 
 
-def go_on(desk: Desk, arguments: Namespace) -> None:
+def go_on(desk: Workspace, arguments: Namespace) -> None:
     """Lets the training run until a breakpoint, a watchpoint or Ctrl-C stops it.
 
     `continue &` does not wait for that. `detach` lets it run for good.
@@ -39,7 +39,7 @@ def go_on(desk: Desk, arguments: Namespace) -> None:
     tell_state(desk)
 
 
-def step(desk: Desk, arguments: Namespace) -> None:
+def step(desk: Workspace, arguments: Namespace) -> None:
     """Runs a batch on, or N; or layers, layers backward, optimizer steps, operations.
 
     step                       a batch
@@ -59,12 +59,12 @@ def step(desk: Desk, arguments: Namespace) -> None:
     step_by(desk, by, times, excluding(arguments.match, arguments.exclude))
 
 
-def next_layer(desk: Desk, arguments: Namespace) -> None:
+def next_layer(desk: Workspace, arguments: Namespace) -> None:
     """Steps to the next layer forward, or N of them on. Short for `step layer`."""
     step_by(desk, "layer", arguments.count, excluding(arguments.match, arguments.exclude))
 
 
-def step_by(desk: Desk, by: str, times: int, match: str | None) -> None:
+def step_by(desk: Workspace, by: str, times: int, match: str | None) -> None:
     if by not in (desk.training.session.get("can") or STEPS):
         reasons = " ".join(map(str, desk.training.session.get("cannot") or ()))
         raise CommandError(f"This training cannot be stepped by {by}. {reasons}".strip())
@@ -72,7 +72,7 @@ def step_by(desk: Desk, by: str, times: int, match: str | None) -> None:
     tell_state(desk)
 
 
-def until(desk: Desk, arguments: Namespace) -> None:
+def until(desk: Workspace, arguments: Namespace) -> None:
     """Runs to a layer whose name matches, or with `until step N` to the end of that batch."""
     words = arguments.target
     if words[0] == "step" and len(words) == 2:
@@ -84,14 +84,14 @@ def until(desk: Desk, arguments: Namespace) -> None:
     tell_state(desk)
 
 
-def wait(desk: Desk, _: Namespace) -> None:
+def wait(desk: Workspace, _: Namespace) -> None:
     """Waits until the training stops, as `continue` does. Ctrl-C pauses it."""
     desk.refresh()
     desk.wait_for_stop()
     tell_state(desk)
 
 
-def restart(desk: Desk, _: Namespace) -> None:
+def restart(desk: Workspace, _: Namespace) -> None:
     """Goes back to the beginning of the step; in `netdebug replay` only."""
     if desk.restart is None:
         raise CommandError("Only the step of a capsule can be run again: netdebug replay CAPSULE SCRIPT")
@@ -100,32 +100,32 @@ def restart(desk: Desk, _: Namespace) -> None:
     tell_state(desk)
 
 
-def detach(desk: Desk, _: Namespace) -> None:
+def detach(desk: Workspace, _: Namespace) -> None:
     """Lets the training run on, with all that would stop it off until somebody comes back."""
     desk.detach()
     tell_state(desk)
 
 
-def _directly(parser: Parser) -> None:
+def _directly(parser: OptionParser) -> None:
     parser.add_argument("directly", nargs="?", choices=[DIRECTLY], metavar="&")
 
 
-def _filter(parser: Parser) -> None:
+def _filter(parser: OptionParser) -> None:
     parser.add_argument("-m", "--match", metavar="RE")
     parser.add_argument("-x", "--exclude", metavar="RE")
 
 
-def _step(parser: Parser) -> None:
+def _step(parser: OptionParser) -> None:
     parser.add_argument("what", nargs="*", metavar="BY|N")
     _filter(parser)
 
 
-def _next(parser: Parser) -> None:
+def _next(parser: OptionParser) -> None:
     parser.add_argument("count", nargs="?", type=int, default=1, metavar="N")
     _filter(parser)
 
 
-def _target(parser: Parser) -> None:
+def _target(parser: OptionParser) -> None:
     parser.add_argument("target", nargs="+", metavar="LAYER-RE|step N")
 
 

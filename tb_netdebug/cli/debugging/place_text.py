@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tb_netdebug.cli.debugging.conditions import hit_text
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.core.user_code import foreign_folders
 from tb_netdebug.debugger.client.client import ClientError, Json
@@ -45,7 +45,7 @@ def line_text(place: Mapping[str, Any]) -> str:
     return harmless(f"{place['file']}:{place['line']}{function}")
 
 
-def tell_state(desk: Desk, *, with_source: bool = True) -> None:
+def tell_state(desk: Workspace, *, with_source: bool = True) -> None:
     """What the training does, and where; new hits come along."""
     state = desk.state
     status = state.get("status")
@@ -60,7 +60,7 @@ def tell_state(desk: Desk, *, with_source: bool = True) -> None:
     tell_new_hits(desk)
 
 
-def _tell_stop(desk: Desk, state: Json, *, with_source: bool) -> None:
+def _tell_stop(desk: Workspace, state: Json, *, with_source: bool) -> None:
     desk.paper.line((f"Paused in step {state.get('step')}", "bold"), reason_text(state.get("reason")))
     place = state.get("place")
     desk.paper.say(f"  {place_text(place)}")
@@ -73,7 +73,7 @@ def _tell_stop(desk: Desk, state: Json, *, with_source: bool) -> None:
         desk.paper.say(f"  Other processes wait for it: it goes on by itself in {left:.0f} s.")
 
 
-def is_without_user(desk: Desk, place: Json) -> bool:
+def is_without_user(desk: Workspace, place: Json) -> bool:
     """A step that we run again is called by us: outside of the model there is no line of the user's."""
     return desk.restart is not None and str(place["file"]).startswith(foreign_folders())
 
@@ -89,7 +89,7 @@ def reason_text(reason: Json | None) -> str:
     return harmless(f": {watchpoint}{text}")
 
 
-def tell_new_hits(desk: Desk) -> None:
+def tell_new_hits(desk: Workspace) -> None:
     count = int(desk.state.get("hits") or 0)
     if count <= desk.told_hits:
         desk.told_hits = count
@@ -103,7 +103,7 @@ def tell_new_hits(desk: Desk) -> None:
 
 
 def source_around(
-    desk: Desk,
+    desk: Workspace,
     file: str,
     line: int,
     *,
@@ -128,7 +128,7 @@ def source_around(
     ]
 
 
-def source_of(desk: Desk, file: str) -> Json | None:
+def source_of(desk: Workspace, file: str) -> Json | None:
     """A training shows the files that its stack has named, so that is asked for before."""
     try:
         if file not in desk.named_files:

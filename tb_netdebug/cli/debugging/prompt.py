@@ -12,7 +12,7 @@ from pathlib import Path
 from tb_netdebug.cli.debugging.command import Command
 from tb_netdebug.cli.debugging.commands import run_line
 from tb_netdebug.cli.debugging.completion import DELIMITERS, Completion
-from tb_netdebug.cli.debugging.desk import Desk, InterruptedWaitError, text_of
+from tb_netdebug.cli.debugging.desk import InterruptedWaitError, Workspace, text_of
 from tb_netdebug.cli.debugging.moving import DIRECTLY
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError
@@ -27,7 +27,7 @@ MOST_HISTORY = 1000
 class Prompt:
     """For a person at a terminal. `news` are sentences that came while nobody asked."""
 
-    def __init__(self, desk: Desk, news: deque[str]) -> None:
+    def __init__(self, desk: Workspace, news: deque[str]) -> None:
         self._desk = desk
         self._news = news
         self._repeated = ""
@@ -65,7 +65,7 @@ class Prompt:
                 tell_state(self._desk)
 
 
-def attempted(desk: Desk, line: str) -> Command | None:
+def attempted(desk: Workspace, line: str) -> Command | None:
     """Does it, and says what is wrong with it."""
     try:
         return run_line(desk, line)
@@ -76,7 +76,7 @@ def attempted(desk: Desk, line: str) -> Command | None:
     return None
 
 
-def run_commands(desk: Desk, lines: Iterable[str]) -> int:
+def run_commands(desk: Workspace, lines: Iterable[str]) -> int:
     """Without a person: the first that goes wrong is the last. The exit code."""
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.cli.debugging.choice import choose_training
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.paper import Paper
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
@@ -43,7 +43,7 @@ def debug_capsule(
     try:
         with Attendance(client, lambda _: None) as attendance:
             client.wait_for_session(START_SECS)
-            desk = Desk(
+            desk = Workspace(
                 client, attendance, Paper(), is_interactive=sys.stdin.isatty() and sys.stdout.isatty()
             )
             desk.restart = rerun.restart
@@ -64,7 +64,7 @@ def words_of(error: Exception) -> str:
     return str(error).rstrip(".") if isinstance(error, UserMistake) else told(error)
 
 
-def watch_numbers(desk: Desk) -> None:
+def watch_numbers(desk: Workspace) -> None:
     """`continue` goes to the first value that is not finite: most capsules are about that."""
     for kind in WATCHED:
         desk.call(
@@ -72,7 +72,7 @@ def watch_numbers(desk: Desk) -> None:
         )
 
 
-def tell(desk: Desk, notes: Sequence[str], *, has_loss: bool) -> None:
+def tell(desk: Workspace, notes: Sequence[str], *, has_loss: bool) -> None:
     for note in notes:
         desk.paper.say(f"Note: {harmless(note)}.")
     desk.paper.say(

@@ -8,9 +8,9 @@ from typing import Any
 
 from tb_netdebug.cli.debugging.command import Command, whole
 from tb_netdebug.cli.debugging.conditions import actual_text, condition_text
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.place_text import place_text, tell_new_hits
-from tb_netdebug.cli.debugging.words import CommandError, Parser
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.protocol.verbs import PHASES, STATISTICS, WATCHED
 
@@ -19,7 +19,7 @@ WATCHPOINT_FIELDS = ("kind", "tensors", "statistic", "comparison", "threshold")
 Thing = Mapping[str, Any]
 
 
-def add_breakpoint(desk: Desk, arguments: Namespace) -> None:
+def add_breakpoint(desk: Workspace, arguments: Namespace) -> None:
     """Stops at layers whose names match, or without a name at any.
 
     break encoder.0              before its forward pass (a whole name means that layer alone)
@@ -39,7 +39,7 @@ def add_breakpoint(desk: Desk, arguments: Namespace) -> None:
     desk.paper.say(breakpoint_text(told))
 
 
-def watch(desk: Desk, arguments: Namespace) -> None:
+def watch(desk: Workspace, arguments: Namespace) -> None:
     """Stops when a statistic of a tensor goes beyond a threshold.
 
     watch gradient 'encoder\\..*' abs_max > 100   KIND RE STATISTIC COMPARISON THRESHOLD
@@ -68,7 +68,7 @@ def watch(desk: Desk, arguments: Namespace) -> None:
     desk.paper.say(watchpoint_text(told))
 
 
-def _watch_recommended(desk: Desk) -> None:
+def _watch_recommended(desk: Workspace) -> None:
     desk.refresh()
     there = {point.get("preset") for point in desk.state.get("watchpoints") or ()}
     for preset in desk.call("presets"):
@@ -78,7 +78,7 @@ def _watch_recommended(desk: Desk) -> None:
             desk.paper.say(f"{watchpoint_text(told)}: {harmless(str(preset.get('title') or ''))}")
 
 
-def _change(desk: Desk, number: int, condition: list[str]) -> None:
+def _change(desk: Workspace, number: int, condition: list[str]) -> None:
     desk.refresh()
     point = _found(desk, "watchpoints", number)
     if point is None:
@@ -107,7 +107,7 @@ def _one_of(what: str, word: str, known: tuple[str, ...]) -> None:
         raise CommandError(f"{word!r} is no {what}. There are: {', '.join(known)}.")
 
 
-def list_points(desk: Desk, arguments: Namespace) -> None:
+def list_points(desk: Workspace, arguments: Namespace) -> None:
     """Lists breakpoints and watchpoints, with how often each was hit."""
     desk.refresh()
     for what, told in (("breakpoints", breakpoint_text), ("watchpoints", watchpoint_text)):
@@ -137,7 +137,7 @@ def _fate(point: Thing) -> str:
     return f"{hits}{off}{complaint}"
 
 
-def delete(desk: Desk, arguments: Namespace) -> None:
+def delete(desk: Workspace, arguments: Namespace) -> None:
     """Removes a breakpoint or a watchpoint by its number; `delete all` removes all of them.
 
     Where both have the number, say which: `delete watchpoint 2`.
@@ -147,17 +147,17 @@ def delete(desk: Desk, arguments: Namespace) -> None:
         desk.paper.say(f"{what} {point['id']} is removed.")
 
 
-def enable(desk: Desk, arguments: Namespace) -> None:
+def enable(desk: Workspace, arguments: Namespace) -> None:
     """Switches a breakpoint or watchpoint on again, by its number."""
     _switch(desk, arguments, is_on=True)
 
 
-def disable(desk: Desk, arguments: Namespace) -> None:
+def disable(desk: Workspace, arguments: Namespace) -> None:
     """Switches a breakpoint or watchpoint off, by its number."""
     _switch(desk, arguments, is_on=False)
 
 
-def _switch(desk: Desk, arguments: Namespace, *, is_on: bool) -> None:
+def _switch(desk: Workspace, arguments: Namespace, *, is_on: bool) -> None:
     for what, point in _meant(desk, arguments):
         names = ("layer", "phase", "step") if what == "breakpoint" else WATCHPOINT_FIELDS
         wanted = {name: point.get(name) for name in names}
@@ -165,7 +165,7 @@ def _switch(desk: Desk, arguments: Namespace, *, is_on: bool) -> None:
         desk.paper.say(f"{what} {point['id']} is {'on' if is_on else 'off'}.")
 
 
-def _meant(desk: Desk, arguments: Namespace) -> list[tuple[str, Thing]]:
+def _meant(desk: Workspace, arguments: Namespace) -> list[tuple[str, Thing]]:
     desk.refresh()
     *kinds, last = arguments.which
     kinds = [kind.removesuffix("s") for kind in kinds] or ["breakpoint", "watchpoint"]
@@ -184,11 +184,11 @@ def _meant(desk: Desk, arguments: Namespace) -> list[tuple[str, Thing]]:
     return found
 
 
-def _found(desk: Desk, what: str, number: int) -> Thing | None:
+def _found(desk: Workspace, what: str, number: int) -> Thing | None:
     return next((point for point in desk.state.get(what) or () if point.get("id") == number), None)
 
 
-def hits(desk: Desk, arguments: Namespace) -> None:
+def hits(desk: Workspace, arguments: Namespace) -> None:
     """Lists what the watchpoints have hit, in the order in which it was computed.
 
     `hits clear` forgets them.
@@ -220,7 +220,7 @@ def hits(desk: Desk, arguments: Namespace) -> None:
         desk.paper.say(f"Advice: {harmless(advice)}")
 
 
-def recheck(desk: Desk, _: Namespace) -> None:
+def recheck(desk: Workspace, _: Namespace) -> None:
     """Asks all watchpoints about the tensors as they are now, without a step."""
     desk.refresh()
     before = desk.told_hits
@@ -231,26 +231,26 @@ def recheck(desk: Desk, _: Namespace) -> None:
         desk.paper.say(f"{told.get('hits', 0)} new hits.")
 
 
-def _layer(parser: Parser) -> None:
+def _layer(parser: OptionParser) -> None:
     parser.add_argument("layer", nargs="?", metavar="LAYER-RE")
     parser.add_argument("phase", nargs="?", choices=PHASES, metavar="|".join(PHASES))
     parser.add_argument("--from-step", type=int, metavar="N")
 
 
-def _words(parser: Parser) -> None:
+def _words(parser: OptionParser) -> None:
     parser.add_argument("what", nargs="+", metavar="KIND RE STATISTIC > THRESHOLD")
 
 
-def _lists(parser: Parser) -> None:
+def _lists(parser: OptionParser) -> None:
     parser.add_argument("what", nargs="?", choices=["breakpoints", "watchpoints"])
 
 
-def _which(parser: Parser) -> None:
+def _which(parser: OptionParser) -> None:
     parser.set_defaults(name=parser.prog)
     parser.add_argument("which", nargs="+", metavar="[breakpoint|watchpoint] N|all")
 
 
-def _hits(parser: Parser) -> None:
+def _hits(parser: OptionParser) -> None:
     parser.add_argument("clear", nargs="?", choices=["clear"], metavar="clear")
     parser.add_argument("-n", "--most", type=int, default=50, metavar="N")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 
 from tb_netdebug.cli.debugging.command import Command
-from tb_netdebug.cli.debugging.desk import Desk, text_of
+from tb_netdebug.cli.debugging.desk import Workspace, text_of
 from tb_netdebug.cli.debugging.place_text import place_text, tell_state
-from tb_netdebug.cli.debugging.words import CommandError, Parser
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.client.client import ClientError, Training
+from tb_netdebug.debugger.client.client import ClientError, ListedTraining
 
 
-def sessions(desk: Desk, _: Namespace) -> None:
+def sessions(desk: Workspace, _: Namespace) -> None:
     """Lists the trainings that can be debugged here."""
     found = desk.client.sessions()
     own = desk.training.key if desk.has_training else None
@@ -37,13 +37,13 @@ def sessions(desk: Desk, _: Namespace) -> None:
         )
 
 
-def holder_text(desk: Desk, training: Training) -> str:
+def holder_text(desk: Workspace, training: ListedTraining) -> str:
     if training.holder is None:
         return "free"
     return "you" if training.holder.get("client") == desk.client.id else str(training.holder.get("label"))
 
 
-def use(desk: Desk, arguments: Namespace) -> None:
+def use(desk: Workspace, arguments: Namespace) -> None:
     """Goes on with another training: by its number in `sessions`, or by its run and rank."""
     found = desk.client.sessions()
     word = arguments.which
@@ -55,7 +55,7 @@ def use(desk: Desk, arguments: Namespace) -> None:
     tell_choice(desk)
 
 
-def named(trainings: list[Training], *, run: str, rank: int | None) -> Training:
+def named(trainings: list[ListedTraining], *, run: str, rank: int | None) -> ListedTraining:
     """CommandError when there is none of that name, and when the name fits several."""
     exact = [each for each in trainings if each.run == run] or [each for each in trainings if run in each.run]
     found = [each for each in exact if each.rank == (rank or 0)]
@@ -68,7 +68,7 @@ def named(trainings: list[Training], *, run: str, rank: int | None) -> Training:
     return found[0]
 
 
-def tell_choice(desk: Desk) -> None:
+def tell_choice(desk: Workspace) -> None:
     """What was chosen, and what it is doing."""
     session, training = desk.training.session, desk.training
     ranks = int(session.get("world_size") or 1)
@@ -80,19 +80,19 @@ def tell_choice(desk: Desk) -> None:
     tell_state(desk)
 
 
-def take(desk: Desk, _: Namespace) -> None:
+def take(desk: Workspace, _: Namespace) -> None:
     """Takes the controls, also from another page or terminal, which sees that."""
     desk.take()
     desk.paper.say("You have the controls.")
 
 
-def release(desk: Desk, _: Namespace) -> None:
+def release(desk: Workspace, _: Namespace) -> None:
     """Lets go of the controls, for another page or terminal; looking is still possible."""
     desk.take(release=True)
     desk.paper.say("The controls are free.")
 
 
-def leave(desk: Desk, _: Namespace) -> None:
+def leave(desk: Workspace, _: Namespace) -> None:
     """Leaves. A paused training runs on, unless somebody else attends to it.
 
     Breakpoints and watchpoints of a training that nobody attends to are off.
@@ -108,7 +108,7 @@ def leave(desk: Desk, _: Namespace) -> None:
         desk.paper.say(text_of(error))
 
 
-def _part(desk: Desk) -> None:
+def _part(desk: Workspace) -> None:
     answer = ask("The training is paused. Let it run on? [Y/n, or c to stay here] ")
     if answer.startswith("c"):
         desk.is_done = False
@@ -127,7 +127,7 @@ def ask(question: str) -> str:
         return "y"
 
 
-def _which(parser: Parser) -> None:
+def _which(parser: OptionParser) -> None:
     parser.add_argument("which", metavar="NUMBER|RUN")
     parser.add_argument("rank", nargs="?", type=int, metavar="RANK")
 

@@ -12,10 +12,10 @@ from typing import Any
 from rich.text import Text
 
 from tb_netdebug.cli.debugging.command import Command, whole
-from tb_netdebug.cli.debugging.desk import Desk
+from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.looking import matches
 from tb_netdebug.cli.debugging.tensor_view import entry_row, number_text, size_text, tell_tensor
-from tb_netdebug.cli.debugging.words import CommandError, Parser, ranges_of, split_slice
+from tb_netdebug.cli.debugging.words import CommandError, OptionParser, ranges_of, split_slice
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError
 from tb_netdebug.debugger.protocol.verbs import MOST_CELLS, WATCHED
@@ -29,7 +29,7 @@ NONFINITE = ("nan", "pos_inf", "neg_inf")
 Entry = Mapping[str, Any]
 
 
-def tensors(desk: Desk, arguments: Namespace) -> None:
+def tensors(desk: Workspace, arguments: Namespace) -> None:
     """Lists the tensors within reach, in the order in which the batch makes them.
 
     tensors -k gradient -m encoder     of a kind, with names that match (-x: that do not)
@@ -51,7 +51,7 @@ def tensors(desk: Desk, arguments: Namespace) -> None:
     desk.paper.say(f"{len(found)} tensors, {total}")
 
 
-def _with_statistics(desk: Desk, found: list[Entry], *, only_sick: bool) -> None:
+def _with_statistics(desk: Workspace, found: list[Entry], *, only_sick: bool) -> None:
     rows = []
     for entry in found[:MOST_LOOKED_AT]:
         told = statistics_of(desk, str(entry["name"])) or {}
@@ -67,7 +67,7 @@ def _with_statistics(desk: Desk, found: list[Entry], *, only_sick: bool) -> None
         )
 
 
-def statistics_of(desk: Desk, name: str) -> Entry | None:
+def statistics_of(desk: Workspace, name: str) -> Entry | None:
     """None for a tensor without values that could be read."""
     try:
         told = desk.call("tensor", name=name, cells=1).get("statistics")
@@ -76,7 +76,7 @@ def statistics_of(desk: Desk, name: str) -> Entry | None:
     return told if isinstance(told, dict) else None
 
 
-def show(desk: Desk, arguments: Namespace) -> None:
+def show(desk: Workspace, arguments: Namespace) -> None:
     """Prints a tensor: statistics, histogram, and the values of a slice; big ones are thinned.
 
     print weight:encoder.0.weight        the kind may be left out where the name is clear
@@ -100,7 +100,7 @@ def show(desk: Desk, arguments: Namespace) -> None:
     tell_tensor(desk.paper, told, values=not arguments.summary, ranges=ranges)
 
 
-def resolved(desk: Desk, text: str) -> tuple[str, str | None]:
+def resolved(desk: Workspace, text: str) -> tuple[str, str | None]:
     """Name and slice. A name may end in brackets of its own (`input:encoder[1]`), so both are tried."""
     tried = dict.fromkeys([(text, None), split_slice(text)])
     found: list[str] = []
@@ -117,7 +117,7 @@ def resolved(desk: Desk, text: str) -> tuple[str, str | None]:
     return split_slice(text)
 
 
-def _write(desk: Desk, name: str, part: str | None, path: Path) -> None:
+def _write(desk: Workspace, name: str, part: str | None, path: Path) -> None:
     pieces = desk.client.download(desk.training.key, name, slice_text=part)
     size = 0
     try:
@@ -143,7 +143,7 @@ def _removed_if_cut(path: Path) -> Iterator[None]:
         raise
 
 
-def evaluate(desk: Desk, arguments: Namespace) -> None:
+def evaluate(desk: Workspace, arguments: Namespace) -> None:
     """Computes an expression over tensors, in the training, and shows it as `print` does.
 
     eval norm(`gradient:encoder.0.weight`) / norm(`weight:encoder.0.weight`)
@@ -155,7 +155,7 @@ def evaluate(desk: Desk, arguments: Namespace) -> None:
     tell_tensor(desk.paper, desk.call("evaluate", text=arguments.text.strip(), cells=SEEN_CELLS))
 
 
-def batch(desk: Desk, _: Namespace) -> None:
+def batch(desk: Workspace, _: Namespace) -> None:
     """Shows what the model was given in this batch, and the labels that the loss got."""
     found = desk.call("batch")
     if not found:
@@ -178,7 +178,7 @@ def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
     return "What the model was given in this batch was not seen; that of the next one will be."
 
 
-def learning_rate(desk: Desk, arguments: Namespace) -> None:
+def learning_rate(desk: Workspace, arguments: Namespace) -> None:
     """Shows the learning rates, or sets one: lr [OPTIMIZER [GROUP]] VALUE.
 
     lr 1e-4         of the only optimizer, all of its groups
@@ -213,12 +213,12 @@ def _number(text: str) -> float:
         raise CommandError(f"{text!r} is no number.") from None
 
 
-def snapshot(desk: Desk, _: Namespace) -> None:
+def snapshot(desk: Workspace, _: Namespace) -> None:
     """Writes a capsule of this step, on the training's machine: `netdebug replay` runs it again."""
     desk.paper.say(f"The capsule is {harmless(str(desk.call('snapshot')['path']))}")
 
 
-def _tensors(parser: Parser) -> None:
+def _tensors(parser: OptionParser) -> None:
     parser.add_argument("-k", "--kind", choices=KINDS, metavar="KIND")
     parser.add_argument("-m", "--match", metavar="RE")
     parser.add_argument("-x", "--exclude", metavar="RE")
@@ -228,7 +228,7 @@ def _tensors(parser: Parser) -> None:
     parser.add_argument("--nonfinite", action="store_true")
 
 
-def _show(parser: Parser) -> None:
+def _show(parser: OptionParser) -> None:
     parser.add_argument("name", nargs="+", metavar="NAME[SLICE]")
     parser.add_argument("-s", "--summary", action="store_true")
     parser.add_argument("-a", "--all", action="store_true")
@@ -237,7 +237,7 @@ def _show(parser: Parser) -> None:
     parser.add_argument("-w", "--write", metavar="FILE.npy")
 
 
-def _words(parser: Parser) -> None:
+def _words(parser: OptionParser) -> None:
     parser.add_argument("words", nargs="*", metavar="OPTIMIZER GROUP VALUE")
 
 

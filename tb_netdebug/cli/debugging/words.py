@@ -15,7 +15,7 @@ class CommandError(Exception):
     """What was typed is not possible; a sentence for the person who typed it."""
 
 
-class Parser(argparse.ArgumentParser):
+class OptionParser(argparse.ArgumentParser):
     """Of the options of one command: what is wrong is an error to be shown, not the end of the program."""
 
     def __init__(self, name: str) -> None:

@@ -25,7 +25,7 @@ EARLY_SHARE = 0.1
 CLOSE_SECS = 1.0
 
 
-class Source:
+class MemorySource:
     """Something to read now and then: every so many seconds, and rarer the more it costs."""
 
     def __init__(
@@ -105,10 +105,10 @@ class MemorySampler:
         self._host = HostMemory()
         self._nvml = Nvml()
         self._sources = [
-            Source("memory of this process", self._host.process),
-            Source("memory of its children", self._host.children),
-            Source("PSS and USS", self._host.details, every_secs=detail_secs),
-            Source("memory of GPUs", self._read_gpus),
+            MemorySource("memory of this process", self._host.process),
+            MemorySource("memory of its children", self._host.children),
+            MemorySource("PSS and USS", self._host.details, every_secs=detail_secs),
+            MemorySource("memory of GPUs", self._read_gpus),
         ]
         self._mailbox = Mailbox()
         self._first = threading.Event()

@@ -32,7 +32,7 @@ REASONS = {
 Readings = dict[str, float]
 
 
-class UnavailableError(Exception):
+class NvmlUnavailableError(Exception):
     """The driver answered, and the answer does not hold what was asked for; the text says why."""
 
 
@@ -138,7 +138,7 @@ class Nvml:
         self._library = pynvml
         self._count = pynvml.nvmlDeviceGetCount()
         if not self._count:
-            raise UnavailableError("the NVIDIA driver sees no device")
+            raise NvmlUnavailableError("the NVIDIA driver sees no device")
         return {}
 
     def _open_device(self, index: int) -> Readings:
@@ -165,10 +165,10 @@ class Nvml:
     def _processes(self, index: int, *, pid: int, children: Collection[int]) -> Readings:
         used = self._used_by_process(self._handles[index])
         if used and not any(map(psutil.pid_exists, used)):
-            raise UnavailableError("the driver names processes by ids from outside this container")
+            raise NvmlUnavailableError("the driver names processes by ids from outside this container")
         own = {process: used[process] for process in (pid, *children) if process in used}
         if not all(own.values()):  # None on Windows, 0 in some containers
-            raise UnavailableError("the driver does not say how much memory a process uses")
+            raise NvmlUnavailableError("the driver does not say how much memory a process uses")
         readings = {f"memory/gpu{index}/process": float(own.pop(pid) or 0)} if pid in own else {}
         if own:
             readings[f"memory/gpu{index}/children"] = float(sum(bytes_ or 0 for bytes_ in own.values()))

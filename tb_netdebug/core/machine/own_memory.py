@@ -14,7 +14,7 @@ from typing import Any
 PIECE_BYTES = 1 << 20
 
 
-class GoneError(Exception):
+class UnreadableMemoryError(Exception):
     """Some of the memory cannot be read."""
 
 
@@ -37,7 +37,7 @@ def copy_memory(source: int, destination: int, size: int) -> None:
         if count > 0:
             done += count  # fewer than asked for: the next call says whether more can be read
         elif ctypes.get_errno() in (errno.EFAULT, errno.EIO):
-            raise GoneError
+            raise UnreadableMemoryError
         else:
             read = None
     if done < size:

@@ -23,7 +23,7 @@ SPECIAL_BINS = [bin_ for bin_ in range(BINS) if not 0 < bin_ & (HALF - 1) <= LAS
 
 
 @dataclass(slots=True)
-class Row:
+class SketchRow:
     """One sketch, with the occupied finite range of each half; 0 when a half is empty."""
 
     counts: list[int] = field(default_factory=lambda: [0] * BINS)
@@ -34,7 +34,7 @@ class Row:
 class Walk:
     """What the coder knows while it walks one half; all averages are 16 times too large."""
 
-    def __init__(self, row: Row, before: Row | None, half: int) -> None:
+    def __init__(self, row: SketchRow, before: SketchRow | None, half: int) -> None:
         self._mirror = row.counts if half else None
         self._previous = before.counts[half * HALF :] if before else None
         self._guesses = [0, 0, 0, 0]
@@ -90,7 +90,7 @@ def encode(summaries: Sequence[bytes], fresh: bytes) -> tuple[bytes, bytes, byte
             row = _unpack(summary)
         except ValueError:
             raise ValueError(f"item {i} is not a packed summary") from None
-        rows.append(_encode_row(row, None if fresh[i] else before or Row(), _header(summary)))
+        rows.append(_encode_row(row, None if fresh[i] else before or SketchRow(), _header(summary)))
         before = row
     lengths = struct.pack(f"<{len(rows)}I", *map(len, rows))
     return b"".join(summary[: HEADER.size] for summary in summaries), lengths, b"".join(rows)
@@ -106,7 +106,9 @@ def decode(headers: bytes, lengths: bytes, fresh: bytes, stream: bytes, limit: i
         if length > min(MOST_ROW_BYTES, len(stream) - at) or size > limit:
             raise ValueError("the sketches are damaged")
         header = headers[i * HEADER.size : (i + 1) * HEADER.size]
-        before = _decode_row(stream[at : at + length], None if fresh[i] else before or Row(), _header(header))
+        before = _decode_row(
+            stream[at : at + length], None if fresh[i] else before or SketchRow(), _header(header)
+        )
         packed.append(header + _pack(before))
         at += length
         size += len(packed[-1])
@@ -115,7 +117,7 @@ def decode(headers: bytes, lengths: bytes, fresh: bytes, stream: bytes, limit: i
     return packed
 
 
-def _encode_row(row: Row, before: Row | None, header: dict[int, int]) -> bytes:
+def _encode_row(row: SketchRow, before: SketchRow | None, header: dict[int, int]) -> bytes:
     bits = BitWriter()
     if before is not None:
         same = row.counts == before.counts
@@ -132,11 +134,11 @@ def _encode_row(row: Row, before: Row | None, header: dict[int, int]) -> bytes:
     return bits.row()
 
 
-def _decode_row(data: bytes, before: Row | None, header: dict[int, int]) -> Row:
+def _decode_row(data: bytes, before: SketchRow | None, header: dict[int, int]) -> SketchRow:
     bits = BitReader(data)
     if before is not None and bits.get(1):
         return before
-    row = Row()
+    row = SketchRow()
     plain = bits.get(1)
     for bin_ in SPECIAL_BINS:
         row.counts[bin_] = header.get(bin_, 0) if plain else _special(bits)
@@ -152,7 +154,7 @@ def _special(bits: BitReader) -> int:
     return bits.get(length)
 
 
-def _encode_half(bits: BitWriter, row: Row, before: Row | None, half: int) -> None:
+def _encode_half(bits: BitWriter, row: SketchRow, before: SketchRow | None, half: int) -> None:
     counts = row.counts[half * HALF :]
     low, top = _expected_range(row, before, half)
     bits.golomb(zigzag(row.low[half] - low), 2)
@@ -174,7 +176,7 @@ def _encode_half(bits: BitWriter, row: Row, before: Row | None, half: int) -> No
         h += 1
 
 
-def _decode_half(bits: BitReader, row: Row, before: Row | None, half: int) -> None:
+def _decode_half(bits: BitReader, row: SketchRow, before: SketchRow | None, half: int) -> None:
     low, top = _expected_range(row, before, half)
     low += unzigzag(bits.golomb(2))
     top += unzigzag(bits.golomb(1))
@@ -201,7 +203,7 @@ def _decode_half(bits: BitReader, row: Row, before: Row | None, half: int) -> No
         h += 1
 
 
-def _expected_range(row: Row, before: Row | None, half: int) -> tuple[int, int]:
+def _expected_range(row: SketchRow, before: SketchRow | None, half: int) -> tuple[int, int]:
     """Where it was before, else as in the other half, else around 1."""
     if before is not None:
         return before.low[half], before.top[half]
@@ -214,8 +216,8 @@ def _header(summary: bytes) -> dict[int, int]:
     return {0: zeros, 0x7F8: pos_inf, 0xFF8: neg_inf, 0x7FC: nan}
 
 
-def _unpack(summary: bytes) -> Row:
-    unpacked, row = Summary.unpack(summary), Row()
+def _unpack(summary: bytes) -> SketchRow:
+    unpacked, row = Summary.unpack(summary), SketchRow()
     for bin_, count in zip(unpacked.bins.tolist(), unpacked.counts.tolist(), strict=True):
         row.counts[bin_] = count
         half, h = divmod(bin_, HALF)
@@ -225,7 +227,7 @@ def _unpack(summary: bytes) -> Row:
     return row
 
 
-def _pack(row: Row) -> bytes:
+def _pack(row: SketchRow) -> bytes:
     used = [bin_ for bin_, count in enumerate(row.counts) if count]
     pairs = np.empty((len(used), 2), np.uint64)
     pairs[:, 0] = np.diff(np.array(used, np.int64), prepend=-1) - 1

@@ -40,7 +40,7 @@ WHAT_TRAINS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RunEvidence:
     """What the steps of a run hold to judge a training by.
 
     Steps of an optimizer and changes of weights are evidence. So is a loss or a gradient by itself, as of a
@@ -54,7 +54,7 @@ class Evidence:
     has_evaluations: bool
 
     @classmethod
-    def of(cls, scalars: Collection[str], *, has_moved: bool) -> Evidence:
+    def of(cls, scalars: Collection[str], *, has_moved: bool) -> RunEvidence:
         """`scalars` are their names; `has_moved` whether a sampled update was other than zero."""
         return cls(
             has_updates=has_moved or OF_OPTIMIZER in scalars,
@@ -91,7 +91,7 @@ def verdict(
     severities: Iterable[str],
     *,
     steps: int,
-    evidence: Evidence | None = None,
+    evidence: RunEvidence | None = None,
     has_loss: bool = True,
     info: Mapping[str, Any] | None = None,
     damage: str = "",

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from tb_netdebug.debugger.client.client import Client, ClientError, Training
+from tb_netdebug.debugger.client.client import Client, ClientError, ListedTraining
 
 # The hub counts a client as gone after ten seconds.
 EVERY_SECS = 2.0
@@ -27,7 +27,7 @@ class Attendance:
 
     def attend(
         self, keys: Sequence[str], *, take: str | None = None, release: str | None = None
-    ) -> list[Training]:
+    ) -> list[ListedTraining]:
         """From now on for these. Raises ClientError."""
         self._keys = tuple(keys)
         return self._client.attend(self._keys, take=take, release=release)

@@ -14,7 +14,7 @@ class ClientError(Exception):
     """What was asked for could not be had; a sentence for the person who asked."""
 
 
-class GoneError(ClientError):
+class TrainingGoneError(ClientError):
     """There is no such training any more."""
 
 
@@ -27,7 +27,7 @@ class UnreachableError(ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class ListedTraining:
     """An entry in the list of a hub; `session` and `state` are as README.md says."""
 
     key: str
@@ -38,7 +38,7 @@ class Training:
     is_connected: bool = True
 
     @classmethod
-    def of(cls, told: Any) -> Training:
+    def of(cls, told: Any) -> ListedTraining:
         """Raises ClientError for what is no such entry."""
         try:
             return cls(
@@ -82,12 +82,12 @@ class Client(Protocol):
     def epoch(self) -> str:
         """Of the list that came last; another one after each start of the hub."""
 
-    def sessions(self) -> list[Training]:
+    def sessions(self) -> list[ListedTraining]:
         """Those that can be debugged here."""
 
     def attend(
         self, sessions: Sequence[str], *, take: str | None = None, release: str | None = None
-    ) -> list[Training]:
+    ) -> list[ListedTraining]:
         """Somebody is there for these; to be said again within ten seconds, else it counts as gone."""
 
     def call(self, session: str, verb: str, /, **arguments: Any) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 from tb_netdebug.core.records.json_text import json_bytes
 from tb_netdebug.debugger.client.client import (
     ClientError,
-    GoneError,
+    ListedTraining,
     NotHeldError,
-    Training,
+    TrainingGoneError,
     UnreachableError,
     new_id,
 )
@@ -28,7 +28,7 @@ REPLY_SECS = 20.0
 MOST_REPLY_BYTES = 64 << 20
 PIECE_BYTES = 1 << 18
 TOKEN = re.compile(rb'<meta name="netdebug-token" content="([\w-]{1,512})"')
-ERRORS: Mapping[int, type[ClientError]] = {404: GoneError, 409: NotHeldError}
+ERRORS: Mapping[int, type[ClientError]] = {404: TrainingGoneError, 409: NotHeldError}
 OLD_TOKEN = 403
 
 
@@ -44,7 +44,7 @@ class HttpClient:
         self._environ = environ
         self._token: str | None = None
 
-    def sessions(self) -> list[Training]:
+    def sessions(self) -> list[ListedTraining]:
         return self._trainings(_json(self.read("debugger/sessions")))
 
     def read(self, route: str) -> bytes:
@@ -57,7 +57,7 @@ class HttpClient:
 
     def attend(
         self, sessions: Sequence[str], *, take: str | None = None, release: str | None = None
-    ) -> list[Training]:
+    ) -> list[ListedTraining]:
         wanted = {"label": self._label, "sessions": list(sessions), "take": take, "release": release}
         return self._trainings(self._posted("debugger/attend", wanted))
 
@@ -76,10 +76,10 @@ class HttpClient:
             if reply.length:
                 raise ClientError("The tensor was cut short: the training has gone on, or the hub has ended.")
 
-    def _trainings(self, told: Mapping[str, Any]) -> list[Training]:
+    def _trainings(self, told: Mapping[str, Any]) -> list[ListedTraining]:
         self.epoch = str(told.get("epoch"))
         entries = told.get("sessions")
-        return [Training.of(entry) for entry in entries] if isinstance(entries, list) else []
+        return [ListedTraining.of(entry) for entry in entries] if isinstance(entries, list) else []
 
     def _posted(self, route: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """A TensorBoard that was started again has another token: that one is tried, too."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tb_netdebug.debugger.client.client import ClientError, GoneError, Training, new_id
+from tb_netdebug.debugger.client.client import ClientError, ListedTraining, TrainingGoneError, new_id
 from tb_netdebug.debugger.hub.calls import Call, CallError
 from tb_netdebug.debugger.protocol.messages import Frame, FrameError, decoded, encoded
 from tb_netdebug.debugger.protocol.verbs import VERBS
@@ -31,7 +31,7 @@ class LocalClient:
         self.epoch = "local"
         self._news = threading.Condition()
         self._receive: Callable[[bytes], None] | None = None
-        self._training: Training | None = None
+        self._training: ListedTraining | None = None
         self._calls: dict[int, Call] = {}
         self._numbers = itertools.count(1)
 
@@ -60,7 +60,9 @@ class LocalClient:
     def _taken(self, frame: Frame) -> None:
         if frame.type == "hello":
             holder = {"client": self.id, "label": "here"}
-            self._training = Training(KEY, frame.head["session"], frame.head["state"], holder, clients=1)
+            self._training = ListedTraining(
+                KEY, frame.head["session"], frame.head["state"], holder, clients=1
+            )
         elif frame.type == "state" and self._training is not None:
             self._training = replace(self._training, state=frame.head["state"])
         elif frame.type == "answer":
@@ -79,13 +81,13 @@ class LocalClient:
 
     # ---- the client's side ---------------------------------------------------------------------------------
 
-    def sessions(self) -> list[Training]:
+    def sessions(self) -> list[ListedTraining]:
         with self._news:
             return [] if self._training is None else [self._training]
 
     def attend(
         self, sessions: Sequence[str], *, take: str | None = None, release: str | None = None
-    ) -> list[Training]:
+    ) -> list[ListedTraining]:
         self._send(encoded("lease", clients=len(sessions), secs=LEASE_SECS))
         return self.sessions()
 
@@ -116,10 +118,10 @@ class LocalClient:
         try:
             call.result()
         except CallError as error:
-            raise (GoneError if error.kind == "gone" else ClientError)(str(error)) from None
+            raise (TrainingGoneError if error.kind == "gone" else ClientError)(str(error)) from None
         return call
 
     def _send(self, data: bytes) -> None:
         if self._receive is None:
-            raise GoneError("Nothing has been started yet.")
+            raise TrainingGoneError("Nothing has been started yet.")
         self._receive(data)

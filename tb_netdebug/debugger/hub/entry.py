@@ -17,7 +17,7 @@ LEAST_RATE_STEPS = 2
 USUAL_RATE = 20.0
 
 
-class Entry:
+class SessionEntry:
     """`key` stays the same when a training comes by another agent; `trainer` is what the collector calls it,
     None while it is not connected. `training` is the same for all ranks of one training."""
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tb_netdebug.debugger.hub.calls import BUSY, GONE, LATE, REFUSED, UNKNOWN, Call, CallError
 from tb_netdebug.debugger.hub.controls import Controls
-from tb_netdebug.debugger.hub.entry import Entry, key_of
+from tb_netdebug.debugger.hub.entry import SessionEntry, key_of
 from tb_netdebug.debugger.hub.statements import (
     ERROR_KINDS,
     MOST_LETTERS,
@@ -45,7 +45,7 @@ CLOSE_SECS = 2.0
 Row = dict[str, Any]
 
 
-class Named(Protocol):
+class NamedRun(Protocol):
     """`run` is what the collector calls it, which may be with a suffix that the training does not know of."""
 
     @property
@@ -60,7 +60,7 @@ class Channel(Protocol):
 
     def send(self, trainer_key: str, data: bytes) -> bool: ...
 
-    def trainers(self) -> Sequence[Named]: ...
+    def trainers(self) -> Sequence[NamedRun]: ...
 
 
 class Sessions:
@@ -77,8 +77,8 @@ class Sessions:
         self._clock = clock
         self._news = threading.Condition(threading.RLock())  # guards everything below
         self._channel: Channel | None = None
-        self._entries: dict[str, Entry] = {}
-        self._trainers: dict[str, Entry] = {}
+        self._entries: dict[str, SessionEntry] = {}
+        self._trainers: dict[str, SessionEntry] = {}
         self._controls = Controls()
         self._numbers = itertools.count(1)
         self._thread: threading.Thread | None = None
@@ -152,7 +152,7 @@ class Sessions:
             self._after_visit(self._entries.values())
             return self.rows()
 
-    def claim(self, client: str, key: str, *, steers: bool) -> list[Entry]:
+    def claim(self, client: str, key: str, *, steers: bool) -> list[SessionEntry]:
         """The session and, behind it, the other connected ranks of its training; for what `steers`, the
         client holds the controls of it afterwards. Raises CallError."""
         with self._news:
@@ -165,7 +165,7 @@ class Sessions:
             return ranks
 
     def ask(
-        self, entry: Entry, client: str, verb: str, arguments: Mapping[str, Any], *,
+        self, entry: SessionEntry, client: str, verb: str, arguments: Mapping[str, Any], *,
         ended: Callable[[Call], None] | None = None,
     ) -> Call:  # fmt: skip
         """Returns at once. Raises CallError, and ArgumentError."""
@@ -183,7 +183,7 @@ class Sessions:
                 raise CallError(BUSY, "The training does not listen at the moment.")
         return call
 
-    def answer(self, entry: Entry, call: Call, *, secs: float = ANSWER_SECS) -> Any:
+    def answer(self, entry: SessionEntry, call: Call, *, secs: float = ANSWER_SECS) -> Any:
         """Waits for it. Raises CallError."""
         try:
             if not call.wait(secs):
@@ -192,12 +192,12 @@ class Sessions:
         finally:
             self.forget(entry, call)
 
-    def forget(self, entry: Entry, call: Call) -> None:
+    def forget(self, entry: SessionEntry, call: Call) -> None:
         """Nobody waits for its answer any more."""
         with self._news:
             entry.calls.pop(call.number, None)
 
-    def state_of(self, entry: Entry) -> dict[str, Any]:
+    def state_of(self, entry: SessionEntry) -> dict[str, Any]:
         with self._news:
             return entry.state
 
@@ -234,7 +234,7 @@ class Sessions:
         if entry is None:
             if len(self._entries) >= MOST_SESSIONS:
                 raise StatementError("there are too many")
-            entry = self._entries[key] = Entry(key, trainer, session, state)
+            entry = self._entries[key] = SessionEntry(key, trainer, session, state)
         else:
             self._trainers.pop(entry.trainer or "", None)
             entry.greet(trainer, session, state)
@@ -242,7 +242,7 @@ class Sessions:
         self._set_lease(entry)
         self._tell_now(entry)
 
-    def _answered(self, entry: Entry, frame: Frame) -> None:
+    def _answered(self, entry: SessionEntry, frame: Frame) -> None:
         number = frame.head.get("id")
         call = entry.calls.pop(number, None) if isinstance(number, int) else None
         if call is None:
@@ -263,19 +263,19 @@ class Sessions:
 
     # ---- who is there ------------------------------------------------------------------------------------
 
-    def _entry(self, key: str) -> Entry:
+    def _entry(self, key: str) -> SessionEntry:
         entry = self._entries.get(key)
         if entry is None:
             raise CallError(UNKNOWN, "There is no such training any more.")
         return entry
 
-    def _connected(self, training: str) -> list[Entry]:
+    def _connected(self, training: str) -> list[SessionEntry]:
         return [each for each in self._trainers.values() if each.training == training]
 
-    def _here(self) -> dict[str, Named]:
+    def _here(self) -> dict[str, NamedRun]:
         return {} if self._channel is None else {each.key: each for each in self._channel.trainers()}
 
-    def _after_visit(self, entries: Iterable[Entry]) -> None:
+    def _after_visit(self, entries: Iterable[SessionEntry]) -> None:
         """These trainings hear of it, and the other clients. What is as it was is no news."""
         for entry in entries:
             self._set_lease(entry)
@@ -293,7 +293,7 @@ class Sessions:
             if not entry.is_connected and now >= entry.lost_at + KEPT_SECS:
                 self._remove(entry)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: SessionEntry) -> None:
         self._trainers.pop(entry.trainer or "", None)
         del self._entries[entry.key]
         entry.forget_calls("The training is over.")
@@ -307,18 +307,18 @@ class Sessions:
             if entry.clients and now >= entry.leased_at + RENEW_SECS:
                 self._lease(entry, entry.clients)
 
-    def _set_lease(self, entry: Entry) -> None:
+    def _set_lease(self, entry: SessionEntry) -> None:
         clients = self._controls.count(entry.training) if entry.is_connected else 0
         if clients != entry.clients:
             entry.clients = clients
             self._lease(entry, clients)
             self._tell_now(entry)
 
-    def _lease(self, entry: Entry, clients: int) -> None:
+    def _lease(self, entry: SessionEntry, clients: int) -> None:
         entry.leased_at = self._clock()
         self._send(entry, encoded("lease", clients=clients, secs=LEASE_SECS))
 
-    def _send(self, entry: Entry, frame: bytes) -> bool:
+    def _send(self, entry: SessionEntry, frame: bytes) -> bool:
         return (
             self._channel is not None
             and entry.trainer is not None
@@ -327,7 +327,7 @@ class Sessions:
 
     # ---- what is told ------------------------------------------------------------------------------------
 
-    def _row(self, entry: Entry) -> Row:
+    def _row(self, entry: SessionEntry) -> Row:
         holder = self._controls.holder(entry.training)
         return {
             "key": entry.key,
@@ -338,7 +338,7 @@ class Sessions:
             "is_connected": entry.is_connected,
         }
 
-    def _tell_soon(self, entry: Entry) -> None:
+    def _tell_soon(self, entry: SessionEntry) -> None:
         """Now, or when enough time has passed since the last time."""
         if self._clock() >= entry.told_at + TELL_SECS:
             self._tell_now(entry)
@@ -346,7 +346,7 @@ class Sessions:
             entry.is_untold = True
             self._rouse()
 
-    def _tell_now(self, entry: Entry) -> None:
+    def _tell_now(self, entry: SessionEntry) -> None:
         entry.told_at, entry.is_untold = self._clock(), False
         self._tell(entry.key, self._row(entry))
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from tb_netdebug.debugger.hub.calls import GONE, REFUSED, Call, CallError
-from tb_netdebug.debugger.hub.entry import Entry
+from tb_netdebug.debugger.hub.entry import SessionEntry
 from tb_netdebug.debugger.hub.hub import Sessions
 from tb_netdebug.debugger.hub.rank_calls import settle, tell
 
@@ -38,7 +38,7 @@ class Pausing:
     asked of the training."""
 
     def __init__(
-        self, sessions: Sessions, client: str, ranks: Sequence[Entry], wanted: Mapping[str, Any]
+        self, sessions: Sessions, client: str, ranks: Sequence[SessionEntry], wanted: Mapping[str, Any]
     ) -> None:
         self._sessions = sessions
         self._client = client
@@ -50,7 +50,7 @@ class Pausing:
 
     @classmethod
     def start(
-        cls, sessions: Sessions, client: str, ranks: Sequence[Entry], wanted: Mapping[str, Any]
+        cls, sessions: Sessions, client: str, ranks: Sequence[SessionEntry], wanted: Mapping[str, Any]
     ) -> Pausing:
         pausing = cls(sessions, client, ranks, wanted)
         for each in ranks:
@@ -96,7 +96,7 @@ class Pausing:
     def _tried(self, wanted: Mapping[str, Any]) -> CallError | None:
         """Why it has failed, or None."""
         ended: queue.SimpleQueue[Call] = queue.SimpleQueue()
-        calls: list[tuple[Entry, Call]] = []
+        calls: list[tuple[SessionEntry, Call]] = []
         try:
             for each in self._ranks:
                 call = self._sessions.ask(each, self._client, "pause", wanted, ended=ended.put)
@@ -135,7 +135,7 @@ class Pausing:
         return all(each.course is self for each in self._ranks)
 
 
-def batch_ahead(ranks: Sequence[Entry], *, now: float, secs: float) -> int:
+def batch_ahead(ranks: Sequence[SessionEntry], *, now: float, secs: float) -> int:
     """A batch that no rank will have reached before it hears of it."""
     reached = [
         each.step + each.steps_per_sec(now) * (min(each.age(now), LONGEST_AGE_SECS) + secs) for each in ranks

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tb_netdebug.debugger.hub.calls import Call, CallError
-from tb_netdebug.debugger.hub.entry import Entry
+from tb_netdebug.debugger.hub.entry import SessionEntry
 from tb_netdebug.debugger.hub.hub import Sessions
 
 # Behind the answer of the rank that was asked, so long for those of the others.
@@ -15,11 +15,11 @@ OTHERS_SECS = 1.0
 
 
 def tell(
-    sessions: Sessions, ranks: Sequence[Entry], client: str, verb: str,
+    sessions: Sessions, ranks: Sequence[SessionEntry], client: str, verb: str,
     wanted: Mapping[str, Mapping[str, Any] | None],
-) -> dict[Entry, Call]:  # fmt: skip
+) -> dict[SessionEntry, Call]:  # fmt: skip
     """All of these. Raises CallError when one of them cannot be told; all others were."""
-    calls: dict[Entry, Call] = {}
+    calls: dict[SessionEntry, Call] = {}
     trouble: CallError | None = None
     for each in ranks:
         arguments = wanted[each.key]
@@ -35,7 +35,7 @@ def tell(
     return calls
 
 
-def settle(sessions: Sessions, calls: Mapping[Entry, Call]) -> None:
+def settle(sessions: Sessions, calls: Mapping[SessionEntry, Call]) -> None:
     """What comes next builds on what all of them do by now; one that waits for another is not waited for."""
     until = time.monotonic() + OTHERS_SECS
     for each, call in calls.items():

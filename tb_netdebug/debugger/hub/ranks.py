@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tb_netdebug.debugger.hub.calls import LATE, Call, CallError
-from tb_netdebug.debugger.hub.entry import Entry
+from tb_netdebug.debugger.hub.entry import SessionEntry
 from tb_netdebug.debugger.hub.hub import Sessions
 from tb_netdebug.debugger.hub.pausing import Pausing
 from tb_netdebug.debugger.hub.rank_calls import settle, tell
@@ -41,7 +41,7 @@ def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapp
         settle(sessions, calls)
 
 
-def answer(sessions: Sessions, entry: Entry, call: Call, wanted: Mapping[str, Any]) -> Any:
+def answer(sessions: Sessions, entry: SessionEntry, call: Call, wanted: Mapping[str, Any]) -> Any:
     """A verb that waits for the training to stop has one in any case: the newest state."""
     if not VERBS[call.verb].waits:
         return sessions.answer(entry, call)
@@ -56,7 +56,9 @@ def answer(sessions: Sessions, entry: Entry, call: Call, wanted: Mapping[str, An
 # ---- what has a number
 
 
-def twin(asked: Entry, other: Entry, verb: str, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def twin(
+    asked: SessionEntry, other: SessionEntry, verb: str, wanted: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
     """The arguments for another rank, where the same breakpoint or watchpoint may have another number; None
     when it has none to remove."""
     name = LISTS.get(verb.partition("_")[2])

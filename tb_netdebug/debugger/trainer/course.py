@@ -25,7 +25,7 @@ class Reason:
 
 
 @dataclass(slots=True)
-class Course:
+class RunTarget:
     """`by` is "now", one of the steps of `verbs.STEPS`, "step" (a batch by its number) or "layer-named"."""
 
     by: str

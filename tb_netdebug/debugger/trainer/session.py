@@ -22,7 +22,7 @@ from tb_netdebug.debugger.place import CODE, END, START, Place
 from tb_netdebug.debugger.protocol.messages import PROTOCOL, FrameError, decoded
 from tb_netdebug.debugger.protocol.verbs import VERBS, ArgumentError, checked
 from tb_netdebug.debugger.trainer.breakpoints import Breakpoints
-from tb_netdebug.debugger.trainer.course import Course, Reason
+from tb_netdebug.debugger.trainer.course import Reason, RunTarget
 from tb_netdebug.debugger.trainer.inspection import Inspection
 from tb_netdebug.debugger.trainer.lease import LEASE_SECS, Lease
 from tb_netdebug.debugger.trainer.stack import line_of
@@ -64,7 +64,7 @@ class Session:
         self.lease = Lease(clock)
         self.breakpoints = Breakpoints()
         self.watchpoints = Watchpoints()
-        self.course: Course | None = None
+        self.course: RunTarget | None = None
         self.place: Place | None = None
         self.frame: FrameType | None = None
         self.note: str | None = None
@@ -340,7 +340,7 @@ class Session:
 
     # ---- for steering ------------------------------------------------------------------------------------
 
-    def release(self, course: Course | None) -> None:
+    def release(self, course: RunTarget | None) -> None:
         """Goes on, and to what it was told to stop at."""
         self.course, self._is_released, self.note = course, True, None
         self._is_unsettled = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.debugger.protocol.presets import PRESETS
 from tb_netdebug.debugger.tensors.name_pattern import NamePattern
-from tb_netdebug.debugger.trainer.course import Course
+from tb_netdebug.debugger.trainer.course import RunTarget
 from tb_netdebug.debugger.workbench import WorkbenchError
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class Steering:
         if session.is_paused:
             return session.state()
         if step is None:
-            session.course = Course("now")
+            session.course = RunTarget("now")
         elif step < session.step_of():
             raise TooLateError(f"Batch {step} is over: it is in batch {session.step_of()} by now.")
         else:
-            session.course = Course("step", step=step)
+            session.course = RunTarget("step", step=step)
         return session.state()
 
     def _continue(self) -> Any:
@@ -69,7 +69,7 @@ class Steering:
             reasons = " ".join(self._session.bench.cannot)
             raise WorkbenchError(f"This training cannot be stepped by {by}. {reasons}".strip())
         pattern = NamePattern(match) if match else None
-        self._session.release(Course(by, count=max(count, 1), match=pattern))
+        self._session.release(RunTarget(by, count=max(count, 1), match=pattern))
         return self._session.state()
 
     def _run_to(self, *, step: int | None, layer: str | None, wait: float) -> Any:
@@ -78,11 +78,11 @@ class Steering:
             raise WorkbenchError("Run to what? Give either a batch or a layer.")
         if layer is not None:
             self._need_layers()
-            session.release(Course("layer-named", match=NamePattern(layer)))
+            session.release(RunTarget("layer-named", match=NamePattern(layer)))
         elif step is not None and step < session.step_of():
             raise TooLateError(f"Batch {step} is over: it is in batch {session.step_of()} by now.")
         else:
-            session.release(Course("step", step=step or 0))
+            session.release(RunTarget("step", step=step or 0))
         return session.state()
 
     def _need_layers(self) -> None:

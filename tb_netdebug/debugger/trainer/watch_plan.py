@@ -67,7 +67,7 @@ class Truths:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Measurement:
     """Of each pair of a plan: the value, whether it was there, and whether the condition holds."""
 
     values: Doubles
@@ -111,7 +111,7 @@ class Plan:
         self._in_bins = [name for name in tensors if name in in_bins]
         self._summarised = [name for name in tensors if name not in in_bins]
 
-    def read(self, workbench: Workbench) -> Reading:
+    def read(self, workbench: Workbench) -> Measurement:
         """One summary a tensor, however many look at it."""
         summaries: dict[str, Summary] = (
             dict(workbench.summaries(self._summarised)) if self._summarised else {}
@@ -125,7 +125,7 @@ class Plan:
         table = table.reshape(len(self.names), len(self._statistics), 2)
         cells = table[self._rows, self._columns]
         values, is_there = cells[:, 0], cells[:, 1] > 0
-        return Reading(values, is_there, is_there & (values * self._signs > self._bounds))
+        return Measurement(values, is_there, is_there & (values * self._signs > self._bounds))
 
     def _with_bins(self, workbench: Workbench) -> Iterator[tuple[str, Summary]]:
         """A workbench may leave out the bins where it makes the summaries of many."""

@@ -15,7 +15,15 @@ from tb_netdebug.debugger.protocol.presets import advice_for
 from tb_netdebug.debugger.tensors.name_pattern import NamePattern
 from tb_netdebug.debugger.tensors.statistics import CHANGE, NONFINITE, STATISTICS
 from tb_netdebug.debugger.trainer.hits import MOST_HITS, Hit, HitList
-from tb_netdebug.debugger.trainer.watch_plan import MOST_PAIRS, SCALAR, Condition, Mask, Plan, Reading, Truths
+from tb_netdebug.debugger.trainer.watch_plan import (
+    MOST_PAIRS,
+    SCALAR,
+    Condition,
+    Mask,
+    Measurement,
+    Plan,
+    Truths,
+)
 from tb_netdebug.debugger.workbench import KINDS, NOTHING, Needs, Workbench, WorkbenchError
 
 MOST_WATCHPOINTS = 100
@@ -234,7 +242,7 @@ class Watchpoints:
             self._doubt_changes(plan, reading, step)
         return self._hit(plan, reading, new, place, step)
 
-    def _hit(self, plan: Plan, reading: Reading, new: Mask, place: Place, step: int) -> list[Hit]:
+    def _hit(self, plan: Plan, reading: Measurement, new: Mask, place: Place, step: int) -> list[Hit]:
         hits = []
         for pair in np.flatnonzero(new):
             condition, name = plan.pairs[pair]
@@ -302,7 +310,7 @@ class Watchpoints:
                 else f"{one.tensors.text!r} is found in the name of no {one.kind}; there is {example}, say."
             )
 
-    def _doubt_changes(self, plan: Plan, reading: Reading, step: int) -> None:
+    def _doubt_changes(self, plan: Plan, reading: Measurement, step: int) -> None:
         """The step before has to be known from the second step on."""
         missing = plan.change_pairs[~reading.is_there[plan.change_pairs]]
         for pair in missing[:MOST_WATCHPOINTS] if step > self._first_step + 1 else ():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """A file that was written or deleted; `path` is where the script thinks it is."""
 
     path: str

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.changes import FileChange
 
 # Devices and messages to the kernel; shared memory is files.
 SPECIAL = ("/dev/", "/proc/", "/sys/")
@@ -203,15 +203,15 @@ class Copies:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
         self.mark(place)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FileChange]:
         for folder, _, names in os.walk(self.tree):
             for name in sorted(names):
-                yield Change(self.own(os.path.join(folder, name)))
+                yield FileChange(self.own(os.path.join(folder, name)))
         for name in real.listdir(self.marks):
             with open(os.path.join(self.marks, name), "rb") as file:
                 path = os.fsdecode(file.read())
             if not real_lexists(self.tree + path):
-                yield Change(path, is_deleted=True)
+                yield FileChange(path, is_deleted=True)
 
 
 def real_lexists(path: str) -> bool:

@@ -17,11 +17,11 @@ from types import ModuleType
 from typing import Any
 
 from tb_netdebug.experiments.rehearsal.stop import Stopped, stop_before_step
-from tb_netdebug.training.zero_code.script import Ending, status_of
+from tb_netdebug.training.zero_code.script import ScriptEnding, status_of
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedDefinition:
     """A module, or a file that ends in .py, and what is wanted of it: MODULE:NAME."""
 
     module: str
@@ -47,7 +47,7 @@ class Definitions:
     def __init__(self, program: Stopped | None = None) -> None:
         self._stops = {} if program is None else {id(sys.modules["__main__"]): program}
 
-    def take(self, named: Named, use: Callable[[Definition], int]) -> int:
+    def take(self, named: NamedDefinition, use: Callable[[Definition], int]) -> int:
         """Return what `use` makes of the definition. To be called as `stop_before_step` is."""
         loading = Loading(named)
 
@@ -61,7 +61,7 @@ class Definitions:
 class Loading:
     """The import of one module, which may be stopped in the middle: what it has so far is kept."""
 
-    def __init__(self, named: Named) -> None:
+    def __init__(self, named: NamedDefinition) -> None:
         self._named = named
         self.module: ModuleType | None = None
 
@@ -95,15 +95,15 @@ class Loading:
         return spec
 
 
-def ending_of(program: Callable[[], object]) -> Ending:
+def ending_of(program: Callable[[], object]) -> ScriptEnding:
     """Return how a part of a user's program ended, in the words that are used for a whole one."""
     try:
         program()
     except SystemExit as ending:
-        return Ending(status_of(ending))
+        return ScriptEnding(status_of(ending))
     except BaseException as error:
-        return Ending(1, error)
-    return Ending(0)
+        return ScriptEnding(1, error)
+    return ScriptEnding(0)
 
 
 def running_spec(name: str) -> ModuleSpec | None:

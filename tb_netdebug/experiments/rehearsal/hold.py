@@ -19,7 +19,7 @@ from typing import Any
 
 import tb_netdebug
 from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, levels
-from tb_netdebug.experiments.rehearsal.report import Report
+from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
 # For tests, and for whoever has to do without a level: only the levels named here are tried.
 LEVELS = "NETDEBUG_REHEARSAL_LEVELS"
@@ -32,7 +32,7 @@ START = (
 )
 
 
-def hold(task: str, arguments: dict[str, Any]) -> Report:
+def hold(task: str, arguments: dict[str, Any]) -> RehearsalReport:
     """Call `task`, MODULE:FUNCTION, with arguments that JSON can say; it returns an exit status.
 
     It has this process's terminal, environment and folder; an interrupt reaches it, and SIGTERM ends it. What
@@ -41,11 +41,11 @@ def hold(task: str, arguments: dict[str, Any]) -> Report:
     passed_over = []
     for level in wanted():
         with folder() as scratch, terminal_kept():
-            content = Start(level, scratch, task, arguments).wait()
+            content = StartedKeeper(level, scratch, task, arguments).wait()
         if UNAVAILABLE in content:
             passed_over.append(f"{level}: {content[UNAVAILABLE]}")
             continue
-        report = Report.of_json(json.dumps(content))
+        report = RehearsalReport.of_json(json.dumps(content))
         report.passed_over = passed_over
         return report
     raise RuntimeError(f"no process can be held here ({'; '.join(passed_over)})")
@@ -90,7 +90,7 @@ def terminal_kept() -> Iterator[None]:
                 termios.tcsetattr(0, termios.TCSADRAIN, modes)
 
 
-class Start:
+class StartedKeeper:
     """A keeper, until it has told its report."""
 
     def __init__(self, level: str, scratch: str, task: str, arguments: dict[str, Any]) -> None:
@@ -118,11 +118,13 @@ class Start:
             if threading.current_thread() is threading.main_thread():
                 stack.enter_context(self._signals())
             text = self._told.read()
-        if text:
-            content: dict[str, Any] = json.loads(text)
-            return content
-        ending = self._process.returncode
-        return json.loads(Report(status=ending, notes=["The process that held it was ended."]).to_json())  # type: ignore[no-any-return]
+        if not text:
+            ended = RehearsalReport(
+                status=self._process.returncode, notes=["The process that held it was ended."]
+            )
+            text = ended.to_json()
+        content: dict[str, Any] = json.loads(text)
+        return content
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

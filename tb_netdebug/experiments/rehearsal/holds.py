@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Protocol
 
-from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.changes import FileChange
 
 # The key under which a keeper says why it could not begin.
 UNAVAILABLE = "unavailable"
@@ -19,7 +19,7 @@ PLACES = {
 }
 
 
-class UnavailableError(Exception):
+class HoldUnavailableError(Exception):
     """This machine does not hold a process so; says why."""
 
 
@@ -31,7 +31,7 @@ class Hold(Protocol):
     def begin(self) -> None:
         """In the held process, before it does anything."""
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FileChange]:
         """What it has written, when it and all its children have ended."""
 
     def notes(self) -> Sequence[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tb_netdebug.training import watch as place
 
 if TYPE_CHECKING:
-    from tb_netdebug.experiments.rehearsal.stop import Gate
+    from tb_netdebug.experiments.rehearsal.stop import StepGate
 
 
 class InertMonitor:
@@ -19,7 +19,7 @@ class InertMonitor:
     path = None
     overhead = 0.0
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: StepGate) -> None:
         self._gate = gate
 
     def __enter__(self) -> InertMonitor:
@@ -38,7 +38,7 @@ class InertMonitor:
 
 
 @contextmanager
-def watching_nothing(gate: Gate) -> Iterator[None]:
+def watching_nothing(gate: StepGate) -> Iterator[None]:
     """While it is open, `nd.watch` only notes what it is given."""
     from tb_netdebug.experiments.rehearsal.stop import Subject
 

@@ -24,9 +24,9 @@ import psutil
 
 from tb_netdebug.experiments.rehearsal import syscalls
 from tb_netdebug.experiments.rehearsal.channel import open_to_keeper, tell
-from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, Hold, UnavailableError, hold_of
+from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, Hold, HoldUnavailableError, hold_of
 from tb_netdebug.experiments.rehearsal.network import name_connections
-from tb_netdebug.experiments.rehearsal.report import Report
+from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
 MOST_CHANGES = 10_000
 # After its task is done: for atexit, and for threads that nobody waits for.
@@ -61,7 +61,7 @@ def main(given: int, told: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         hold = hold_of(order.level)(order.scratch)
-    except UnavailableError as error:
+    except HoldUnavailableError as error:
         answer(told, {UNAVAILABLE: str(error)})
         return
     reading, writing = os.pipe()
@@ -125,7 +125,7 @@ class Keeper:
         self._reading = reading
         self._parent = parent
         self._heard = b""
-        self._report = Report()
+        self._report = RehearsalReport()
         self._deadline = float("inf")
         self._limit = float("inf")
         self._killed = KILLED
@@ -141,7 +141,7 @@ class Keeper:
         if os.getppid() != parent:  # the caller has ended before we could notice
             self._terminate()
 
-    def wait(self) -> Report:
+    def wait(self) -> RehearsalReport:
         descriptor = pidfd_of(self._pid)
         waiting_for = [each for each in (self._reading, descriptor) if each is not None]
         while True:
@@ -236,7 +236,7 @@ def pidfd_of(pid: int) -> int | None:
     return None
 
 
-def end_leftovers(report: Report) -> None:
+def end_leftovers(report: RehearsalReport) -> None:
     """Those that end by themselves may do so; the others are named and killed, until there are none."""
     deadline = time.monotonic() + LEFTOVER_SECS
     named: dict[int, str] = {}

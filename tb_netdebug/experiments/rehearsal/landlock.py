@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tb_netdebug.experiments.rehearsal import syscalls
-from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.changes import FileChange
 from tb_netdebug.experiments.rehearsal.copies import Copies
-from tb_netdebug.experiments.rehearsal.holds import UnavailableError
+from tb_netdebug.experiments.rehearsal.holds import HoldUnavailableError
 from tb_netdebug.experiments.rehearsal.redirection import redirect
 
 VERSION_ASKED = 1
@@ -41,7 +41,7 @@ class Landlock:
         redirect(self._copies)
         restrict(self._copies.scratch, self._version)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FileChange]:
         return self._copies.changes()
 
     def notes(self) -> list[str]:
@@ -62,7 +62,7 @@ def version() -> int:
             ctypes.c_uint(VERSION_ASKED),
         )
     except OSError as error:
-        raise UnavailableError(error.strerror or str(error)) from None
+        raise HoldUnavailableError(error.strerror or str(error)) from None
 
 
 def restrict(folder: str, kernel_version: int) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.experiments.rehearsal import syscalls
-from tb_netdebug.experiments.rehearsal.changes import Change
-from tb_netdebug.experiments.rehearsal.holds import UnavailableError
+from tb_netdebug.experiments.rehearsal.changes import FileChange
+from tb_netdebug.experiments.rehearsal.holds import HoldUnavailableError
 from tb_netdebug.experiments.rehearsal.mounts import Mount, mounts
 
 MOST_COPIED_BYTES = 1 << 20
@@ -50,7 +50,7 @@ class Overlay:
             self._build(place)
             self._move_in(place)
         except OSError as error:
-            raise UnavailableError(error.strerror or str(error)) from None
+            raise HoldUnavailableError(error.strerror or str(error)) from None
 
     def begin(self) -> None:
         """The held process cannot reach what is under its view."""
@@ -63,7 +63,7 @@ class Overlay:
     def notes(self) -> list[str]:
         return []
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FileChange]:
         base = f"/proc/self/fd/{self._fd}"
         for number, tree in enumerate(self._trees):
             yield from changes_in(f"{base}/upper/{number}", tree)
@@ -195,7 +195,7 @@ class Overlay:
         os.rmdir(f"/{old}")
         os.chdir(place)
 
-    def _changes_between(self, base: str, inside: str) -> Iterator[Change]:
+    def _changes_between(self, base: str, inside: str) -> Iterator[FileChange]:
         """In the directories that were rebuilt."""
         with os.scandir(base + inside) as entries:
             for entry in sorted(entries, key=lambda each: each.name):
@@ -203,14 +203,14 @@ class Overlay:
                 status = entry.stat(follow_symlinks=False)
                 is_directory = stat.S_ISDIR(status.st_mode)
                 if path not in self._own:
-                    yield from [Change(path)] if not is_directory else changes_in(base + path, path)
+                    yield from [FileChange(path)] if not is_directory else changes_in(base + path, path)
                 elif not is_directory and self._own[path] != (status.st_mtime_ns, status.st_size):
-                    yield Change(path)
+                    yield FileChange(path)
                 elif is_directory and path in self._rebuilt:
                     yield from self._changes_between(base, path)
         for path in self._own:
             if os.path.dirname(path).rstrip("/") == inside and not os.path.lexists(base + path):
-                yield Change(path, is_deleted=True)
+                yield FileChange(path, is_deleted=True)
 
 
 # ---- namespaces and mounts ------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def changes_in(upper: str, tree: str) -> Iterator[Change]:
+def changes_in(upper: str, tree: str) -> Iterator[FileChange]:
     """What is in the upper layer of an overlay on `tree`."""
     if not os.path.isdir(upper):
         return
@@ -319,13 +319,13 @@ def changes_in(upper: str, tree: str) -> Iterator[Change]:
         path = f"{tree}/{entry.name}"
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
-            yield Change(path, is_deleted=True)
+            yield FileChange(path, is_deleted=True)
         elif stat.S_ISDIR(status.st_mode):
             if is_renamed(entry.path):
-                yield Change(path)
+                yield FileChange(path)
             yield from changes_in(entry.path, path)
         else:
-            yield Change(path)
+            yield FileChange(path)
 
 
 def is_renamed(directory: str) -> bool:

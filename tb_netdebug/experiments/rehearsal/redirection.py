@@ -222,17 +222,17 @@ class Entries:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[FolderEntry]:
         return self
 
-    def __next__(self) -> Entry:
-        return Entry(self._files, os.path.join(os.fspath(self._path), next(self._names)))
+    def __next__(self) -> FolderEntry:
+        return FolderEntry(self._files, os.path.join(os.fspath(self._path), next(self._names)))
 
     def close(self) -> None:
         self._names = iter(())
 
 
-class Entry:
+class FolderEntry:
     """One of them; asked again for each answer."""
 
     def __init__(self, files: Files, path: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.changes import FileChange
 from tb_netdebug.experiments.rehearsal.copies import Copies
 from tb_netdebug.experiments.rehearsal.redirection import WRITING, redirect
 
@@ -38,7 +38,7 @@ class Refusal:
         vars(import_module("_posixsubprocess"))["fork_exec"] = refuse_to_start
         sys.addaudithook(self._look)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FileChange]:
         return self._copies.changes()
 
     def notes(self) -> list[str]:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-from tb_netdebug.experiments.rehearsal.changes import Change
+from tb_netdebug.experiments.rehearsal.changes import FileChange
 
 MOST_NAMED = 5
 
@@ -19,14 +19,14 @@ LEVELS = {
 
 
 @dataclass(slots=True)
-class Report:
+class RehearsalReport:
     """`status` is the exit status, or minus the signal; `passed_over` says why a better level was not had."""
 
     level: str = ""
     passed_over: list[str] = field(default_factory=list)
     status: int = 1
     is_done: bool = False
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
     read_only: list[str] = field(default_factory=list)
     connections: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
@@ -44,9 +44,9 @@ class Report:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of_json(cls, text: str) -> Report:
+    def of_json(cls, text: str) -> RehearsalReport:
         told = json.loads(text)
-        changes = [Change(**each) for each in told.pop("changes")]
+        changes = [FileChange(**each) for each in told.pop("changes")]
         return cls(changes=changes, **told)
 
     def sentences(self) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from tb_netdebug.experiments.rehearsal import channel
 
 
-class Carried:
+class CarriedStop:
     """Stands for such a process where it is pickled; what it trains ends before the same step.
 
     The process itself stays as the user has made it, with a target or with a `run` of its own.
@@ -25,7 +25,7 @@ class Carried:
         self._to_keeper = to_keeper
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Carried, (self._process, self._step, [DupFd(each) for each in channel.descriptors()])
+        return CarriedStop, (self._process, self._step, [DupFd(each) for each in channel.descriptors()])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._process, name)
@@ -33,11 +33,11 @@ class Carried:
     def _bootstrap(self, *args: Any, **kwargs: Any) -> Any:
         """What multiprocessing calls in the child."""
         from tb_netdebug.experiments.rehearsal.inert_monitor import watching_nothing
-        from tb_netdebug.experiments.rehearsal.stop import Gate, listening
+        from tb_netdebug.experiments.rehearsal.stop import StepGate, listening
 
         for each in self._to_keeper:
             channel.open_to_keeper(each.detach())
-        gate = Gate(self._step, is_spawned=True)
+        gate = StepGate(self._step, is_spawned=True)
         with ExitStack() as stack:
             stack.enter_context(watching_nothing(gate))
             stack.enter_context(listening(gate))
@@ -73,7 +73,7 @@ def carrying(process: Any, step: int) -> Iterator[None]:
 
     def launch_carried(whole: Any) -> Any:
         vars(process).pop("_Popen", None)  # or it would be pickled, too
-        return launch(Carried(whole, step))
+        return launch(CarriedStop(whole, step))
 
     vars(process)["_Popen"] = launch_carried
     try:

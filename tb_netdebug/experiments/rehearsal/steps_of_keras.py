@@ -6,10 +6,10 @@ import sys
 from functools import wraps
 from typing import Any
 
-from tb_netdebug.experiments.rehearsal.stop import Gate, Subject
+from tb_netdebug.experiments.rehearsal.stop import StepGate, Subject
 
 
-def listen_to(gate: Gate) -> KerasSteps:
+def listen_to(gate: StepGate) -> KerasSteps:
     return KerasSteps(gate, sys.modules["keras"])
 
 
@@ -19,7 +19,7 @@ class KerasSteps:
     In a `tf.function` of one's own an optimizer is met once, while it is traced: that is its first step.
     """
 
-    def __init__(self, gate: Gate, keras: Any) -> None:
+    def __init__(self, gate: StepGate, keras: Any) -> None:
         self._gate = gate
         self._models: dict[int, Any] = {}
         self._optimizers: dict[int, Any] = {}

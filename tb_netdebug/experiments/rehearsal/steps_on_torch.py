@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from tb_netdebug.experiments.rehearsal.leaves_on_torch import Leaves, leaves_of
 from tb_netdebug.experiments.rehearsal.passes_on_torch import listen_to_passes
-from tb_netdebug.experiments.rehearsal.stop import Gate, Subject
+from tb_netdebug.experiments.rehearsal.stop import StepGate, Subject
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.eager import never_compiled
 from tb_netdebug.frameworks.torch.taps import Handle, listen
@@ -27,7 +27,7 @@ MOST_CALLED = 1000
 MOST_PASSES = 1000
 
 
-def listen_to(gate: Gate) -> TorchSteps:
+def listen_to(gate: StepGate) -> TorchSteps:
     return TorchSteps(gate)
 
 
@@ -40,7 +40,7 @@ class TorchSteps:
     so many passes.
     """
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: StepGate) -> None:
         self._gate = gate
         self._optimizers: dict[int, tuple[Optimizer, Place | None]] = {}
         self._called: dict[int, weakref.ref[nn.Module]] = {}

@@ -24,7 +24,7 @@ from tb_netdebug.experiments.rehearsal.inert_monitor import watching_nothing
 from tb_netdebug.experiments.rehearsal.spawned import stopping_spawned
 from tb_netdebug.recording.frames import place_of, user_frame
 from tb_netdebug.training.zero_code.first_import import FirstImport, when_imported
-from tb_netdebug.training.zero_code.script import Ending, Script, run_as_main
+from tb_netdebug.training.zero_code.script import Script, ScriptEnding, run_as_main
 
 # By the module whose import is waited for.
 FRAMEWORKS = {
@@ -75,14 +75,14 @@ class Stopped:
         return bool(self.where)
 
 
-class Steps(Protocol):
+class FrameworkSteps(Protocol):
     """The steps of one framework; made by `listen_to(gate)` of its module."""
 
     def subjects(self) -> list[Subject]:
         """What this framework trains, as far as it was seen."""
 
 
-class Gate:
+class StepGate:
     """Lets steps pass, up to the one that is asked for. One optimizer's n-th step is the n-th.
 
     With `is_spawned` it is that of a process that the script has started anew.
@@ -104,7 +104,7 @@ class Gate:
         self.where = ""
         self.without_step = ""
         self.watched: list[Subject] = []
-        self.steps: list[Steps] = []
+        self.steps: list[FrameworkSteps] = []
         self._found: list[Subject] | None = None
 
     # ---- what frameworks call ----------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def run_to_step(
 
 def stop_before_step(
     name: str,
-    program: Callable[[], Ending],
+    program: Callable[[], ScriptEnding],
     use: Callable[[Stopped], int],
     *,
     step: int = 1,
@@ -253,7 +253,7 @@ def stop_before_step(
     To be called in a process that does nothing afterwards (see `hold`); `use` may stop another program so.
     Raises KeyboardInterrupt when the program was interrupted.
     """
-    gate = Gate(step, patience_secs)
+    gate = StepGate(step, patience_secs)
 
     def finish(error: BaseException | None = None) -> int:
         with gate.open():
@@ -307,7 +307,7 @@ def quiet(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @contextmanager
-def listening(gate: Gate) -> Iterator[None]:
+def listening(gate: StepGate) -> Iterator[None]:
     """Until the end of the process nothing is taken away again: atexit handlers must not train, either."""
     waiting = [
         when_imported(framework, partial(connect, gate, module)) for framework, module in FRAMEWORKS.items()
@@ -321,7 +321,7 @@ def listening(gate: Gate) -> Iterator[None]:
                 each.close()
 
 
-def connect(gate: Gate, module: str) -> None:
+def connect(gate: StepGate, module: str) -> None:
     try:
         gate.steps.append(importlib.import_module(module).listen_to(gate))
     except Exception as error:

@@ -15,24 +15,24 @@ from tb_netdebug.core.records.step import Sample, Units
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.keras.alarm import Alarm
 from tb_netdebug.frameworks.keras.calls import leave, listen
-from tb_netdebug.frameworks.keras.coverage import CoverageProbe
+from tb_netdebug.frameworks.keras.coverage import KerasCoverage
 from tb_netdebug.frameworks.keras.graph import GraphTold
-from tb_netdebug.frameworks.keras.idle import Idle
+from tb_netdebug.frameworks.keras.idle import IdleWeights
 from tb_netdebug.frameworks.keras.layers import Network
-from tb_netdebug.frameworks.keras.looks import Look
+from tb_netdebug.frameworks.keras.looks import StepSample
 from tb_netdebug.frameworks.keras.loop import LoopTap
 from tb_netdebug.frameworks.keras.memory import answers_late, device_memory
 from tb_netdebug.frameworks.keras.optimizers import Optimizers, Updates
-from tb_netdebug.frameworks.keras.reading import Reading
+from tb_netdebug.frameworks.keras.reading import SampleReader
 from tb_netdebug.frameworks.keras.scalars import Scalars
 from tb_netdebug.frameworks.keras.stepping.on_tensorflow import OnTensorFlow
 from tb_netdebug.frameworks.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.frameworks.keras.steps import TrainSteps
-from tb_netdebug.frameworks.keras.tap import Tap
+from tb_netdebug.frameworks.keras.tap import StepTap
 from tb_netdebug.frameworks.keras.tensors import pixels_of, summary_of
-from tb_netdebug.frameworks.keras.traced import Ran
+from tb_netdebug.frameworks.keras.traced import TracedRun
 from tb_netdebug.recording.adapter import MakeAdapter, listed
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
@@ -50,7 +50,7 @@ class KerasAdapter:
         self,
         models: Mapping[str, Any],
         optimizers: list[Any],
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         settings: Settings,
     ) -> None:
@@ -63,7 +63,7 @@ class KerasAdapter:
         self._network.refresh()
         waits = answers_late() and settings.check_numerics == "sampled"
         refuse = self._refusals.refuse
-        self._reading = Reading(collector, self._network, guard, settings, refuse, waits=waits)
+        self._reading = SampleReader(collector, self._network, guard, settings, refuse, waits=waits)
         self._scalars = Scalars(collector, refuse, waits=waits)
         self._alarm = Alarm(
             collector,
@@ -71,8 +71,8 @@ class KerasAdapter:
             looks_at_layers=settings.check_numerics != "sampled",
             threads=self._reading.threads,
         )
-        self._coverage = CoverageProbe(self._network, collector)
-        self._idle = Idle(self._network)
+        self._coverage = KerasCoverage(self._network, collector)
+        self._idle = IdleWeights(self._network)
         self._graph = GraphTold(self._network, guard)
         self._ended = 0
         self._light_step = -1
@@ -106,7 +106,7 @@ class KerasAdapter:
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         collector = self._collector
         is_light = collector.step == self._light_step
-        look = Look(collector.step, collector.sampling, collector.probing, is_light)
+        look = StepSample(collector.step, collector.sampling, collector.probing, is_light)
         has_fit = any(each.runs for each in self.steps)
         ran = []
         for steps in self.steps:
@@ -233,7 +233,7 @@ class KerasAdapter:
 
     # ---- a step ------------------------------------------------------------------------------------------
 
-    def _take_run(self, steps: TrainSteps, ran: Ran, look: Look) -> None:
+    def _take_run(self, steps: TrainSteps, ran: TracedRun, look: StepSample) -> None:
         with np.errstate(all="ignore"):
             self._scalars.take(ran)
             self._coverage.look(ran.tap)
@@ -243,7 +243,7 @@ class KerasAdapter:
             is_bad = self._alarm.rings(ran)
         self._reading.add_run(look, ran.tap, ran.shown, is_bad=is_bad, weights=ran.weights())
 
-    def _tell_comparison(self, tap: Tap) -> None:
+    def _tell_comparison(self, tap: StepTap) -> None:
         """Of each graph once; a batch of one has nothing to be confused."""
         size = int(self._collector.scalars.get("batch_size", 0.0))
         if tap.compares_all and size > 1:
@@ -259,7 +259,7 @@ class KerasAdapter:
         if self._collector.sampling:
             self._reading.keep()
 
-    def _take_loop(self, look: Look) -> None:
+    def _take_loop(self, look: StepSample) -> None:
         tap = self._loop.finish()
         if tap is None:
             return

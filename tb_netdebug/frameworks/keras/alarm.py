@@ -9,24 +9,24 @@ from typing import Any
 from tb_netdebug.frameworks.keras.counts import HEALTH, NAN, POSITIVE
 from tb_netdebug.frameworks.keras.following import counted
 from tb_netdebug.frameworks.keras.scalars import Scalars
-from tb_netdebug.frameworks.keras.traced import Ran
+from tb_netdebug.frameworks.keras.traced import TracedRun
 from tb_netdebug.frameworks.keras.values import array_of, number_of
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 
 class Alarm:
     """Looks at the loss, and at the norm of the gradients where that is due or where nothing else tells."""
 
     def __init__(
-        self, collector: Collector, scalars: Scalars, *, looks_at_layers: bool, threads: int
+        self, collector: StepCollector, scalars: Scalars, *, looks_at_layers: bool, threads: int
     ) -> None:
         self._collector = collector
         self._scalars = scalars
         self._looks_at_layers = looks_at_layers
         self._threads = threads
 
-    def rings(self, ran: Ran) -> bool:
+    def rings(self, ran: TracedRun) -> bool:
         health = ran.first("health")
         if self._scalars.waits:  # the desk will know
             self._scalars.note(HEALTH, health)
@@ -48,7 +48,7 @@ class Alarm:
         collector.norm_secs += now() - started
 
 
-def has_bad_layer(ran: Ran) -> bool:
+def has_bad_layer(ran: TracedRun) -> bool:
     """Infinities below zero alone are masks."""
     flags = ran.of("flags")
     if flags:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tb_netdebug.core.records.step import Kind, Series
-from tb_netdebug.frameworks.keras.reader import TensorReader
+from tb_netdebug.frameworks.keras.reader import KerasTensorReader
 from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 MOST_INPUTS = 4
 # A selection of so many values tells one batch from another, unless nearly all of them are zeros.
@@ -23,10 +23,10 @@ MOST_FEATURES = 1024
 MOST_VALUES = 1 << 17
 
 
-class BatchProbe:
+class KerasBatches:
     """Samples `input/N` and `label/0`, and scalars `probe/…` of the inputs."""
 
-    def __init__(self, collector: Collector, reader: TensorReader) -> None:
+    def __init__(self, collector: StepCollector, reader: KerasTensorReader) -> None:
         self._collector = collector
         self._reader = reader
         self._inputs = [Series(Kind.TENSOR, f"input/{number}") for number in range(MOST_INPUTS)]

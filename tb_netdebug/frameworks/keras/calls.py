@@ -16,7 +16,7 @@ LAYER, LOSS = keras.layers.Layer, keras.losses.Loss
 OPTIMIZERS = (optimizers.Optimizer, optimizers.LossScaleOptimizer)
 
 
-class Listener(Protocol):
+class CallListener(Protocol):
     """Is told of every call in the process; what is not its own business it leaves alone."""
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
@@ -38,13 +38,13 @@ class Listener(Protocol):
         """It has."""
 
 
-_listeners: tuple[Listener, ...] = ()
+_listeners: tuple[CallListener, ...] = ()
 _originals: list[tuple[type, str, Any]] = []
 _lock = threading.RLock()
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: CallListener) -> Iterator[None]:
     """Tells the listener what happens inside of this block."""
     listen(listener)
     try:
@@ -53,7 +53,7 @@ def listening(listener: Listener) -> Iterator[None]:
         leave(listener)
 
 
-def listen(listener: Listener) -> None:
+def listen(listener: CallListener) -> None:
     """From now on; the first one puts the hooks on."""
     global _listeners
     with _lock:
@@ -62,7 +62,7 @@ def listen(listener: Listener) -> None:
         _listeners = (*_listeners, listener)
 
 
-def leave(listener: Listener) -> None:
+def leave(listener: CallListener) -> None:
     """The last one takes the hooks off. Harmless for one that does not listen."""
     global _listeners
     with _lock:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tb_netdebug.frameworks.keras.layers import Network, Watched, native
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.frameworks.keras.layers import Network, WatchedWeight, native
+from tb_netdebug.recording.collector import StepCollector
 
 if TYPE_CHECKING:
-    from tb_netdebug.frameworks.keras.tap import Applied, Tap
+    from tb_netdebug.frameworks.keras.tap import AppliedGradients, StepTap
 
 MOST_NAMES = 256
 FEWEST_LOOKS = 2
 
 
-class CoverageProbe:
+class KerasCoverage:
     """Facts `optimizer`, `gradients` and `modes`, each when it is first seen and when it changes."""
 
-    def __init__(self, network: Network, collector: Collector) -> None:
+    def __init__(self, network: Network, collector: StepCollector) -> None:
         self._network = network
         self._collector = collector
         self._optimizers: dict[int, int] = {}
@@ -27,7 +27,7 @@ class CoverageProbe:
         self._held: set[int] = set()
         self._idle = 0
 
-    def look(self, tap: Tap) -> None:
+    def look(self, tap: StepTap) -> None:
         """At what a step has shown of its optimizers. A trace stands for all its runs: two say it all."""
         if tap.looks >= FEWEST_LOOKS:
             self._put_modes(tap)
@@ -44,7 +44,7 @@ class CoverageProbe:
         self._tell_modes(tap)
         self._put_modes(tap)
 
-    def _look_at_gradients(self, applied_to: list[Applied]) -> None:
+    def _look_at_gradients(self, applied_to: list[AppliedGradients]) -> None:
         for applied in applied_to:
             for variable, gradient in applied.pairs:
                 key = id(native(variable))
@@ -129,7 +129,7 @@ class CoverageProbe:
             besides=("steps",),
         )
 
-    def _tell_modes(self, tap: Tap) -> None:
+    def _tell_modes(self, tap: StepTap) -> None:
         if not tap.modes:
             return
         frozen = [name for name, (_, is_frozen) in tap.modes.items() if is_frozen]
@@ -154,7 +154,7 @@ class CoverageProbe:
             },
         )
 
-    def _put_modes(self, tap: Tap) -> None:
+    def _put_modes(self, tap: StepTap) -> None:
         if tap.modes:
             scalars = self._collector.scalars
             scalars["probe/mode_modules"], scalars["probe/eval_modules"] = tap.mode_counts
@@ -162,7 +162,7 @@ class CoverageProbe:
     def _is_all_frozen(self) -> bool:
         return bool(self._network.weights) and not self._trainable()
 
-    def _trainable(self) -> list[Watched]:
+    def _trainable(self) -> list[WatchedWeight]:
         return [each for each in self._network.weights.values() if is_trainable(each)]
 
     def _tell(self, kind: str, number: int, fact: dict[str, Any], besides: tuple[str, ...] = ()) -> None:
@@ -172,7 +172,7 @@ class CoverageProbe:
             self._collector.fact(kind, **fact)
 
 
-def is_trainable(watched: Watched) -> bool:
+def is_trainable(watched: WatchedWeight) -> bool:
     return bool(getattr(watched.variable, "trainable", True))
 
 

@@ -19,7 +19,7 @@ DATASET: Any = tf.data.Dataset
 OF_KERAS = str(Path(keras.__file__).parent)
 
 
-class Source:
+class DatasetSource:
     """A dataset that was iterated while we watched; `batches` is None when it does not know its length."""
 
     __slots__ = ("batches", "starts")
@@ -38,8 +38,8 @@ class Datasets:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
-        self._begun: Source | None = None
+        self._sources: weakref.WeakKeyDictionary[Any, DatasetSource] = weakref.WeakKeyDictionary()
+        self._begun: DatasetSource | None = None
         listen(self)
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Datasets:
         try:
             known = self._sources.get(dataset)
             if known is None:
-                known = self._sources[dataset] = Source(length_of(dataset))
+                known = self._sources[dataset] = DatasetSource(length_of(dataset))
             known.starts += 1
             self._begun = known
         except Exception as error:

@@ -37,7 +37,7 @@ class Job:
     size: int
 
 
-class Desk:
+class JobQueue:
     """Does jobs in the order in which they come. All methods are for the training thread."""
 
     def __init__(self, guard: Guard) -> None:

@@ -17,17 +17,17 @@ import tensorflow as tf
 from tensorflow.python.framework import op_callbacks
 
 from tb_netdebug.core.stats import kernel
-from tb_netdebug.frameworks.keras.layers import Layer, Network, Watched, native
+from tb_netdebug.frameworks.keras.layers import KerasLayer, Network, WatchedWeight, native
 from tb_netdebug.frameworks.keras.operations import (
     Counts,
-    Culprit,
-    Flow,
-    Followed,
+    NonFiniteStart,
     Operation,
+    OperationFlow,
+    SuspectOperation,
     is_harmless,
     word_of,
 )
-from tb_netdebug.frameworks.keras.tap import Tap, graph_now
+from tb_netdebug.frameworks.keras.tap import StepTap, graph_now
 from tb_netdebug.frameworks.keras.tensors import dense
 from tb_netdebug.frameworks.keras.values import array_of, item_of
 from tb_netdebug.recording.frames import is_foreign, place_of
@@ -67,7 +67,7 @@ class Following:
         self._network = network
         self._guard = guard
         self._graph = graph_now()
-        self._running: list[Layer | None] = []
+        self._running: list[KerasLayer | None] = []
         self._operations: list[Operation] = []
         self._makers: dict[int, Operation] = {}
         self._bad: dict[int, Counts] = {}
@@ -112,12 +112,12 @@ class Following:
         """Whether everything that the step computed or read is known, as of one that ran eagerly."""
         return self._graph is None
 
-    def blamed(self, tap: Tap, known: Known) -> Followed | None:
+    def blamed(self, tap: StepTap, known: Known) -> NonFiniteStart | None:
         """What the loss, or else a gradient or an output, got its first bad value from. `known`: what
         was read
         of a graph's tensors in this run; of a step that ran eagerly all is known."""
         bad = self._bad if self._graph is None else {key: each for key, each in known.items() if any(each)}
-        flow = Flow(self._makers, bad, None if self._graph is None else known.keys())
+        flow = OperationFlow(self._makers, bad, None if self._graph is None else known.keys())
         losses = [tap.whole_loss, *(seen.output for seen in tap.losses), tap.reported_loss, tap.descended()]
         gradients = [gradient for applied in tap.applied_to for _, gradient in applied.pairs]
         outputs = [tensor for call in tap.calls for _, tensor in call.outputs]
@@ -168,11 +168,11 @@ class Following:
             frame = frame.f_back
         return ""
 
-    def _told(self, found: Culprit, tap: Tap, bad: Known, *, is_forward: bool) -> Followed:
+    def _told(self, found: SuspectOperation, tap: StepTap, bad: Known, *, is_forward: bool) -> NonFiniteStart:
         made, counts = found.operation, found.counts
         word, masked = word_of(counts), not any(counts[1:])
         if made.kind == READING and (watched := self._read_by(made)) is not None:
-            return Followed("parameter", watched.name, "", word, "", masked_only=masked)
+            return NonFiniteStart("parameter", watched.name, "", word, "", masked_only=masked)
         others = sorted({each.kind.lower() for each in found.others if each.kind not in HARMLESS})
         rest = (made.kind.lower(), made.site, masked, MERGED.format(", ".join(others)) if others else "")
         layer = made.layer or self._forward_of(made)
@@ -180,18 +180,18 @@ class Following:
             where = next(
                 (each.name for each, tensor, _ in reversed(tap.gradients()) if id(tensor) in bad), ""
             )
-            return Followed("gradient", where, "", word, *rest)
+            return NonFiniteStart("gradient", where, "", word, *rest)
         is_in_doubt = is_harmless(made.kind) and any(each.layer is not None for each in found.others)
         if layer is None and is_in_doubt:
-            return Followed("unknown", "", "", word, "", why_not=rest[-1])
+            return NonFiniteStart("unknown", "", "", word, "", why_not=rest[-1])
         if layer is None:
             loss = tap.losses[0].loss if tap.losses else None
             name = type(loss).__name__ if loss is not None else ""
-            return Followed("loss", "loss", name, word, *rest)
+            return NonFiniteStart("loss", "loss", name, word, *rest)
         what = "output" if is_forward or made.layer is not None else "gradient"
-        return Followed(what, layer.name, type(layer.layer).__name__, word, *rest)
+        return NonFiniteStart(what, layer.name, type(layer.layer).__name__, word, *rest)
 
-    def _read_by(self, made: Operation) -> Watched | None:
+    def _read_by(self, made: Operation) -> WatchedWeight | None:
         """The weight that an operation has read."""
         handle = made.inputs[0] if made.inputs else None
         if self._graph is not None:
@@ -200,12 +200,12 @@ class Following:
         weights = self._network.weights.values()
         return next((each for each in weights if native(each.variable).handle is handle), None)
 
-    def _forward_of(self, made: Operation) -> Layer | None:
+    def _forward_of(self, made: Operation) -> KerasLayer | None:
         """The layer whose operation this one is the way back of; graphs tell by their names."""
         _, is_backward, name = made.name.partition(BACKWARD)
         if not is_backward:
             return None
-        layers: dict[str, Layer] = {}
+        layers: dict[str, KerasLayer] = {}
         for each in self._operations:
             if each.layer is not None:
                 layers[each.name] = each.layer

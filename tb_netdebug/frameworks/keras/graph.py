@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tb_netdebug.core.records.graph import Edge, Graph, Node, Parameter, TensorType, encode_graph
-from tb_netdebug.frameworks.keras.layers import Layer, Network, own_weights
+from tb_netdebug.frameworks.keras.layers import KerasLayer, Network, own_weights
 from tb_netdebug.recording.guard import Guard
 
 if TYPE_CHECKING:
-    from tb_netdebug.frameworks.keras.tap import Call, Tap
+    from tb_netdebug.frameworks.keras.tap import LayerCall, StepTap
 
 # Between two layers there are rarely more than a few operations; a longer way back is given up.
 MOST_OPERATIONS = 500
@@ -35,7 +35,7 @@ class GraphTold:
         self._encoded: bytes | None = None
         self._is_told = False
 
-    def look(self, taps: Sequence[Tap], size: float | None) -> None:
+    def look(self, taps: Sequence[StepTap], size: float | None) -> None:
         """At the end of each step."""
         if self._is_told:
             return
@@ -57,17 +57,17 @@ class GraphTold:
         return encoded
 
 
-def encoded_graph(network: Network, calls: Sequence[Call], size: int | None) -> bytes:
+def encoded_graph(network: Network, calls: Sequence[LayerCall], size: int | None) -> bytes:
     """`size`: the number of examples in the batch, which a traced shape leaves open."""
     calls = sorted(calls, key=lambda call: call.order)
-    by_layer: dict[int, list[Call]] = {}
+    by_layer: dict[int, list[LayerCall]] = {}
     for call in calls:
         by_layer.setdefault(id(call.layer), []).append(call)
     nodes = [node_of(layer, by_layer.get(id(layer), []), size) for layer in network.layers.values()]
     return encode_graph(Graph(tuple(nodes), tuple(edges_of(calls, size))))
 
 
-def node_of(found: Layer, calls: list[Call], size: int | None) -> Node:
+def node_of(found: KerasLayer, calls: list[LayerCall], size: int | None) -> Node:
     layer = found.layer
     file, line = source_of(layer)
     own = own_weights(layer)
@@ -91,9 +91,9 @@ def node_of(found: Layer, calls: list[Call], size: int | None) -> Node:
     )
 
 
-def edges_of(calls: list[Call], size: int | None) -> Iterator[Edge]:
+def edges_of(calls: list[LayerCall], size: int | None) -> Iterator[Edge]:
     """Data flows between layers that compute something themselves, not between their containers."""
-    flow = Flow()
+    flow = LayerFlow()
     seen: set[Edge] = set()
     for call in calls:
         if not is_end(call.layer):
@@ -108,7 +108,7 @@ def edges_of(calls: list[Call], size: int | None) -> Iterator[Edge]:
             flow.produced(tensor, call.layer.name, place)
 
 
-class Flow:
+class LayerFlow:
     """Which layer a tensor comes from, maybe by operations outside of layers."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Flow:
         return list(found)
 
 
-def is_end(found: Layer) -> bool:
+def is_end(found: KerasLayer) -> bool:
     return not getattr(found.layer, "_layers", None) or bool(own_weights(found.layer)) or found.is_watched
 
 

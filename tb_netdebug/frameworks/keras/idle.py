@@ -15,7 +15,7 @@ BATCHES_ACCUMULATED = 64
 MOST_WEIGHTS = 8
 
 
-class Idle:
+class IdleWeights:
     """Looks at a few small weights at the end of each step, until an optimizer steps or one of them moves."""
 
     def __init__(self, network: Network) -> None:

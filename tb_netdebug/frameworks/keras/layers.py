@@ -48,12 +48,12 @@ OF_CLASS = {
 MOST_UNITS = 65536
 
 
-class Layer:
+class KerasLayer:
     """A layer that was found, and where it stands."""
 
     __slots__ = ("_series", "is_watched", "layer", "name", "parent")
 
-    def __init__(self, name: str, layer: Any, parent: Layer | None, *, is_watched: bool) -> None:
+    def __init__(self, name: str, layer: Any, parent: KerasLayer | None, *, is_watched: bool) -> None:
         self.name = name
         self.layer = layer
         self.parent = parent
@@ -67,7 +67,7 @@ class Layer:
         return known
 
 
-class Watched:
+class WatchedWeight:
     """One weight and the series that it feeds."""
 
     __slots__ = ("gradient", "name", "update", "variable", "weight")
@@ -86,16 +86,16 @@ class Network:
     def __init__(self, models: Mapping[str, Any], wants: Callable[[str], bool]) -> None:
         self.models = dict(models)
         self._wants = wants
-        self.layers: dict[int, Layer] = {}
-        self.weights: dict[int, Watched] = {}
+        self.layers: dict[int, KerasLayer] = {}
+        self.weights: dict[int, WatchedWeight] = {}
         self.changes = 0
 
     def refresh(self) -> None:
         """Layers are made, and weights built, as late as at the first call."""
-        layers: dict[int, Layer] = {}
-        weights: dict[int, Watched] = {}
+        layers: dict[int, KerasLayer] = {}
+        weights: dict[int, WatchedWeight] = {}
         for prefix, model in self.models.items():
-            root = Layer(prefix or type(model).__name__, model, None, is_watched=False)
+            root = KerasLayer(prefix or type(model).__name__, model, None, is_watched=False)
             names: set[str] = {root.name}
             for found in self._below(root, prefix, names):
                 if id(found.layer) not in layers:
@@ -119,10 +119,10 @@ class Network:
                 return False
         return True
 
-    def weight_of(self, variable: Any) -> Watched | None:
+    def weight_of(self, variable: Any) -> WatchedWeight | None:
         return self.weights.get(id(native(variable)))
 
-    def _below(self, above: Layer, prefix: str, names: set[str]) -> Iterator[Layer]:
+    def _below(self, above: KerasLayer, prefix: str, names: set[str]) -> Iterator[KerasLayer]:
         yield above
         for child in getattr(above.layer, "_layers", None) or []:
             if not isinstance(child, keras.layers.Layer):
@@ -130,14 +130,14 @@ class Network:
             full = unused(f"{prefix}.{child.name}" if prefix else child.name, names)
             names.add(full)
             is_watched = is_layer(child) and not isinstance(above.layer, WHOLE) and self._wants(full)
-            yield from self._below(Layer(full, child, above, is_watched=is_watched), full, names)
+            yield from self._below(KerasLayer(full, child, above, is_watched=is_watched), full, names)
 
-    def _collect(self, found: Layer, weights: dict[int, Watched]) -> None:
+    def _collect(self, found: KerasLayer, weights: dict[int, WatchedWeight]) -> None:
         for name, variable in own_weights(found.layer):
             full = f"{found.name}.{name}" if found.parent is not None else name
             key = id(native(variable))
             if key not in weights and self._wants(full):
-                weights[key] = self.weights.get(key) or Watched(full, variable)
+                weights[key] = self.weights.get(key) or WatchedWeight(full, variable)
 
 
 def own_weights(layer: Any) -> list[tuple[str, Any]]:

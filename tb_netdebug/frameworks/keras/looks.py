@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tb_netdebug.core.records.step import Series
-from tb_netdebug.frameworks.keras.batches import BatchProbe
+from tb_netdebug.frameworks.keras.batches import KerasBatches
 from tb_netdebug.frameworks.keras.counts import HEALTH, NEGATIVE
 from tb_netdebug.frameworks.keras.desk import Finished
-from tb_netdebug.frameworks.keras.layers import Watched
-from tb_netdebug.frameworks.keras.losses import LossProbe
-from tb_netdebug.frameworks.keras.origin import Origin, Outputs
-from tb_netdebug.frameworks.keras.reader import TensorReader, counts_in, squares_in
+from tb_netdebug.frameworks.keras.layers import WatchedWeight
+from tb_netdebug.frameworks.keras.losses import KerasLosses
+from tb_netdebug.frameworks.keras.origin import KerasOrigin, Outputs
+from tb_netdebug.frameworks.keras.reader import KerasTensorReader, counts_in, squares_in
 from tb_netdebug.frameworks.keras.values import array_of, number_of
-from tb_netdebug.frameworks.keras.weights import Held, Weights
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.frameworks.keras.weights import Held, KerasWeights
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.settings import Settings
 
 if TYPE_CHECKING:
-    from tb_netdebug.frameworks.keras.tap import Tap
+    from tb_netdebug.frameworks.keras.tap import StepTap
     from tb_netdebug.frameworks.keras.traced import Shown
 
 
 @dataclass(slots=True, eq=False)
-class Look:
+class StepSample:
     """A step that is over, with the tensors that are to be read."""
 
     step: int
@@ -39,7 +39,7 @@ class Look:
     """What was known at once."""
     late: dict[str, Any] = field(default_factory=dict)
     """Tensors with one number each, which were not waited for."""
-    runs: list[tuple[Tap, Shown]] = field(default_factory=list)
+    runs: list[tuple[StepTap, Shown]] = field(default_factory=list)
     weights: Held = field(default_factory=list)
     resting: list[tuple[Series, Any]] = field(default_factory=list)
     is_bad: bool = False
@@ -59,14 +59,14 @@ class Looks:
 
     def __init__(self, settings: Settings, refuse: Callable[[str, str], None], threads: int) -> None:
         self._settings = settings
-        self._collector = collector = Collector()
-        self._reader = TensorReader(collector, refuse, threads)
-        self._losses = LossProbe(collector)
-        self._batches = BatchProbe(collector, self._reader)
-        self._origin = Origin(collector)
-        self._weights: Weights | None = None
+        self._collector = collector = StepCollector()
+        self._reader = KerasTensorReader(collector, refuse, threads)
+        self._losses = KerasLosses(collector)
+        self._batches = KerasBatches(collector, self._reader)
+        self._origin = KerasOrigin(collector)
+        self._weights: KerasWeights | None = None
 
-    def use(self, make_weights: Callable[[Collector], Weights]) -> None:
+    def use(self, make_weights: Callable[[StepCollector], KerasWeights]) -> None:
         self._weights = make_weights(self._collector)
 
     def keep(self, step: int, weights: Held) -> None:
@@ -74,7 +74,7 @@ class Looks:
         if self._weights is not None:
             self._weights.keep(step, weights)
 
-    def take(self, look: Look) -> Finished:
+    def take(self, look: StepSample) -> Finished:
         collector = self._collector
         collector.step, collector.sampling = look.step, look.sampling
         collector.probes_from = look.step if look.probing else look.step + 1
@@ -91,7 +91,7 @@ class Looks:
 
     # ---- parts -------------------------------------------------------------------------------------------
 
-    def _take_run(self, look: Look, tap: Tap, shown: Shown) -> None:
+    def _take_run(self, look: StepSample, tap: StepTap, shown: Shown) -> None:
         if self._collector.probing:
             self._take_losses(tap, shown)
         if self._settings.batches:
@@ -102,14 +102,14 @@ class Looks:
         known = {**look.scalars, **self._collector.scalars}
         self._origin.look(tap, shown, outputs, gradients, known, self._before)
 
-    def _take_late(self, look: Look) -> None:
+    def _take_late(self, look: StepSample) -> None:
         found = {name: number_of(tensor) for name, tensor in look.late.items()}
         numbers = (found.pop(HEALTH, 0.0), found.get("loss", 0.0))
         look.is_bad = look.is_bad or not np.isfinite(numbers).all()
         self._collector.scalars.update(found)
         look.scalars = {**look.scalars, **found}
 
-    def _take_weights(self, look: Look) -> None:
+    def _take_weights(self, look: StepSample) -> None:
         """And lets go of them: TensorFlow copies what it is to change while somebody holds it."""
         if self._weights is not None and look.weights:
             self._weights.look(look.weights)
@@ -117,7 +117,7 @@ class Looks:
         for _, shown in look.runs:
             shown.pop("weights", None)
 
-    def _take_losses(self, tap: Tap, shown: Shown) -> None:
+    def _take_losses(self, tap: StepTap, shown: Shown) -> None:
         for target in shown.get("descended", []):
             self._collector.scalars["probe/descended"] = number_of(target)
         parts = [shown.get(name, []) for name in ("given", "targets", "values")]
@@ -125,7 +125,7 @@ class Looks:
         for number, (seen, *values) in enumerate(zip(tap.losses, *parts, strict=False)):
             self._losses.look(number, seen, *values)
 
-    def _take_activations(self, look: Look, tap: Tap, shown: Shown) -> Outputs:
+    def _take_activations(self, look: StepSample, tap: StepTap, shown: Shown) -> Outputs:
         """Of each output how many values are no numbers."""
         calls = tap.activations()
         tensors = shown.get("activations", [])
@@ -146,7 +146,9 @@ class Looks:
             for (call, _, _), summary in zip(calls, summaries, strict=True)
         ]
 
-    def _take_gradients(self, look: Look, tap: Tap, tensors: list[Any]) -> list[tuple[Watched, int]]:
+    def _take_gradients(
+        self, look: StepSample, tap: StepTap, tensors: list[Any]
+    ) -> list[tuple[WatchedWeight, int]]:
         """Of each gradient how many values are no numbers."""
         known = tap.gradients() if tensors and (look.sampling or look.is_bad) else []
         if not known:
@@ -167,5 +169,5 @@ class Looks:
         self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, (_, others) in found))
         return [(watched, others) for watched, (_, others) in found]
 
-    def _before(self, watched: Watched) -> Any:
+    def _before(self, watched: WatchedWeight) -> Any:
         return None if self._weights is None else self._weights.before(watched)

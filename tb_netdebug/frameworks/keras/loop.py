@@ -11,7 +11,7 @@ import tensorflow as tf
 from tb_netdebug.frameworks.keras.datasets import Datasets
 from tb_netdebug.frameworks.keras.layers import Network
 from tb_netdebug.frameworks.keras.steps import TrainSteps
-from tb_netdebug.frameworks.keras.tap import Tap, is_without_tape
+from tb_netdebug.frameworks.keras.tap import StepTap, is_without_tape
 from tb_netdebug.frameworks.keras.tensors import dense, tensors_in
 from tb_netdebug.frameworks.keras.traced import Shown
 from tb_netdebug.recording.guard import Guard
@@ -42,7 +42,7 @@ class LoopTap:
         self.is_in_use = False
         self.is_hidden = False
         self.has_stepped = False
-        self.tap = Tap(network, guard, wants_layers=False, unfollowed=UNFOLLOWED)
+        self.tap = StepTap(network, guard, wants_layers=False, unfollowed=UNFOLLOWED)
         self.datasets = Datasets(guard)
         self._given: tuple[Any, ...] = ()
 
@@ -50,9 +50,9 @@ class LoopTap:
         self._thread = threading.get_ident()
         self.has_stepped = False
         self._given = ()
-        self.tap = Tap(self._network, self._guard, wants_layers=sampling, unfollowed=UNFOLLOWED)
+        self.tap = StepTap(self._network, self._guard, wants_layers=sampling, unfollowed=UNFOLLOWED)
 
-    def finish(self) -> Tap | None:
+    def finish(self) -> StepTap | None:
         """What was seen; None when there was nothing."""
         is_empty = not (self.has_stepped or self.is_hidden)
         return None if is_empty else self.tap

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tb_netdebug.frameworks.keras.loss_calls import LossSeen
 from tb_netdebug.frameworks.keras.squashing import squashing
 from tb_netdebug.frameworks.keras.values import Array, array_of
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 Floats = NDArray[np.float64]
 
@@ -37,10 +37,10 @@ ROUNDING = 1e-6
 MOST_TELLINGS = 16
 
 
-class LossProbe:
+class KerasLosses:
     """Facts `loss-call` and scalars `probe/loss/N/…` of the losses of a step."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: StepCollector) -> None:
         self._collector = collector
         self._told: list[list[dict[str, Any]]] = []
         self._functions: dict[int, str] = {}

@@ -33,7 +33,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class NonFiniteStart:
     """What has made the first value that is no number, of those that got into the result.
 
     `what`: "output" of a layer, "input", "parameter", "loss", or "gradient" when it came up on the way back.
@@ -67,7 +67,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Culprit:
+class SuspectOperation:
     """The operation, of those that nobody could look between the likeliest, and what it made."""
 
     operation: Operation
@@ -76,7 +76,7 @@ class Culprit:
 
 
 @dataclass(slots=True, eq=False)
-class Flow:
+class OperationFlow:
     """Which operation made which tensor, and what is known of it; all by the id of a tensor.
 
     `checked`: those that were looked at; None when all were. What was not looked at, because TensorFlow
@@ -88,7 +88,7 @@ class Flow:
     bad: Mapping[int, Counts]
     checked: Set[int] | None = None
 
-    def culprit(self, ends: Iterable[Any]) -> Culprit | None:
+    def culprit(self, ends: Iterable[Any]) -> SuspectOperation | None:
         """From results that are no numbers back to the operation that made such of ordinary numbers.
 
         What nobody used is not met on the way. Of several the first is taken; of one that made -infinity
@@ -96,7 +96,7 @@ class Flow:
         """
         waiting = [each for each in ends if id(each) in self.bad]
         seen = set(map(id, waiting))
-        found: list[Culprit] = []
+        found: list[SuspectOperation] = []
         while waiting:
             tensor = waiting.pop()
             maker = self.makers.get(id(tensor))
@@ -106,7 +106,7 @@ class Flow:
             if not sources:
                 likely = likeliest(merged)
                 found.append(
-                    Culprit(
+                    SuspectOperation(
                         likely, self.bad[id(tensor)], tuple(each for each in merged if each is not likely)
                     )
                 )

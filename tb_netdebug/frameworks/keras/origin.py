@@ -9,10 +9,10 @@ import numpy as np
 
 from tb_netdebug.frameworks.keras.operations import Counts, word_of
 from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 if TYPE_CHECKING:
-    from tb_netdebug.frameworks.keras.tap import Call, Tap
+    from tb_netdebug.frameworks.keras.tap import LayerCall, StepTap
     from tb_netdebug.frameworks.keras.traced import Shown
 
 MOST_TELLINGS = 4
@@ -27,21 +27,21 @@ NO_LAYER = "nobody looked at the layers in this step; every=1 does in every step
 BACKWARD = 'nobody followed the backward pass; check_numerics="ops" does'
 
 # In the order in which the layers were done.
-Outputs = list[tuple["Call", Counts]]
+Outputs = list[tuple["LayerCall", Counts]]
 Gradients = Sequence[tuple[Any, int]]
 
 
-class Origin:
+class KerasOrigin:
     """The fact `first-nonfinite`: at the first step with such a value after one without."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: StepCollector) -> None:
         self._collector = collector
         self._told = 0
         self._last_told = -2
 
     def look(
         self,
-        tap: Tap,
+        tap: StepTap,
         shown: Shown,
         outputs: Outputs,
         gradients: Gradients,
@@ -78,7 +78,7 @@ class Origin:
 
 
 def known_of(
-    tap: Tap, shown: Shown, outputs: Outputs, gradients: Gradients, scalars: Mapping[str, float]
+    tap: StepTap, shown: Shown, outputs: Outputs, gradients: Gradients, scalars: Mapping[str, float]
 ) -> dict[int, Counts]:
     """Of the tensors in a graph those that were read in this run, by id: how many values are no numbers."""
     known = {id(each): FINE for name in ("inputs", "labels") for each in tap.shown.get(name, [])}
@@ -94,7 +94,7 @@ def known_of(
     return known
 
 
-def of_state(tap: Tap, shown: Shown, before: Callable[[Any], Array | None]) -> dict[str, Any] | None:
+def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) -> dict[str, Any] | None:
     """Of what was there before the step: its batch, and the weights where they were kept."""
     for name, part in (("input", "inputs"), ("label", "labels")):
         for number, tensor in enumerate(shown.get(part, [])):
@@ -109,7 +109,7 @@ def of_state(tap: Tap, shown: Shown, before: Callable[[Any], Array | None]) -> d
 
 
 def of_layers(
-    tap: Tap, outputs: Outputs, gradients: Gradients, entries: Sequence[bool | None], *, is_loss_bad: bool
+    tap: StepTap, outputs: Outputs, gradients: Gradients, entries: Sequence[bool | None], *, is_loss_bad: bool
 ) -> dict[str, Any] | None:
     """By the layers alone, where nobody has followed operations."""
     unfollowed = getattr(tap, "unfollowed", "")
@@ -139,7 +139,7 @@ def of_layers(
     return None
 
 
-def has_finite_inputs(call: Call, outputs: Outputs) -> bool | None:
+def has_finite_inputs(call: LayerCall, outputs: Outputs) -> bool | None:
     """None when they were not kept, or have no values: a look at a compiled step gives outputs alone."""
     known = {id(tensor): counts for each, counts in outputs for _, tensor in each.outputs}
     inputs = [tensor for _, tensor in call.inputs if is_float(tensor) and not hasattr(tensor, "graph")]
@@ -183,7 +183,7 @@ def fact_of(
     }
 
 
-def is_wrong(output: tuple[Call, Counts]) -> bool:
+def is_wrong(output: tuple[LayerCall, Counts]) -> bool:
     _, positive, nan = output[1]
     return bool(positive or nan)
 

@@ -19,7 +19,7 @@ from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tb_netdebug.frameworks.keras.autograph import unconverted
 from tb_netdebug.frameworks.keras.kernel_state import has_state
-from tb_netdebug.frameworks.keras.traced import Trace
+from tb_netdebug.frameworks.keras.traced import StepTrace
 
 # The numbers of a trace that Keras's own replicas share, and the tensors of the first replica.
 Shown = dict[str, list[Any]]
@@ -43,10 +43,10 @@ class Program:
         self.model = weakref.ref(model)
         self.is_eager = is_eager
         self.watcher: Watcher | None = None
-        self.traces: dict[str, Trace] = {}
+        self.traces: dict[str, StepTrace] = {}
         self.keeps_state = False
         self.has_run = False
-        self._callers: dict[bool, Caller] = {}
+        self._callers: dict[bool, BatchRunner] = {}
         strategy = model.distribute_strategy
         numbers = iter(range(1 << 62))
 
@@ -70,7 +70,7 @@ class Program:
         full = full or not self.has_run or self.keeps_state
         caller = self._callers.get(full)
         if caller is None:
-            caller = self._callers[full] = Caller(self, full=full)
+            caller = self._callers[full] = BatchRunner(self, full=full)
         found = caller(source)
         if not self.has_run and not self.is_eager:
             self.keeps_state = any(map(has_state, graphs_of(self.one_step)))
@@ -82,7 +82,7 @@ class Program:
         return sum(each.tracing_count() for each in self._callers.values())
 
 
-class Caller:
+class BatchRunner:
     """Takes a batch, and of what the step shows the tensors of a full look or of a light one."""
 
     def __init__(self, program: Program, *, full: bool) -> None:

@@ -10,15 +10,15 @@ from tb_netdebug.core.records.step import Series, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.keras.layers import band, unit_dim
 from tb_netdebug.frameworks.keras.values import Array, array_of, item_of
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 _HEADER = struct.Struct("<6Q4d")
 
 
-class TensorReader:
+class KerasTensorReader:
     """Turns eager tensors into samples; what it cannot read it says once, through `refuse`."""
 
-    def __init__(self, collector: Collector, refuse: Callable[[str, str], None], threads: int) -> None:
+    def __init__(self, collector: StepCollector, refuse: Callable[[str, str], None], threads: int) -> None:
         self._collector = collector
         self._refuse = refuse
         self._threads = threads

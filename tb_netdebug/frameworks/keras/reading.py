@@ -10,14 +10,14 @@ import tensorflow as tf
 from tb_netdebug.core.machine.free_memory import free_bytes
 from tb_netdebug.core.records.step import Fact, Sample
 from tb_netdebug.frameworks.keras.coverage import is_trainable
-from tb_netdebug.frameworks.keras.desk import Desk
+from tb_netdebug.frameworks.keras.desk import JobQueue
 from tb_netdebug.frameworks.keras.layers import Network, native
-from tb_netdebug.frameworks.keras.looks import Look, Looks
-from tb_netdebug.frameworks.keras.tap import Tap
+from tb_netdebug.frameworks.keras.looks import Looks, StepSample
+from tb_netdebug.frameworks.keras.tap import StepTap
 from tb_netdebug.frameworks.keras.traced import Shown
 from tb_netdebug.frameworks.keras.variables import held, moved, value_of
-from tb_netdebug.frameworks.keras.weights import Held, Weights
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.frameworks.keras.weights import Held, KerasWeights
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
@@ -25,7 +25,7 @@ from tb_netdebug.recording.settings import Settings
 COPIES_SHARE = 0.1
 
 
-class Reading:
+class SampleReader:
     """Gives the steps that are worth it to the desk; all methods are for the training thread."""
 
     # TensorFlow's own threads spin between two steps; a second one of ours would wait for them for long.
@@ -33,7 +33,7 @@ class Reading:
 
     def __init__(
         self,
-        collector: Collector,
+        collector: StepCollector,
         network: Network,
         guard: Guard,
         settings: Settings,
@@ -46,7 +46,7 @@ class Reading:
         self._network = network
         self._settings = settings
         self._refuse = refuse
-        self._desk = Desk(guard)
+        self._desk = JobQueue(guard)
         self._looks = Looks(settings, refuse, self.threads)
         if settings.weights or settings.updates:
             self._looks.use(self._make_weights)
@@ -70,7 +70,13 @@ class Reading:
             self._desk.put(step, lambda: self._looks.keep(step, weights))
 
     def add_run(
-        self, look: Look, tap: Tap, shown: Callable[[], Shown], *, is_bad: bool, weights: Held | None = None
+        self,
+        look: StepSample,
+        tap: StepTap,
+        shown: Callable[[], Shown],
+        *,
+        is_bad: bool,
+        weights: Held | None = None,
     ) -> None:
         """What a step has shown, if anybody wants to see it."""
         look.is_bad = look.is_bad or is_bad
@@ -82,7 +88,7 @@ class Reading:
         if look.sampling:
             look.weights = weights or []
 
-    def add_weights(self, look: Look) -> None:
+    def add_weights(self, look: StepSample) -> None:
         """Behind a step that is sampled, and that has moved them."""
         if not (self._settings.weights or self._settings.updates):
             return
@@ -97,7 +103,7 @@ class Reading:
             self._seen_rest.update(map(id, resting))
             look.resting = [(each.weight, value_of(native(each.variable))) for each in resting]
 
-    def put(self, look: Look) -> bool:
+    def put(self, look: StepSample) -> bool:
         """The step is over. Whether its record has to wait, for what is read of it or of one before it."""
         self._follows = self._settings.batches and look.probing
         if look.has_work:
@@ -137,8 +143,8 @@ class Reading:
 
     # ---- parts -------------------------------------------------------------------------------------------
 
-    def _make_weights(self, collector: Collector) -> Weights:
-        return Weights(
+    def _make_weights(self, collector: StepCollector) -> KerasWeights:
+        return KerasWeights(
             collector,
             self._refuse,
             weights=self._settings.weights,
@@ -148,7 +154,7 @@ class Reading:
         )
 
 
-def size_of(look: Look) -> int:
+def size_of(look: StepSample) -> int:
     """How many bytes are kept for it."""
     shown = [each for _, parts in look.runs for tensors in parts.values() for each in tensors]
     tensors = [*shown, *(tensor for _, tensor in look.weights)]

@@ -10,22 +10,22 @@ import tensorflow as tf
 
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.keras.coverage import rate_of
-from tb_netdebug.frameworks.keras.traced import Ran
+from tb_netdebug.frameworks.keras.traced import TracedRun
 from tb_netdebug.frameworks.keras.values import array_of, item_of, number_of
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 
 class Scalars:
     """Puts them into the collector; with `waits`, tensors are not asked for their values but kept."""
 
-    def __init__(self, collector: Collector, refuse: Callable[[str, str], None], *, waits: bool) -> None:
+    def __init__(self, collector: StepCollector, refuse: Callable[[str, str], None], *, waits: bool) -> None:
         self._collector = collector
         self._refuse = refuse
         self._has_rates = False
         self.waits = waits
         self.late: dict[str, Any] = {}
 
-    def take(self, ran: Ran) -> None:
+    def take(self, ran: TracedRun) -> None:
         """Of a step that has run: its loss, its size, its rates, the wait for its batch."""
         for tensor in ran.of("inputs")[:1]:
             sizes = tensor._shape_tuple()  # a tenth of the time of `shape`

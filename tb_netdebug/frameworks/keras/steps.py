@@ -20,10 +20,10 @@ from tb_netdebug.frameworks.keras.differences import crosses
 from tb_netdebug.frameworks.keras.following import Following
 from tb_netdebug.frameworks.keras.layers import Network
 from tb_netdebug.frameworks.keras.program import LeftBehind, Program, Shown, traced_before
-from tb_netdebug.frameworks.keras.tap import Tap
-from tb_netdebug.frameworks.keras.traced import Ran, Wanted, laid_out
+from tb_netdebug.frameworks.keras.tap import StepTap
+from tb_netdebug.frameworks.keras.traced import TracedRun, Wanted, laid_out
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 COMPILED = (
@@ -68,7 +68,7 @@ class TrainSteps:
 
     model: Any
     network: Network
-    collector: Collector
+    collector: StepCollector
     guard: Guard
     refuse: Callable[[str, str], None]
     wants_layers: bool
@@ -76,7 +76,7 @@ class TrainSteps:
     always_flags: bool = False
     follows: bool = False
     shows_all: bool = False
-    last: Ran | None = None
+    last: TracedRun | None = None
     runs: int = 0
     is_running: bool = False
     is_blind: bool = False
@@ -132,7 +132,7 @@ class TrainSteps:
         program.watcher = self
         return program
 
-    def take(self) -> Ran | None:
+    def take(self) -> TracedRun | None:
         """What the last run has shown, once."""
         ran, self.last, self.runs = self.last, None, 0
         return ran
@@ -194,7 +194,7 @@ class TrainSteps:
         outputs, shown = program.run(iterator, full=full)
         for number, flat in shown.items():
             trace = program.traces.get(number)
-            self.last = None if trace is None else Ran(trace, flat, trace.places(full=full))
+            self.last = None if trace is None else TracedRun(trace, flat, trace.places(full=full))
         if self.is_eager:
             program.traces.clear()
         return outputs
@@ -242,7 +242,7 @@ class TrainSteps:
         """The model's own step, and what it has shown; runs once for each replica. An error is the user's."""
         if self.is_blind:
             return self.model.train_step(data), {"": []}
-        tap = Tap(self.network, self.guard, wants_layers=self.wants_layers)
+        tap = StepTap(self.network, self.guard, wants_layers=self.wants_layers)
         # in a graph this costs nothing but a little time while it is traced
         is_followed = self.follows or not self.is_eager
         following = Following(self.network, self.guard) if is_followed else None
@@ -267,7 +267,7 @@ class TrainSteps:
             return outputs, {"": []}
 
     def _shown(
-        self, tap: Tap, following: Following | None, data: Any, outputs: Any, number: str
+        self, tap: StepTap, following: Following | None, data: Any, outputs: Any, number: str
     ) -> list[Any]:
         """Tensors of this step; `Program.traces` says where each stands."""
         tap.reported(outputs)

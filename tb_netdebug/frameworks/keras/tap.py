@@ -13,7 +13,7 @@ from keras.src.backend.common.global_state import get_global_attribute
 from tensorflow.python import pywrap_tfe
 
 from tb_netdebug.frameworks.keras.fusion import may_show, may_show_gradient
-from tb_netdebug.frameworks.keras.layers import Layer, Network, Watched
+from tb_netdebug.frameworks.keras.layers import KerasLayer, Network, WatchedWeight
 from tb_netdebug.frameworks.keras.loss_calls import LossSeen, Makers, loss_seen
 from tb_netdebug.frameworks.keras.tensors import dense, tensors_in
 from tb_netdebug.frameworks.keras.values import is_float
@@ -39,10 +39,10 @@ is_without_tape = pywrap_tfe.TFE_Py_TapeSetIsEmpty
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class LayerCall:
     """A layer that was called."""
 
-    layer: Layer
+    layer: KerasLayer
     inputs: list[tuple[str, Any]]
     outputs: list[tuple[str, Any]]
     order: int
@@ -50,7 +50,7 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Applied:
+class AppliedGradients:
     """Gradients that an optimizer was given."""
 
     optimizer: Any
@@ -59,7 +59,7 @@ class Applied:
 
 
 @dataclass(slots=True, eq=False)
-class Tap:
+class StepTap:
     """Listens to one run of a step on its own thread (see `calls.Listener`).
 
     In a graph it runs once, while TensorFlow traces; what it finds then stands for every run of the graph.
@@ -68,9 +68,9 @@ class Tap:
     network: Network
     guard: Guard
     wants_layers: bool
-    calls: list[Call] = field(default_factory=list)
+    calls: list[LayerCall] = field(default_factory=list)
     losses: list[LossSeen] = field(default_factory=list)
-    applied_to: list[Applied] = field(default_factory=list)
+    applied_to: list[AppliedGradients] = field(default_factory=list)
     whole_loss: Any = None
     reported_loss: Any = None
     descents: list[Any] = field(default_factory=list)
@@ -88,8 +88,8 @@ class Tap:
     shown: dict[str, list[Any]] = field(default_factory=dict)
     """What a step in a graph shows, as it stands there."""
     mode_counts: tuple[float, float] = (0.0, 0.0)
-    _activations: list[tuple[Call, str, Any]] | None = None
-    _gradients: list[tuple[Watched, Any, Any]] | None = None
+    _activations: list[tuple[LayerCall, str, Any]] | None = None
+    _gradients: list[tuple[WatchedWeight, Any, Any]] | None = None
     _entered: int = 0
     _inside: int = 0
     _thread: int = field(default_factory=threading.get_ident)
@@ -172,19 +172,19 @@ class Tap:
         is_number = isinstance(target, tf.Tensor) and target.shape.rank == 0
         return target if is_number and self._is_ours(target) else None
 
-    def activations(self) -> list[tuple[Call, str, Any]]:
+    def activations(self) -> list[tuple[LayerCall, str, Any]]:
         """Asked again, the same: by then TensorFlow has readers of our own in the graph."""
         if self._activations is None:
             self._activations = self._find_activations()
         return self._activations
 
-    def gradients(self) -> list[tuple[Watched, Any, Any]]:
+    def gradients(self) -> list[tuple[WatchedWeight, Any, Any]]:
         """Weight, gradient, and by what it is scaled; asked again, the same."""
         if self._gradients is None:
             self._gradients = self._find_gradients()
         return self._gradients
 
-    def _find_activations(self) -> list[tuple[Call, str, Any]]:
+    def _find_activations(self) -> list[tuple[LayerCall, str, Any]]:
         found = []
         for call in self.calls:
             if not call.layer.is_watched:
@@ -198,7 +198,7 @@ class Tap:
                     self.not_shown.setdefault(f"the output of {call.layer.name}{place}", FUSED)
         return found
 
-    def _find_gradients(self) -> list[tuple[Watched, Any, Any]]:
+    def _find_gradients(self) -> list[tuple[WatchedWeight, Any, Any]]:
         found = []
         for applied in self.applied_to:
             for variable, gradient in applied.pairs:
@@ -256,7 +256,7 @@ class Tap:
             self.modes.setdefault(known.name, (training, is_frozen))
         if self.wants_layers:
             inputs = [(place, each) for place, each in tensors_in((*args, *kwargs.values()))]
-            self.calls.append(Call(known, inputs, outputs, order, training))
+            self.calls.append(LayerCall(known, inputs, outputs, order, training))
 
     def _take_loss(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         if len(self.losses) >= MOST_LOSSES or not isinstance(given, tf.Tensor) or not self._is_ours(given):
@@ -282,7 +282,7 @@ class Tap:
         if pairs:
             self._take_rate(optimizer)
             read = tf.identity(scale.value) if isinstance(scale, keras.Variable) else scale
-            self.applied_to.append(Applied(optimizer, pairs, read))
+            self.applied_to.append(AppliedGradients(optimizer, pairs, read))
 
     def _take_rate(self, optimizer: Any) -> None:
         """As it is in this step; of a function of the user's nothing, for it may count its calls."""

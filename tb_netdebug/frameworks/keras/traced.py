@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tb_netdebug.frameworks.keras.following import Following
 from tb_netdebug.frameworks.keras.health import flags_of, health_of
-from tb_netdebug.frameworks.keras.layers import Network, Watched, native
-from tb_netdebug.frameworks.keras.tap import MOST_INPUTS, Tap
+from tb_netdebug.frameworks.keras.layers import Network, WatchedWeight, native
+from tb_netdebug.frameworks.keras.tap import MOST_INPUTS, StepTap
 from tb_netdebug.frameworks.keras.tensors import dense, tensors_in
 from tb_netdebug.frameworks.keras.variables import moved
 from tb_netdebug.frameworks.keras.weights import Held
@@ -39,14 +39,14 @@ class Wanted:
 
 
 @dataclass(slots=True, eq=False)
-class Trace:
+class StepTrace:
     """What tracing a step has found; it stands for every run of this graph."""
 
-    tap: Tap
+    tap: StepTap
     sizes: dict[str, int]
     replicas: int
     always_flags: bool = False
-    weights: list[Watched] = field(default_factory=list)
+    weights: list[WatchedWeight] = field(default_factory=list)
     """Those that the step gives back as it leaves them."""
     _places: dict[bool, dict[str, slice]] = field(default_factory=dict)
 
@@ -82,15 +82,15 @@ class Trace:
 
 
 @dataclass(slots=True, eq=False)
-class Ran:
+class TracedRun:
     """A step that has run: its trace, and the tensors of this run."""
 
-    trace: Trace
+    trace: StepTrace
     flat: Sequence[Any]
     places: dict[str, slice]
 
     @property
-    def tap(self) -> Tap:
+    def tap(self) -> StepTap:
         return self.trace.tap
 
     def of(self, name: str) -> list[Any]:
@@ -122,8 +122,8 @@ class Ran:
 
 
 def laid_out(
-    tap: Tap, data: Any, wanted: Wanted, replicas: int, following: Following | None
-) -> tuple[Trace, list[Any]]:
+    tap: StepTap, data: Any, wanted: Wanted, replicas: int, following: Following | None
+) -> tuple[StepTrace, list[Any]]:
     """The trace, and the tensors that this step is to give back."""
     weights = moved(tap.network) if not wanted.is_eager and replicas == 1 else []
     parts = parts_of(tap, data, wanted)
@@ -134,10 +134,10 @@ def laid_out(
     flat = [each for tensors in parts.values() for each in tensors]
     sizes = {name: len(tensors) for name, tensors in parts.items()}
     count = 1 if tap.whole_loss is None else replicas
-    return Trace(tap, sizes, count, wanted.always_flags, weights), flat
+    return StepTrace(tap, sizes, count, wanted.always_flags, weights), flat
 
 
-def parts_of(tap: Tap, data: Any, wanted: Wanted) -> Shown:
+def parts_of(tap: StepTap, data: Any, wanted: Wanted) -> Shown:
     given = [dense(each) for _, each in tensors_in(data)][:MOST_INPUTS]
     inputs = len(list(tensors_in(first_of(data))))
     gradients = tap.gradients() if wanted.gradients else []
@@ -164,7 +164,7 @@ def parts_of(tap: Tap, data: Any, wanted: Wanted) -> Shown:
     return parts
 
 
-def loss_of(tap: Tap) -> list[Any]:
+def loss_of(tap: StepTap) -> list[Any]:
     """That of the whole step; where nobody has asked the model for it, the first that was computed, or else
     what the step calls so, or takes its gradients of, unless it is scaled for them."""
     if tap.whole_loss is not None:
@@ -176,7 +176,7 @@ def loss_of(tap: Tap) -> list[Any]:
     return [] if other is None else [other]
 
 
-def descended_by(tap: Tap, loss: list[Any]) -> list[Any]:
+def descended_by(tap: StepTap, loss: list[Any]) -> list[Any]:
     """What the gradients are taken of, where that is another number than the loss that is recorded."""
     target = tap.descended()
     return [] if target is None or any(target is each for each in loss) else [target]

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from tb_netdebug.core.stats import kernel
-from tb_netdebug.frameworks.keras.layers import Watched
+from tb_netdebug.frameworks.keras.layers import WatchedWeight
 from tb_netdebug.frameworks.keras.values import Array, address_of, array_of, item_of
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 # A weight with its values at some moment, which nothing changes any more.
-Held = list[tuple[Watched, Any]]
+Held = list[tuple[WatchedWeight, Any]]
 
 
-class Weights:
+class KerasWeights:
     """Samples weights and, from a copy made before the step, updates; works on the desk.
 
     The kernel reads weights and copy in one pass and leaves the copy equal to the weights: with every step
@@ -25,7 +25,7 @@ class Weights:
 
     def __init__(
         self,
-        collector: Collector,
+        collector: StepCollector,
         refuse: Callable[[str, str], None],
         *,
         weights: bool,
@@ -56,7 +56,7 @@ class Weights:
                 np.copyto(copy, array)
         self._fresh_at = step
 
-    def before(self, watched: Watched) -> Array | None:
+    def before(self, watched: WatchedWeight) -> Array | None:
         """What it was before the step that is sampled."""
         return self._copies.get(id(watched)) if self._fresh_at == self._collector.step else None
 
@@ -88,7 +88,7 @@ class Weights:
                 self._collector.sample(each.weight, summary)
         self._fresh_at = self._collector.step + 1
 
-    def _new_copy(self, each: Watched, array: Array) -> Array | None:
+    def _new_copy(self, each: WatchedWeight, array: Array) -> Array | None:
         old = self._copies.pop(id(each), None)
         self._bytes -= old.nbytes if old is not None else 0
         if self._bytes + array.nbytes > self._most_bytes:

@@ -14,7 +14,7 @@ from tb_netdebug.frameworks.torch.parameters import clean, wrappers_of
 from tb_netdebug.frameworks.torch.reader import TensorReader
 from tb_netdebug.frameworks.torch.values import tensors_in
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 is_compiling = torch.compiler.is_compiling
@@ -34,7 +34,7 @@ def is_layer(module: nn.Module) -> bool:
     return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
 
 
-class Layer:
+class WatchedModule:
     """What is known of a watched module from call to call."""
 
     __slots__ = ("handle", "module", "name", "seen_in_step", "series", "was_called")
@@ -64,7 +64,7 @@ class ActivationHooks:
     def __init__(
         self,
         models: Mapping[str, nn.Module],
-        collector: Collector,
+        collector: StepCollector,
         reader: TensorReader,
         guard: Guard,
         wants: Callable[[str], bool],
@@ -74,7 +74,7 @@ class ActivationHooks:
         self._reader = reader
         self._guard = guard
         self._wants = wants
-        self._layers: dict[int, Layer] = {}
+        self._layers: dict[int, WatchedModule] = {}
         self._is_armed = False
 
     def find(self) -> None:
@@ -87,7 +87,7 @@ class ActivationHooks:
                 if is_too_deep(name, module) or id(module) in self._layers:
                     continue
                 if is_layer(module) and self._wants(full):
-                    self._layers[id(module)] = Layer(full, module)
+                    self._layers[id(module)] = WatchedModule(full, module)
         if self._is_armed:
             self._put_on()
 
@@ -122,13 +122,13 @@ class ActivationHooks:
             if layer.handle is None:
                 layer.handle = after_forward(layer.module, self._hook_of(layer))
 
-    def _take_off(self, layers: Sequence[Layer]) -> None:
+    def _take_off(self, layers: Sequence[WatchedModule]) -> None:
         for layer in layers:
             if layer.handle is not None:
                 layer.handle.remove()
                 layer.handle = None
 
-    def _hook_of(self, layer: Layer) -> Callable[[nn.Module, Any, Any], None]:
+    def _hook_of(self, layer: WatchedModule) -> Callable[[nn.Module, Any, Any], None]:
         collector, guard, look = self._collector, self._guard, self._look
 
         def watch_output(module: nn.Module, _: Any, output: Any) -> None:
@@ -147,7 +147,7 @@ class ActivationHooks:
 
         return watch_output
 
-    def _look(self, layer: Layer, module: nn.Module, output: Any) -> None:
+    def _look(self, layer: WatchedModule, module: nn.Module, output: Any) -> None:
         step = self._collector.step
         if current_backward() == -1:
             layer.seen_in_step = step

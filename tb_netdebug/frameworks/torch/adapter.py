@@ -17,13 +17,13 @@ from tb_netdebug.core.records.step import Kind, Sample, Series, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.torch.activations import ActivationHooks
-from tb_netdebug.frameworks.torch.arrivals import Arrivals
+from tb_netdebug.frameworks.torch.arrivals import DeviceArrivals
 from tb_netdebug.frameworks.torch.graph import GraphTracer
 from tb_netdebug.frameworks.torch.host_arrays import values_over
 from tb_netdebug.frameworks.torch.interception import OVERRIDING, unintercepted
 from tb_netdebug.frameworks.torch.memory import torch_allocator
 from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks, copies_limit
-from tb_netdebug.frameworks.torch.parameters import WRAPPERS, Parameters, Watched, clean
+from tb_netdebug.frameworks.torch.parameters import WRAPPERS, Parameters, WatchedParameter, clean
 from tb_netdebug.frameworks.torch.phases import PhaseHooks
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.probes import Probes
@@ -40,7 +40,7 @@ from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 from tb_netdebug.frameworks.torch.weights import Weights
 from tb_netdebug.recording.adapter import MakeAdapter, listed
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
@@ -63,7 +63,7 @@ class TorchAdapter:
         self,
         models: Mapping[str, nn.Module],
         optimizers: Sequence[Optimizer],
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         settings: Settings,
     ) -> None:
@@ -76,7 +76,7 @@ class TorchAdapter:
         kernel.borrow_threads(COMPUTING)
         self._parameters = Parameters(models, settings.wants)
         self._reader = TensorReader(collector, self._refusals.refuse)
-        self._arrivals = Arrivals(self._reader)
+        self._arrivals = DeviceArrivals(self._reader)
         self._weights = self._make_weights()
         self._optimizers = OptimizerHooks(
             optimizers,
@@ -261,7 +261,7 @@ class TorchAdapter:
                 if squares[1] and self._collector.sampling:
                     self._optimizers.sample_gradients(SKIPPED, watched)  # they tell where
 
-    def _has_trained(self, watched: Sequence[Watched]) -> bool:
+    def _has_trained(self, watched: Sequence[WatchedParameter]) -> bool:
         """The calls of a compiled model cannot be seen, its gradients can."""
         if self._phases.sees_calls:
             return self._phases.saw_forward

@@ -19,7 +19,7 @@ Look = tuple[int, int]
 Squares = tuple[float, int]
 
 
-class Arrivals:
+class DeviceArrivals:
     """Keys of what was sent begin with the number of the step; here they find back to it."""
 
     def __init__(self, reader: TensorReader) -> None:

@@ -17,7 +17,7 @@ from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import mark_output
 from tb_netdebug.frameworks.torch.values import is_tensor, tensors_in
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 is_compiling = torch.compiler.is_compiling
@@ -35,7 +35,7 @@ HOST = "cpu"
 
 
 @dataclass(slots=True)
-class Call:
+class ModelCall:
     """One call of a watched model, as it was when it began.
 
     `before` is the state of torch's generator, `first_operation` the number that autograd gives to the next
@@ -77,7 +77,7 @@ class CallKeeper:
     def __init__(
         self,
         models: Mapping[str, nn.Module],
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         *,
         look: Callable[[torch.Tensor], None] | None = None,
@@ -86,7 +86,7 @@ class CallKeeper:
         self._guard = guard
         self._look = look
         self._devices = autocast_devices()
-        self.calls: deque[Call] = deque()
+        self.calls: deque[ModelCall] = deque()
         self.thread = 0  # of the newest call
         self._nbytes = 0
         self._hooks = [
@@ -125,7 +125,7 @@ class CallKeeper:
         values = (*args, *kwargs.values()) if kwargs else args
         self.thread = get_ident()
         self.calls.append(
-            Call(
+            ModelCall(
                 name,
                 module,
                 tuple([without_graph(each) for each in args]),

@@ -31,7 +31,7 @@ PATIENCE_STEPS = 3
 
 
 @dataclass(slots=True)
-class Trace:
+class ModuleTrace:
     """What one module did in its first forward pass."""
 
     name: str
@@ -42,7 +42,7 @@ class Trace:
 
 
 @dataclass(slots=True)
-class Flow:
+class ForwardFlow:
     """Where the tensors of a forward pass come from; kept for this pass only.
 
     No tensor is kept alive: it may be one that checkpointing gives up because there is no room for it.
@@ -86,13 +86,13 @@ class GraphTracer:
     def __init__(self, models: Mapping[str, nn.Module], guard: Guard) -> None:
         self._models = models
         self._guard = guard
-        self._traces: dict[int, Trace] = {}
+        self._traces: dict[int, ModuleTrace] = {}
         self._edges: dict[Edge, None] = {}
-        self._flow: Flow | None = Flow()
+        self._flow: ForwardFlow | None = ForwardFlow()
         self._calls = 0
         self._waited = 0
         self._pending = {id(model) for model in models.values()}
-        self._hooks: list[tuple[Trace, Any]] = []
+        self._hooks: list[tuple[ModuleTrace, Any]] = []
         for prefix, model in models.items():
             self._install(prefix, model)
 
@@ -126,7 +126,7 @@ class GraphTracer:
         wrappers = wrappers_of(model)
         for name, module in model.named_modules():
             full = "/".join(part for part in (prefix, clean(name, wrappers)) if part) or type(model).__name__
-            trace = self._traces[id(module)] = Trace(full)
+            trace = self._traces[id(module)] = ModuleTrace(full)
             if is_too_deep(name, module):
                 continue
             before = before_forward(module, self._before, with_kwargs=True)
@@ -153,7 +153,7 @@ class GraphTracer:
             return False
         return not torch._C._is_tracing()
 
-    def _enter(self, trace: Trace, module: nn.Module, inputs: list[tuple[str, torch.Tensor]]) -> None:
+    def _enter(self, trace: ModuleTrace, module: nn.Module, inputs: list[tuple[str, torch.Tensor]]) -> None:
         if trace.order is None:
             trace.order = self._calls
             trace.inputs = tuple(type_of(tensor) for _, tensor in inputs)
@@ -165,14 +165,14 @@ class GraphTracer:
             for source, output in self._flow.sources(tensor):
                 self._edges[Edge(source, trace.name, type_of(tensor), output, place)] = None
 
-    def _leave(self, trace: Trace, module: nn.Module, outputs: list[torch.Tensor]) -> None:
+    def _leave(self, trace: ModuleTrace, module: nn.Module, outputs: list[torch.Tensor]) -> None:
         trace.outputs = tuple(type_of(tensor) for tensor in outputs)
         if self._flow is not None and is_end(module):
             for place, tensor in enumerate(outputs):
                 self._flow.produced(trace.name, place, tensor)
         self._pending.discard(id(module))
         if not self._pending and self._flow is not None:
-            self._flow = Flow()  # lets go of the operations
+            self._flow = ForwardFlow()  # lets go of the operations
 
     def _nodes(self) -> list[Node]:
         nodes: dict[str, Node] = {}
@@ -180,7 +180,7 @@ class GraphTracer:
             wrappers = wrappers_of(model)
             names = {clean(name, wrappers): module for name, module in model.named_modules()}
             for name, module in names.items():
-                trace = self._traces.get(id(module)) or Trace(name)
+                trace = self._traces.get(id(module)) or ModuleTrace(name)
                 full = "/".join(part for part in (prefix, name) if part) or type(model).__name__
                 parent = self._parent(prefix, name, type(model).__name__)
                 if full not in nodes and (parent is None or parent in nodes):
@@ -205,7 +205,7 @@ def type_of(tensor: torch.Tensor) -> TensorType:
     return TensorType(tuple(int(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
-def node_of(name: str, parent: str | None, module: nn.Module, trace: Trace) -> Node:
+def node_of(name: str, parent: str | None, module: nn.Module, trace: ModuleTrace) -> Node:
     file, line = source_of(module)
     parameters = [each for each in module.parameters() if not is_lazy(each)]
     return Node(

@@ -223,7 +223,7 @@ class NoHandle:
         """There is nothing to take off."""
 
 
-class Entry:
+class HookEntry:
     """A hook of ours in a registry of torch's that is shared with the user's, until `remove`.
 
     The key is ours: a handle of torch's would take a number, and then hooks of the user's, whose numbers get
@@ -239,12 +239,12 @@ class Entry:
         self._registry.pop(self._key, None)
 
 
-def before_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> Entry:
-    return Entry(optimizer._optimizer_step_pre_hooks, hook)
+def before_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> HookEntry:
+    return HookEntry(optimizer._optimizer_step_pre_hooks, hook)
 
 
-def after_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> Entry:
-    return Entry(optimizer._optimizer_step_post_hooks, hook)
+def after_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> HookEntry:
+    return HookEntry(optimizer._optimizer_step_post_hooks, hook)
 
 
 def before_forward(

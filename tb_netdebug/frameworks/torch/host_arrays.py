@@ -25,7 +25,7 @@ NUMPY_TYPES: dict[torch.dtype, str] = {
 INTEGERS = {np.dtype(name).itemsize: np.dtype(name).str for name in ("uint8", "int16", "int32", "int64")}
 
 
-class Memory:
+class TensorMemory:
     """Describes the memory of a tensor to NumPy, and keeps the tensor alive as long as the array lives."""
 
     __slots__ = ("__array_interface__", "_tensor")
@@ -54,7 +54,7 @@ def array_over(tensor: torch.Tensor) -> Array | None:
         return None
     if not tensor.numel():
         return np.empty(tensor.shape, type_name)
-    return np.asarray(Memory(tensor, type_name))
+    return np.asarray(TensorMemory(tensor, type_name))
 
 
 def values_over(tensor: torch.Tensor) -> Array:

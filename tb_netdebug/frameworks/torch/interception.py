@@ -67,13 +67,13 @@ def overrides(tensor_class: Any) -> bool:
 OVERRIDING = OverridingClasses()
 
 
-class Held(threading.local):
+class DisabledModes(threading.local):
     """The dispatch modes of a thread that are off for the moment, the innermost first; None: none are."""
 
     modes: list[Any] | None = None
 
 
-_held = Held()
+_held = DisabledModes()
 
 
 class Unintercepted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tb_netdebug.core.machine.own_memory import GoneError, check_memory, copy_memory
+from tb_netdebug.core.machine.own_memory import UnreadableMemoryError, check_memory, copy_memory
 from tb_netdebug.frameworks.torch.batches.contents import is_on_host
 
 # What lies further apart is read once to see whether it can be, and not copied.
@@ -22,7 +22,7 @@ def late_copy(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     try:
         return read_copy(tensor)
-    except GoneError:
+    except UnreadableMemoryError:
         if not tensor.is_pinned():
             raise
         return tensor

@@ -14,37 +14,37 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
-from tb_netdebug.frameworks.torch.hooks import Entry
+from tb_netdebug.frameworks.torch.hooks import HookEntry
 from tb_netdebug.frameworks.torch.interception import unintercepted
 
 Told = Callable[[Optimizer, Any, Any], None]
 
 
-class Steps:
+class OptimizerSteps:
     """Those that are about to begin, or those that have just ended."""
 
     def __init__(self, registry: dict[Any, Any]) -> None:
         self._registry = registry
         self._lock = threading.RLock()
-        self._listeners: tuple[Listener, ...] = ()
-        self._hook: Entry | None = None
+        self._listeners: tuple[StepListener, ...] = ()
+        self._hook: HookEntry | None = None
 
-    def listen(self, told: Told) -> Listener:
+    def listen(self, told: Told) -> StepListener:
         """In the order in which they came; ends with `remove`."""
-        listener = Listener(self, told)
+        listener = StepListener(self, told)
         with self._lock:
             self._listeners = (*self._listeners, listener)
             if self._hook is None:
-                self._hook = Entry(self._registry, self._tell)
+                self._hook = HookEntry(self._registry, self._tell)
         return listener
 
-    def put_last(self, listener: Listener) -> None:
+    def put_last(self, listener: StepListener) -> None:
         """Told after all others from now on; nothing happens to one that has left."""
         with self._lock:
             if listener in self._listeners:
                 self._listeners = (*(each for each in self._listeners if each is not listener), listener)
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: StepListener) -> None:
         with self._lock:
             self._listeners = tuple(each for each in self._listeners if each is not listener)
             if not self._listeners and self._hook is not None:
@@ -57,10 +57,10 @@ class Steps:
             listener.told(optimizer, args, kwargs)
 
 
-class Listener:
+class StepListener:
     __slots__ = ("_steps", "told")
 
-    def __init__(self, steps: Steps, told: Told) -> None:
+    def __init__(self, steps: OptimizerSteps, told: Told) -> None:
         self._steps = steps
         self.told = told
 
@@ -73,5 +73,5 @@ class Listener:
         self._steps.leave(self)
 
 
-BEGINNING = Steps(torch_optimizer._global_optimizer_pre_hooks)
-ENDED = Steps(torch_optimizer._global_optimizer_post_hooks)
+BEGINNING = OptimizerSteps(torch_optimizer._global_optimizer_pre_hooks)
+ENDED = OptimizerSteps(torch_optimizer._global_optimizer_post_hooks)

@@ -15,11 +15,11 @@ from tb_netdebug.core.records.step import Series
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.hooks import after_step, before_step
 from tb_netdebug.frameworks.torch.interception import unintercepted
-from tb_netdebug.frameworks.torch.parameters import Parameters, Watched
+from tb_netdebug.frameworks.torch.parameters import Parameters, WatchedParameter
 from tb_netdebug.frameworks.torch.reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.frameworks.torch.weights import Weights
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 # Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
@@ -39,7 +39,7 @@ class OptimizerHooks:
         self,
         optimizers: Sequence[Optimizer],
         parameters: Parameters,
-        collector: Collector,
+        collector: StepCollector,
         reader: TensorReader,
         guard: Guard,
         *,
@@ -52,11 +52,11 @@ class OptimizerHooks:
         self._guard = guard
         self._weights = weights
         self._gradients = gradients
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownOptimizer] = {}
         self._stepping: Optimizer | None = None
-        self._moved: list[Watched] = []  # by the one that is stepping
+        self._moved: list[WatchedParameter] = []  # by the one that is stepping
         self._squares: dict[int, tuple[float, int] | None] = {}
-        self._glanced_at: tuple[list[Watched] | None, Watched | None] = (None, None)
+        self._glanced_at: tuple[list[WatchedParameter] | None, WatchedParameter | None] = (None, None)
         self.stepped = False
         self.steps = 0  # of optimizers that move a watched parameter, since watching began
         self._is_owed = False
@@ -125,7 +125,7 @@ class OptimizerHooks:
         self._squares.clear()
         self.stepped = False
 
-    def look_at_gradients(self, key: int, watched: list[Watched]) -> None:
+    def look_at_gradients(self, key: int, watched: list[WatchedParameter]) -> None:
         """Samples of the gradients in a sampled step; else their norm, when it is due."""
         is_sampling = self._is_sampling
         is_due = is_sampling or self._collector.wants_norm
@@ -140,7 +140,7 @@ class OptimizerHooks:
         self._squares[key] = self._reader.squares([gradient for _, gradient in gradients], key)
         self._collector.norm_secs += now() - started
 
-    def _glance_is_bad(self, watched: list[Watched]) -> bool:
+    def _glance_is_bad(self, watched: list[WatchedParameter]) -> bool:
         """Whether one gradient shows NaN or infinity: then all are looked at before they get to weights."""
         started = now()
         if self._glanced_at[0] is not watched:
@@ -160,7 +160,7 @@ class OptimizerHooks:
         values, and how many are not."""
         return self._squares.get(id(optimizer))
 
-    def sample_gradients(self, key: int, watched: Sequence[Watched]) -> bool:
+    def sample_gradients(self, key: int, watched: Sequence[WatchedParameter]) -> bool:
         """True when the norm could be read off the summaries, too."""
         return self._sample(key, gradients_of(watched))
 
@@ -228,7 +228,7 @@ class OptimizerHooks:
         if self._collector.first_step is not None:
             self._collector.first_step.updated(id(optimizer))
 
-    def _parameters_of(self, optimizer: Optimizer) -> list[Watched]:
+    def _parameters_of(self, optimizer: Optimizer) -> list[WatchedParameter]:
         held = 0
         for group in optimizer.param_groups:
             held += len(group["params"])
@@ -236,7 +236,7 @@ class OptimizerHooks:
             self._parameters.current()
         known = self._known.get(id(optimizer))
         if known is None or known.reference() is not optimizer:
-            known = self._known[id(optimizer)] = Known(optimizer)
+            known = self._known[id(optimizer)] = KnownOptimizer(optimizer)
             # A program may make an optimizer for every step; what is known of one goes with it.
             weakref.finalize(optimizer, forget, self._known, id(optimizer), known).atexit = False
         if known.changes != self._parameters.changes or known.held != held:
@@ -245,7 +245,7 @@ class OptimizerHooks:
         return known.watched
 
 
-class Known:
+class KnownOptimizer:
     """An optimizer that was seen, and which parameters it moves; it is not kept alive."""
 
     __slots__ = ("changes", "held", "reference", "watched")
@@ -253,21 +253,21 @@ class Known:
     def __init__(self, optimizer: Optimizer) -> None:
         self.reference = weakref.ref(optimizer)
         self.changes = self.held = -1
-        self.watched: list[Watched] = []
+        self.watched: list[WatchedParameter] = []
 
 
-def forget(all_known: dict[int, Known], number: int, known: Known) -> None:
+def forget(all_known: dict[int, KnownOptimizer], number: int, known: KnownOptimizer) -> None:
     """Unless another optimizer has got the same number meanwhile."""
     if all_known.get(number) is known:
         del all_known[number]
 
 
-def gradients_of(watched: Sequence[Watched]) -> list[tuple[Series, torch.Tensor]]:
+def gradients_of(watched: Sequence[WatchedParameter]) -> list[tuple[Series, torch.Tensor]]:
     """Those that are there."""
     return [(each.gradient, given) for each in watched if (given := each.tensor.grad) is not None]
 
 
-def smallest_of_first(watched: Sequence[Watched]) -> Watched | None:
+def smallest_of_first(watched: Sequence[WatchedParameter]) -> WatchedParameter | None:
     """Of the first layers, which all that goes wrong on the way back gets to; mostly a bias."""
     small = [each for each in watched[:MOST_GLANCED_AT] if each.tensor.numel() <= MOST_GLANCED_VALUES]
     return min(small, key=lambda each: each.tensor.numel(), default=None)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tb_netdebug.frameworks.torch.hooks import before_forward, is_too_deep
-from tb_netdebug.frameworks.torch.numerics.flags import Flags, flags_of
+from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
 
 
@@ -48,7 +48,7 @@ def last_bad_module(
 ) -> Origin | None:
     """Backward goes from the last module to the first: the last with a bad gradient is where it began."""
     wanted = {id(each) for each in parameters}
-    bad: list[tuple[tuple[int, int], nn.Module, Flags]] = []
+    bad: list[tuple[tuple[int, int], nn.Module, NonFiniteFlags]] = []
     for model in models.values():
         for number, module in enumerate(model.modules()):
             for parameter in module._parameters.values():

@@ -10,7 +10,7 @@ from torch.nn.modules import module as torch_module
 from torch.nn.parameter import is_lazy
 
 from tb_netdebug.core.records.step import Kind, Series
-from tb_netdebug.frameworks.torch.hooks import Entry
+from tb_netdebug.frameworks.torch.hooks import HookEntry
 
 # What wrappers put in front of a name that the user has given.
 WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
@@ -28,7 +28,7 @@ def wrappers_of(model: nn.Module) -> tuple[str, ...]:
     return tuple(name for name in WRAPPERS if name != "module." or wrapped)
 
 
-class Watched:
+class WatchedParameter:
     """One parameter and the series that it feeds."""
 
     __slots__ = ("gradient", "name", "tensor", "update", "weight")
@@ -47,18 +47,18 @@ class Parameters:
     def __init__(self, models: Mapping[str, nn.Module], wants: Callable[[str], bool]) -> None:
         self._models = models
         self._wants = wants
-        self._by_id: dict[int, Watched] = {}
+        self._by_id: dict[int, WatchedParameter] = {}
         self.changes = 0
         self.is_stale = True
         self._hooks = [
-            Entry(torch_module._global_module_registration_hooks, self._on_growth),
-            Entry(torch_module._global_parameter_registration_hooks, self._on_growth),
+            HookEntry(torch_module._global_module_registration_hooks, self._on_growth),
+            HookEntry(torch_module._global_parameter_registration_hooks, self._on_growth),
         ]
 
     def __len__(self) -> int:
         return len(self.current())
 
-    def current(self) -> dict[int, Watched]:
+    def current(self) -> dict[int, WatchedParameter]:
         """By id of the tensor; made anew when a module or parameter has been added anywhere."""
         if self.is_stale:
             self.is_stale = False
@@ -66,7 +66,7 @@ class Parameters:
             self.changes += 1
         return self._by_id
 
-    def of(self, optimizer: torch.optim.Optimizer) -> list[Watched]:
+    def of(self, optimizer: torch.optim.Optimizer) -> list[WatchedParameter]:
         """Those that the optimizer moves."""
         known = self.current()
         return [
@@ -86,8 +86,8 @@ class Parameters:
     def _on_growth(self, *_: object) -> None:
         self.is_stale = True
 
-    def _collect(self) -> dict[int, Watched]:
-        found: dict[int, Watched] = {}
+    def _collect(self) -> dict[int, WatchedParameter]:
+        found: dict[int, WatchedParameter] = {}
         for prefix, model in self._models.items():
             wrappers = wrappers_of(model)
             for name, tensor in model.named_parameters():
@@ -95,5 +95,5 @@ class Parameters:
                 if is_lazy(tensor):
                     self.is_stale = True  # it gets its values without any sign, so look again
                 elif id(tensor) not in found and self._wants(full):
-                    found[id(tensor)] = self._by_id.get(id(tensor)) or Watched(full, tensor)
+                    found[id(tensor)] = self._by_id.get(id(tensor)) or WatchedParameter(full, tensor)
         return {key: value for key, value in found.items() if value.tensor is not None}

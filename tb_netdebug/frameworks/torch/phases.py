@@ -12,7 +12,7 @@ from tb_netdebug.frameworks.torch.batches.entries import can_be_called
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.values import is_tensor, tensors_in
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 is_compiling = torch.compiler.is_compiling
@@ -29,7 +29,7 @@ class PhaseHooks:
     """
 
     def __init__(
-        self, models: Mapping[str, nn.Module], collector: Collector, guard: Guard, *, batches: bool
+        self, models: Mapping[str, nn.Module], collector: StepCollector, guard: Guard, *, batches: bool
     ) -> None:
         self._batches = batches
         self._collector = collector

@@ -10,7 +10,7 @@ from torch import nn
 from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
 from tb_netdebug.frameworks.torch.parameters import Parameters
 from tb_netdebug.frameworks.torch.reader import TensorReader
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
@@ -22,7 +22,7 @@ class ProbeContext:
     models: Mapping[str, nn.Module]
     parameters: Parameters
     optimizers: OptimizerHooks
-    collector: Collector
+    collector: StepCollector
     reader: TensorReader
     guard: Guard
     settings: Settings

@@ -23,7 +23,7 @@ from tb_netdebug.frameworks.torch.values import (
     plain,
     strided,
 )
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.containers import is_closed
 
 Item = tuple[int, int, int]
@@ -47,7 +47,7 @@ class TensorReader:
     their samples come steps later.
     """
 
-    def __init__(self, collector: Collector, refuse: Callable[[str, str], None]) -> None:
+    def __init__(self, collector: StepCollector, refuse: Callable[[str, str], None]) -> None:
         self._collector = collector
         self._refuse = refuse
         self.device = DeviceSummaries()

@@ -48,14 +48,14 @@ def {name}({parameters}):
 """
 
 _numbers = itertools.count()
-_taps: dict[FunctionType, Tap] = {}
+_taps: dict[FunctionType, FunctionTap] = {}
 _lock = threading.Lock()
 
 
 class Handle:
     """Somebody who listens, until `close`."""
 
-    def __init__(self, tap: Tap, before: Before | None, after: After | None) -> None:
+    def __init__(self, tap: FunctionTap, before: Before | None, after: After | None) -> None:
         self._tap = tap
         self.before = before
         self.after = after
@@ -81,11 +81,11 @@ def listen(function: Any, *, before: Before | None = None, after: After | None =
     with _lock:
         tap = _taps.get(function)
         if tap is None or not tap.is_of(function):
-            tap = _taps[function] = Tap(function)
+            tap = _taps[function] = FunctionTap(function)
         return tap.add(before, after)
 
 
-class Tap:
+class FunctionTap:
     """The code of a function exchanged for one that tells `before` and `after`.
 
     It is made once: torch.compile compiles again what it has compiled with other code.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from tb_netdebug.core.stats import kernel
-from tb_netdebug.frameworks.torch.parameters import Watched
+from tb_netdebug.frameworks.torch.parameters import WatchedParameter
 from tb_netdebug.frameworks.torch.reader import TensorReader, host_item
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -63,7 +63,7 @@ class Weights:
 
     def __init__(
         self,
-        collector: Collector,
+        collector: StepCollector,
         reader: TensorReader,
         refuse: Callable[[str, str], None],
         *,
@@ -86,7 +86,7 @@ class Weights:
         """An optimizer has stepped, whether the step was sampled or not."""
         self._steps += 1
 
-    def keep(self, watched: Sequence[Watched]) -> None:
+    def keep(self, watched: Sequence[WatchedParameter]) -> None:
         """Before the step: copies of what has been changed since the last look."""
         if not self._updates:
             return
@@ -101,12 +101,12 @@ class Weights:
                 with torch.no_grad():
                     copy.tensor.copy_(tensor)
 
-    def look(self, watched: Sequence[Watched]) -> None:
+    def look(self, watched: Sequence[WatchedParameter]) -> None:
         """After the step: samples of weights and updates."""
         items: list[tuple[int, int, int, int]] = []
-        pairs: list[tuple[Watched, Copy, tuple[int, int]]] = []
-        device: list[tuple[Watched, torch.Tensor, Copy]] = []
-        alone: list[Watched] = []
+        pairs: list[tuple[WatchedParameter, Copy, tuple[int, int]]] = []
+        device: list[tuple[WatchedParameter, torch.Tensor, Copy]] = []
+        alone: list[WatchedParameter] = []
         kept: list[torch.Tensor] = []
         for each in watched:
             given = each.tensor
@@ -139,7 +139,7 @@ class Weights:
         if alone and self._weights:
             self._reader.sample([(each.weight, each.tensor) for each in alone])
 
-    def look_at_rest(self, watched: Sequence[Watched]) -> None:
+    def look_at_rest(self, watched: Sequence[WatchedParameter]) -> None:
         """Weights that no optimizer has moved in this step, when they are new or somebody changed them."""
         if not self._weights:
             return
@@ -149,10 +149,10 @@ class Weights:
         if changed:
             self._reader.sample([(each.weight, each.tensor) for each in changed])
 
-    def _state(self, each: Watched) -> tuple[int, int]:
+    def _state(self, each: WatchedParameter) -> tuple[int, int]:
         return version_of(each.tensor), self._steps
 
-    def _new_copy(self, each: Watched, tensor: torch.Tensor) -> Copy | None:
+    def _new_copy(self, each: WatchedParameter, tensor: torch.Tensor) -> Copy | None:
         old = self._copies.pop(id(each.tensor), None)
         self._bytes -= old.tensor.nbytes if old else 0
         if self._bytes + tensor.nbytes > self._most_bytes:
@@ -168,7 +168,7 @@ class Weights:
         self._bytes += tensor.nbytes
         return copy
 
-    def _send(self, device: Sequence[tuple[Watched, torch.Tensor, Copy]]) -> None:
+    def _send(self, device: Sequence[tuple[WatchedParameter, torch.Tensor, Copy]]) -> None:
         if not device:
             return
         step = self._collector.step

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tb_netdebug.integrations.torch_scripts.closing import Closing
-from tb_netdebug.integrations.torch_scripts.followed import Followed
+from tb_netdebug.integrations.torch_scripts.followed import FollowedTraining
 from tb_netdebug.integrations.torch_scripts.inputs import Inputs
 from tb_netdebug.integrations.torch_scripts.names import Place, user_place
 from tb_netdebug.integrations.torch_scripts.owners import (
@@ -52,9 +52,9 @@ class Beginnings:
         self._calls_left = 0
         self._inputs = Inputs()
         self._overdue: set[int] = set()
-        self._gone: deque[tuple[Followed, int]] = deque()
-        self._of: weakref.WeakKeyDictionary[Optimizer, Followed | None] = weakref.WeakKeyDictionary()
-        self.followed: list[Followed] = []
+        self._gone: deque[tuple[FollowedTraining, int]] = deque()
+        self._of: weakref.WeakKeyDictionary[Optimizer, FollowedTraining | None] = weakref.WeakKeyDictionary()
+        self.followed: list[FollowedTraining] = []
         self._sweeping = threading.RLock()
         self._closing = Closing(lambda: zero_code.attempt("closing a run", self.sweep))
 
@@ -112,7 +112,7 @@ class Beginnings:
         """Why nothing was recorded, as far as it is known here."""
         return self._inputs.unrecorded()
 
-    def begin_by_hand(self, tensors: Sequence[Any]) -> tuple[Followed, list[nn.Module]] | None:
+    def begin_by_hand(self, tensors: Sequence[Any]) -> tuple[FollowedTraining, list[nn.Module]] | None:
         """A training whose updates are made without an optimizer.
 
         None when these are no parameters of a model, as when the input of a network is moved uphill.
@@ -125,7 +125,7 @@ class Beginnings:
             models = owners.all_models()
             if not models and owners.loose and not has_models():
                 models = [loose_model(owners.loose)]
-            made = Followed.open(self._zero, models, [], Owners(), {}) if models else None
+            made = FollowedTraining.open(self._zero, models, [], Owners(), {}) if models else None
             if made is None:
                 return None
             self.followed.append(made)
@@ -136,7 +136,7 @@ class Beginnings:
     def knows(self, optimizer: Optimizer) -> bool:
         return optimizer in self._of
 
-    def training_of(self, optimizer: Optimizer) -> Followed | None:
+    def training_of(self, optimizer: Optimizer) -> FollowedTraining | None:
         """None for one whose training is not recorded."""
         return self._of.get(optimizer)
 
@@ -215,7 +215,7 @@ class Beginnings:
         models = owners.all_models() + (self._trained_strangers(owners) if self._overdue else [])
         if not models and owners.loose and not self.followed:
             models = [loose_model(owners.loose)]
-        made = Followed.open(self._zero, models, optimizers, owners, places) if models else None
+        made = FollowedTraining.open(self._zero, models, optimizers, owners, places) if models else None
         if made is not None:
             self.followed.append(made)
         for optimizer in optimizers:
@@ -244,14 +244,14 @@ class Beginnings:
         known = {id(module) for model in owners.all_models() for module in model.modules()}
         return [module for module in called if id(module) not in known]
 
-    def _follow(self, optimizer: Optimizer, followed: Followed | None) -> None:
+    def _follow(self, optimizer: Optimizer, followed: FollowedTraining | None) -> None:
         self._of[optimizer] = followed
         if followed is not None:
             weakref.finalize(optimizer, self._is_gone, followed, id(optimizer)).atexit = False
             if self._zero.may_close_aside:
                 self._closing.begin()
 
-    def _is_gone(self, followed: Followed, number: int) -> None:
+    def _is_gone(self, followed: FollowedTraining, number: int) -> None:
         self._gone.append((followed, number))
         self._closing.rouse()
 

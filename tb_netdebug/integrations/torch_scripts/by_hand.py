@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from tb_netdebug.integrations.torch_scripts.beginnings import Beginnings
-from tb_netdebug.integrations.torch_scripts.followed import Followed
+from tb_netdebug.integrations.torch_scripts.followed import FollowedTraining
 from tb_netdebug.integrations.torch_scripts.hand_updates import HandSteps, HandUpdates
 from tb_netdebug.integrations.torch_scripts.owners import parameter_ids
 
@@ -32,7 +32,7 @@ class ByHand:
         self._beginnings = beginnings
         self._take_loss = take_loss
         self._updates = HandUpdates()
-        self._trainings: list[tuple[Followed, HandSteps]] = []
+        self._trainings: list[tuple[FollowedTraining, HandSteps]] = []
         self._known: set[int] = set()
         self._inputs_changed = False
         self.gradients_taken = 0

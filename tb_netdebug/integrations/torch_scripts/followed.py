@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from tb_netdebug.frameworks.torch.adapter import TorchAdapter
 from tb_netdebug.integrations.torch_scripts.names import Place, common_prefix, named, names_at, unused
 from tb_netdebug.integrations.torch_scripts.owners import Loose, Owners, parameter_ids, tensors_of
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 from tb_netdebug.recording.step_cycle import StepCycle
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tb_netdebug.training.zero_code.driver import ZeroCode
 
 
-class Followed:
+class FollowedTraining:
     """Ends the steps of a training when its optimizers have stepped."""
 
     def __init__(
@@ -48,11 +48,11 @@ class Followed:
         optimizers: Sequence[Optimizer],
         owners: Owners,
         places: dict[int, Place | None],
-    ) -> Followed | None:
+    ) -> FollowedTraining | None:
         by_name = named(models, guesses_of(optimizers, owners, places))
         made: list[TorchAdapter] = []
 
-        def make(collector: Collector, guard: Guard, settings: Settings) -> TorchAdapter:
+        def make(collector: StepCollector, guard: Guard, settings: Settings) -> TorchAdapter:
             if any(isinstance(model, Loose) for model in models):
                 settings = replace(settings, activations=False)  # nobody calls it
             made.append(TorchAdapter(by_name, optimizers, collector, guard, settings))

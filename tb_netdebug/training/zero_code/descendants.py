@@ -78,7 +78,7 @@ def root_named(pid: int, began: float) -> str:
     return f"{os.uname().nodename}:{pid}:{began:.2f}"
 
 
-class Carried:
+class CarriedWatch:
     """Pickled as a call that sets up the watch in the process that reads it."""
 
     def __init__(self, told: str) -> None:
@@ -115,7 +115,7 @@ class Carrier:
     def _add(self, data: dict[str, Any], process: Any) -> None:
         descent = self._watched.descent.child(process)
         told = json.dumps({"settings": asdict(self._watched.carried_settings), "descent": asdict(descent)})
-        data[KEY] = Carried(told)
+        data[KEY] = CarriedWatch(told)
 
 
 def begin(told: str) -> None:

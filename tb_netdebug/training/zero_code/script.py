@@ -31,14 +31,14 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ScriptEnding:
     """How a program ended; `error` is what it did not catch, other than SystemExit."""
 
     status: int
     error: BaseException | None = None
 
 
-def run_as_main(script: Script) -> Ending:
+def run_as_main(script: Script) -> ScriptEnding:
     """The program is `__main__` from now on, for what it leaves behind, too: threads, pickles, atexit.
 
     What it does not catch is shown as Python shows it, without our own part of the stack. Raises OSError
@@ -55,13 +55,13 @@ def run_as_main(script: Script) -> Ending:
         else:
             run_source(script, source, main)
     except SystemExit as ending:
-        return Ending(status_of(ending))
+        return ScriptEnding(status_of(ending))
     except BaseException as error:
         uncaught = error  # shown outside of this block, or it would be the context of what a hook raises
     else:
-        return Ending(0)
+        return ScriptEnding(0)
     forget_our_frames(uncaught)
-    return Ending(show(uncaught), uncaught)
+    return ScriptEnding(show(uncaught), uncaught)
 
 
 # ---- beginning -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tb_netdebug.recording.settings import Settings
 
 if TYPE_CHECKING:  # what a program runs before it imports a framework imports nothing heavy of ours
     from tb_netdebug.checks.finding import Finding
-    from tb_netdebug.recording.collector import Collector
+    from tb_netdebug.recording.collector import StepCollector
     from tb_netdebug.training.monitor import Monitor
 
 
@@ -35,7 +35,7 @@ class Training:
             told = partial(tell_of, run_dir.name) if is_one_of_many else tell
             settings = replace(settings, on_finding=told)
         self._first_step = first_step
-        self._collector: Collector | None = None
+        self._collector: StepCollector | None = None
         self._settings = settings
         self._rank = rank
         self.run_dir = run_dir
@@ -101,7 +101,7 @@ class Training:
             self.monitor = None
 
     def _keeping_collector(self, make_adapter: Any) -> Any:
-        def make(collector: Collector, *others: Any) -> Any:
+        def make(collector: StepCollector, *others: Any) -> Any:
             self._collector = collector
             collector.step = self._first_step + self.steps
             return make_adapter(collector, *others)

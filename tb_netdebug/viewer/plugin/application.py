@@ -15,8 +15,8 @@ from tb_netdebug.debugger.hub.calls import CallError
 from tb_netdebug.debugger.protocol.verbs import ArgumentError
 from tb_netdebug.viewer.plugin import control, debugging, routes
 from tb_netdebug.viewer.plugin.answers import FAILED
-from tb_netdebug.viewer.plugin.flags import Flags, flags_of
-from tb_netdebug.viewer.plugin.gate import READING, Gate, Refusal, unproven, wrong_method
+from tb_netdebug.viewer.plugin.flags import ServerFlags, flags_of
+from tb_netdebug.viewer.plugin.gate import READING, Gate, HttpRefusal, unproven, wrong_method
 from tb_netdebug.viewer.plugin.live import Seats
 from tb_netdebug.viewer.plugin.pacing import SlowBodyError, connection_of, pace, size_of
 from tb_netdebug.viewer.plugin.queries import QueryError
@@ -73,8 +73,8 @@ _FOLDER = "/plugin/netdebug/"
 class Application:
     """Starts working with the first request; safe from any thread."""
 
-    def __init__(self, roots: list[Root], flags: Flags | None = None) -> None:
-        said = flags or Flags()
+    def __init__(self, roots: list[Root], flags: ServerFlags | None = None) -> None:
+        said = flags or ServerFlags()
         self.service = Service(roots, said)
         self._guesses = Seats(MOST_GUESSES)
         self._gate = Gate(said.names, listed=bool(said.hosts))
@@ -132,7 +132,7 @@ class Application:
             time.sleep(GUESS_SECS)
             seat.give_back()
 
-    def _refusal(self, environ: WSGIEnvironment, route: Route) -> Refusal | None:
+    def _refusal(self, environ: WSGIEnvironment, route: Route) -> HttpRefusal | None:
         wrong = wrong_method(environ, route.methods) or misshapen(environ)
         if wrong is not None:
             return wrong
@@ -144,7 +144,7 @@ class Application:
         return refused if refused or route.linked else unproven(environ, header_only=route.by_header)
 
 
-def _refused(refused: Refusal, place: str) -> Response:
+def _refused(refused: HttpRefusal, place: str) -> Response:
     """In words where a person looks, as JSON where the page does."""
     if place == "index.html" and refused.status == 403:
         return notice_page("NetDebug does not answer here", [refused.sentence], status=403)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tb_netdebug.transport.addresses import Address
     from tb_netdebug.transport.collector import Collector
     from tb_netdebug.transport.credentials import Certificate
-    from tb_netdebug.viewer.plugin.flags import Flags
+    from tb_netdebug.viewer.plugin.flags import ServerFlags
     from tb_netdebug.viewer.plugin.roots import Root
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Collecting:
     """Starts once, in a thread of its own. Safe from any thread."""
 
     def __init__(
-        self, roots: Sequence[Root], flags: Flags, changed: Callable[[], None], sessions: Sessions
+        self, roots: Sequence[Root], flags: ServerFlags, changed: Callable[[], None], sessions: Sessions
     ) -> None:
         self._roots = roots
         self._flags = flags
@@ -124,7 +124,7 @@ class Collecting:
         self._changed()
 
 
-def collector_of(roots: Sequence[Root], flags: Flags, *, notice: Callable[[str], None]) -> Collector:
+def collector_of(roots: Sequence[Root], flags: ServerFlags, *, notice: Callable[[str], None]) -> Collector:
     """As the flags want it, not yet started. ValueError, OSError or ImportError with the reason."""
     from tb_netdebug.transport.addresses import address_of
 
@@ -149,7 +149,7 @@ def writable(roots: Sequence[Root]) -> Path:
     return Path(path)
 
 
-def certificate_of(flags: Flags, wanted: Address) -> Certificate | None:
+def certificate_of(flags: ServerFlags, wanted: Address) -> Certificate | None:
     from tb_netdebug.transport.credentials import Certificate
 
     if bool(flags.tls_cert) != bool(flags.tls_key):
@@ -164,7 +164,7 @@ def certificate_of(flags: Flags, wanted: Address) -> Certificate | None:
     return None
 
 
-def token_of(flags: Flags, wanted: Address) -> str:
+def token_of(flags: ServerFlags, wanted: Address) -> str:
     """That of the file, else of the environment; on loopback a new one will do, which trainers find."""
     from tb_netdebug.transport import credentials
 

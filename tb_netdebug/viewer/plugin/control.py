@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tb_netdebug.viewer.plugin.gate import Refusal, is_ours, netloc, on_loopback
+from tb_netdebug.viewer.plugin.gate import HttpRefusal, is_ours, netloc, on_loopback
 from tb_netdebug.viewer.plugin.peer import is_other_users
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-    from tb_netdebug.viewer.plugin.flags import Flags
+    from tb_netdebug.viewer.plugin.flags import ServerFlags
 
 JSON = "application/json"
 TOKEN_HEADER = "X-NetDebug-Token"
@@ -50,7 +50,7 @@ class Control:
     page_token: str = field(default_factory=_new_token, repr=False)
 
     @classmethod
-    def of(cls, flags: Flags) -> Control:
+    def of(cls, flags: ServerFlags) -> Control:
         """What is wrong with the token's file is for `collecting` to say."""
         from tb_netdebug.transport.credentials import CredentialsError, read_token
 
@@ -60,7 +60,7 @@ class Control:
             typed = None
         return cls(flags.names, typed)
 
-    def refusal(self, environ: WSGIEnvironment, *, most_bytes: int = MOST_BYTES) -> Refusal | None:
+    def refusal(self, environ: WSGIEnvironment, *, most_bytes: int = MOST_BYTES) -> HttpRefusal | None:
         """Why this request may not change anything, or None when it may."""
         is_private = is_ours_alone(environ)
         return (
@@ -81,18 +81,18 @@ class Control:
             return self.page_token
         return None if self.typed_token is None else ""
 
-    def _foreign_host(self, environ: WSGIEnvironment) -> Refusal | None:
+    def _foreign_host(self, environ: WSGIEnvironment) -> HttpRefusal | None:
         if is_ours(environ.get("HTTP_HOST", ""), self.names):
             return None
-        return Refusal(
+        return HttpRefusal(
             403,
             "Trainings are controlled under a name that TensorBoard knows: localhost, or one of those in "
             "--netdebug_allowed_hosts.",
         )
 
-    def _open_to_others(self, environ: WSGIEnvironment) -> Refusal | None:
+    def _open_to_others(self, environ: WSGIEnvironment) -> HttpRefusal | None:
         if self.typed_token is None:
-            return Refusal(
+            return HttpRefusal(
                 403,
                 "Others can open this page, too: TensorBoard listens to the network, or another user of this "
                 "machine has asked. Trainings are controlled from there only with --netdebug_token_file and "
@@ -100,10 +100,12 @@ class Control:
                 "(ssh -L).",
             )
         if urlsplit(environ.get("HTTP_ORIGIN", "")).scheme != "https":
-            return Refusal(403, "A token travels over https only: open this page through a proxy with https.")
+            return HttpRefusal(
+                403, "A token travels over https only: open this page through a proxy with https."
+            )
         return None
 
-    def _wrong_typed_token(self, environ: WSGIEnvironment) -> Refusal | None:
+    def _wrong_typed_token(self, environ: WSGIEnvironment) -> HttpRefusal | None:
         if _wrong_token(environ, self.typed_token) is None:
             return None
         given = environ.get("HTTP_X_NETDEBUG_TOKEN")
@@ -112,8 +114,10 @@ class Control:
 
             wrong = token_fault(given)
             more = f" It is no token at all: {wrong}." if wrong else ""
-            return Refusal(403, f"That is not the token of --netdebug_token_file.{more}", is_guess=True)
-        return Refusal(403, "This takes the token of --netdebug_token_file: paste it on the Debugger page.")
+            return HttpRefusal(403, f"That is not the token of --netdebug_token_file.{more}", is_guess=True)
+        return HttpRefusal(
+            403, "This takes the token of --netdebug_token_file: paste it on the Debugger page."
+        )
 
 
 def is_ours_alone(environ: WSGIEnvironment) -> bool:
@@ -121,34 +125,34 @@ def is_ours_alone(environ: WSGIEnvironment) -> bool:
     return on_loopback(environ) and not is_other_users(environ)
 
 
-def _foreign_origin(environ: WSGIEnvironment) -> Refusal | None:
+def _foreign_origin(environ: WSGIEnvironment) -> HttpRefusal | None:
     site, origin = environ.get("HTTP_SEC_FETCH_SITE"), environ.get("HTTP_ORIGIN", "")
     is_own = netloc(origin) == environ.get("HTTP_HOST", "").lower()
-    return None if is_own and site in (None, "same-origin") else Refusal(403, _OUR_PAGE)
+    return None if is_own and site in (None, "same-origin") else HttpRefusal(403, _OUR_PAGE)
 
 
-def _other_type(environ: WSGIEnvironment) -> Refusal | None:
+def _other_type(environ: WSGIEnvironment) -> HttpRefusal | None:
     if environ.get("CONTENT_TYPE", "").strip().lower() == JSON and not environ.get("HTTP_CONTENT_ENCODING"):
         return None
-    return Refusal(415, f"The content type has to be {JSON}, and nothing else.")
+    return HttpRefusal(415, f"The content type has to be {JSON}, and nothing else.")
 
 
-def _wrong_token(environ: WSGIEnvironment, right: str | None) -> Refusal | None:
+def _wrong_token(environ: WSGIEnvironment, right: str | None) -> HttpRefusal | None:
     from tb_netdebug.transport.credentials import same_token
 
     given = environ.get("HTTP_X_NETDEBUG_TOKEN", "").encode("latin-1", "replace")
     if right is not None and same_token(right, given):
         return None
     sentence = f"The token in {TOKEN_HEADER} is missing or an old one: reload the page."
-    return Refusal(403, sentence, is_guess=bool(given))
+    return HttpRefusal(403, sentence, is_guess=bool(given))
 
 
-def _wrong_length(environ: WSGIEnvironment, most_bytes: int) -> Refusal | None:
+def _wrong_length(environ: WSGIEnvironment, most_bytes: int) -> HttpRefusal | None:
     length = environ.get("CONTENT_LENGTH", "")
     if environ.get("HTTP_TRANSFER_ENCODING") or not length:
-        return Refusal(411, "The length of the body has to be given; a body in chunks is not taken.")
+        return HttpRefusal(411, "The length of the body has to be given; a body in chunks is not taken.")
     if not (length.isascii() and length.isdecimal()):
-        return Refusal(400, "The length of the body is no number.")
+        return HttpRefusal(400, "The length of the body is no number.")
     if len(length) > 12 or int(length) > most_bytes:
-        return Refusal(413, f"The body may have {most_bytes} bytes.")
+        return HttpRefusal(413, f"The body may have {most_bytes} bytes.")
     return None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from werkzeug.wrappers import Request, Response
 
 from tb_netdebug.viewer.plugin import wire
-from tb_netdebug.viewer.plugin.live import Hub, News, Seat, Seats, SessionKey, resume_point
-from tb_netdebug.viewer.plugin.pacing import Pulse, connection_of, has_hung_up
+from tb_netdebug.viewer.plugin.live import Hub, RunUpdate, Seat, Seats, SessionKey, resume_point
+from tb_netdebug.viewer.plugin.pacing import SendProgress, connection_of, has_hung_up
 from tb_netdebug.viewer.plugin.replies import error_reply, reply
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def stream_reply(request: Request, hub: Hub, seats: Seats) -> Response:
         )
     # A reconnecting browser sends the header; a page that closed its stream and opens a new one cannot.
     identity = request.headers.get("Last-Event-ID") or request.args.get("last_event_id", "")
-    listener = Listener(hub, seat, resume_point(identity, hub), _watched(request.environ))
+    listener = EventStream(hub, seat, resume_point(identity, hub), _watched(request.environ))
     return reply(listener, "text/event-stream", headers=HEADERS)
 
 
-class Listener:
+class EventStream:
     """Yields events as they happen, and a comment when nothing does.
 
     The server calls `close` in any case, also when it never asked for the first event, which a generator
@@ -59,7 +59,7 @@ class Listener:
         self._seat = seat
         self._events = self._run(hub.version if seen is None else seen)
         self._connection = connection
-        self._pulse = None if connection is None else Pulse(connection)
+        self._pulse = None if connection is None else SendProgress(connection)
 
     def __iter__(self) -> Iterator[bytes]:
         return self._events
@@ -86,7 +86,7 @@ class Listener:
             return False
         return has_hung_up(self._connection) or self._pulse.is_lost()
 
-    def _told(self, news: News) -> bytes:
+    def _told(self, news: RunUpdate) -> bytes:
         if news.name is None:
             return self._event("runs", {"version": news.version}, news.version)
         if isinstance(news.name, SessionKey):

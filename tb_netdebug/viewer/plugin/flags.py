@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class ServerFlags:
     """Texts are empty where nothing was said; `listen` is None where the program around us is no TensorBoard
     that knows our flags. `hosts` are the names of `--netdebug_allowed_hosts`, and `complaints` say what could
     not be understood."""
@@ -32,7 +32,7 @@ class Flags:
         return self.hosts | ({own} if own else set())
 
 
-def flags_of(context: TBContext) -> Flags:
+def flags_of(context: TBContext) -> ServerFlags:
     """Never fails: an older TensorBoard, or another program around it, may have none of the flags."""
     given = getattr(context, "flags", None)
 
@@ -41,7 +41,7 @@ def flags_of(context: TBContext) -> Flags:
         return value.strip() if isinstance(value, str) else ""
 
     hosts, complaints = _hosts(text("netdebug_allowed_hosts"))
-    return Flags(
+    return ServerFlags(
         listen=text("netdebug_listen") if hasattr(given, "netdebug_listen") else None,
         tls_cert=text("netdebug_tls_cert"),
         tls_key=text("netdebug_tls_key"),

@@ -42,7 +42,7 @@ _NOT_FOREIGN = (*_SAME_ORIGIN, "same-site")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HttpRefusal:
     """`methods` are those that would do, when it is about the method; `is_guess` when a token was a wrong
     one, which whoever tries many should not hear at once."""
 
@@ -52,12 +52,12 @@ class Refusal:
     is_guess: bool = False
 
 
-def wrong_method(environ: WSGIEnvironment, methods: Sequence[str]) -> Refusal | None:
+def wrong_method(environ: WSGIEnvironment, methods: Sequence[str]) -> HttpRefusal | None:
     method = environ.get("REQUEST_METHOD", "")
     if method in methods:
         return None
     sentence = f"NetDebug answers {' and '.join(methods)} here, not {method[:20]}."
-    return Refusal(405, sentence, tuple(methods))
+    return HttpRefusal(405, sentence, tuple(methods))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Gate:
     names: frozenset[str] = frozenset()
     listed: bool = False
 
-    def refusal(self, environ: WSGIEnvironment, *, linked: bool = False) -> Refusal | None:
+    def refusal(self, environ: WSGIEnvironment, *, linked: bool = False) -> HttpRefusal | None:
         """Why this gets nothing to read, or None when it does. `linked`: other sites may lead here."""
         return _foreign_page(environ, linked=linked) or self._foreign_name(environ)
 
-    def _foreign_name(self, environ: WSGIEnvironment) -> Refusal | None:
+    def _foreign_name(self, environ: WSGIEnvironment) -> HttpRefusal | None:
         host = environ.get("HTTP_HOST")
         if host is None or not (self.listed or on_loopback(environ)):
             return None  # every browser sends a Host
@@ -79,7 +79,7 @@ class Gate:
             return None
         port = environ.get("SERVER_PORT", "6006")
         where = "on this machine alone" if on_loopback(environ) else "for the names that it was told"
-        return Refusal(
+        return HttpRefusal(
             403,
             f"NetDebug does not answer to the name {host[:100]!r}: TensorBoard listens {where}, "
             "and a name that leads here may be a web page's trick to read your runs. Open "
@@ -88,20 +88,20 @@ class Gate:
         )
 
 
-def unproven(environ: WSGIEnvironment, *, header_only: bool = False) -> Refusal | None:
+def unproven(environ: WSGIEnvironment, *, header_only: bool = False) -> HttpRefusal | None:
     """Return why this may come from any page of the web, or None when it is our page's or a program's."""
     if environ.get("HTTP_X_NETDEBUG"):
         return None
     if not header_only and environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
         return None
-    return Refusal(
+    return HttpRefusal(
         403,
         f"This takes the header {OWN_HEADER}: 1, which pages of other web sites cannot send. NetDebug's own "
         f"page and commands send it (reload a page that is older); with curl, add -H '{OWN_HEADER}: 1'.",
     )
 
 
-def _foreign_page(environ: WSGIEnvironment, *, linked: bool) -> Refusal | None:
+def _foreign_page(environ: WSGIEnvironment, *, linked: bool) -> HttpRefusal | None:
     site, origin = environ.get("HTTP_SEC_FETCH_SITE"), environ.get("HTTP_ORIGIN")
     if site is not None:
         is_link = linked and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
@@ -110,7 +110,9 @@ def _foreign_page(environ: WSGIEnvironment, *, linked: bool) -> Refusal | None:
         foreign = origin is not None and netloc(origin) != environ.get("HTTP_HOST", "").lower()
     if not foreign:
         return None
-    return Refusal(403, "NetDebug answers its own page only, and this request came from another web site.")
+    return HttpRefusal(
+        403, "NetDebug answers its own page only, and this request came from another web site."
+    )
 
 
 def is_ours(host: str, names: frozenset[str]) -> bool:

@@ -32,7 +32,7 @@ Name = str | SessionKey | None
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RunUpdate:
     """`row` is None for the list itself."""
 
     version: int
@@ -104,12 +104,12 @@ class Hub:
                 self._changed.pop(SessionKey(oldest), None)
             self._mark(SessionKey(key))
 
-    def since(self, version: int) -> list[News]:
+    def since(self, version: int) -> list[RunUpdate]:
         """What changed after a version, oldest first, each run once."""
         with self._news:
             return self._since(version)
 
-    def wait(self, version: int, *, timeout: float) -> list[News]:
+    def wait(self, version: int, *, timeout: float) -> list[RunUpdate]:
         """The same; when there is nothing, waits for it, at most `timeout` seconds or until the end."""
         self.heard = time.monotonic()
         with self._news:
@@ -128,9 +128,9 @@ class Hub:
         self._changed[name] = self._version
         self._news.notify_all()
 
-    def _since(self, version: int) -> list[News]:
+    def _since(self, version: int) -> list[RunUpdate]:
         newest_first = takewhile(lambda entry: entry[1] > version, reversed(self._changed.items()))
-        found = [News(at, name, self._row_of(name)) for name, at in newest_first]
+        found = [RunUpdate(at, name, self._row_of(name)) for name, at in newest_first]
         return found[::-1]
 
     def _row_of(self, name: Name) -> Row | None:

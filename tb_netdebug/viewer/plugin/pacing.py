@@ -138,7 +138,7 @@ def has_hung_up(connection: socket.socket) -> bool:
         return True
 
 
-class Pulse:
+class SendProgress:
     """Whether a reader takes anything: what was sent may be in the buffers of a connection for ever."""
 
     def __init__(self, connection: socket.socket) -> None:

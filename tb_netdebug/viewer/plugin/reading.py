@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
-    from tb_netdebug.core.eventlog.reader.logdir import LogDir, RunPlace
+    from tb_netdebug.core.eventlog.reader.logdir import LogDir, RunListing
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def details_of(run: FollowedRun) -> dict[str, Any]:
     return run.details()
 
 
-class Reading:
+class LogdirReader:
     """Starts with the first call of `attend`."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Reading:
         self._described = described
         self._news = threading.Condition()  # guards everything below
         self._runs: dict[str, FollowedRun] = {}
-        self._places: Mapping[str, RunPlace] | None = None  # of which the runs are
+        self._places: Mapping[str, RunListing] | None = None  # of which the runs are
         self._unread: list[str] = []  # the newest last
         self._rested: dict[str, float] = {}  # of each run that was read, when it may be looked at again
         self._due: dict[str, float] = {}
@@ -180,7 +180,7 @@ class Reading:
             self._is_listed = True
             self._news.notify_all()
 
-    def _take_runs(self, places: Mapping[str, RunPlace]) -> None:
+    def _take_runs(self, places: Mapping[str, RunListing]) -> None:
         runs: dict[str, FollowedRun] = {}
         for name in places:
             try:

@@ -14,7 +14,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
-from tb_netdebug.viewer.plugin.gate import READING, Refusal
+from tb_netdebug.viewer.plugin.gate import READING, HttpRefusal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -39,7 +39,7 @@ class Head:
     headers: Message
 
 
-def misshapen(environ: WSGIEnvironment) -> Refusal | None:
+def misshapen(environ: WSGIEnvironment) -> HttpRefusal | None:
     """Return why a request gets no answer whatever it asks for, or None when it is well formed."""
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
     if not target.startswith("/"):
@@ -69,13 +69,13 @@ def head_of(environ: WSGIEnvironment) -> Head | None:
     return None
 
 
-def _wrong_line(head: Head) -> Refusal | None:
+def _wrong_line(head: Head) -> HttpRefusal | None:
     if _FIRST_LINE.fullmatch(head.line):
         return None
     return _wrong("its first line has to be a method, a path and HTTP/1.1, with one blank between them")
 
 
-def _wrong_headers(head: Head) -> Refusal | None:
+def _wrong_headers(head: Head) -> HttpRefusal | None:
     if head.headers.defects:
         return _wrong("a line of its headers is none")
     seen: set[str] = set()
@@ -91,5 +91,5 @@ def _wrong_headers(head: Head) -> Refusal | None:
     return None
 
 
-def _wrong(why: str) -> Refusal:
-    return Refusal(400, f"NetDebug does not answer this request: {why}.")
+def _wrong(why: str) -> HttpRefusal:
+    return HttpRefusal(400, f"NetDebug does not answer this request: {why}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tb_netdebug.core.eventlog.reader.pulse import LIVE_SECS
 
 if TYPE_CHECKING:
-    from tb_netdebug.core.eventlog.reader.places import RunPlace
+    from tb_netdebug.core.eventlog.reader.places import RunListing
 
 _OF_FILES = ("name", "kind", "started", "changed", "size_bytes")
 # What only reading the run can tell; null until then.
@@ -19,7 +19,7 @@ _OF_CONTENT = (
 )  # fmt: skip
 
 
-def unread_row(place: RunPlace) -> dict[str, object]:
+def unread_row(place: RunListing) -> dict[str, object]:
     """What the folder alone tells of a run."""
     is_live = time.time() - place.changed < LIVE_SECS
     of_files = {name: getattr(place, name) for name in _OF_FILES}

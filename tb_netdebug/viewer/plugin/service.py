@@ -12,7 +12,7 @@ from tb_netdebug.viewer.plugin.control import Control
 from tb_netdebug.viewer.plugin.event_stream import MOST_STREAMS
 from tb_netdebug.viewer.plugin.live import Hub, Seats
 from tb_netdebug.viewer.plugin.page import StaticFile, load
-from tb_netdebug.viewer.plugin.reading import Reading
+from tb_netdebug.viewer.plugin.reading import LogdirReader
 from tb_netdebug.viewer.plugin.roots import Root, described, names_of
 from tb_netdebug.viewer.plugin.verdicts import Verdicts
 from tb_netdebug.viewer.plugin.workers import Workers
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
-    from tb_netdebug.viewer.plugin.flags import Flags
+    from tb_netdebug.viewer.plugin.flags import ServerFlags
 
 NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to look at."
 # How many requests compute at once: each of them slows the streams a little.
@@ -34,7 +34,7 @@ GOODBYE_SECS = 1.0
 
 
 class Service:
-    def __init__(self, roots: Sequence[Root], flags: Flags) -> None:
+    def __init__(self, roots: Sequence[Root], flags: ServerFlags) -> None:
         self.logdir_text = described(list(roots))
         self.files: dict[str, StaticFile] = load()
         self.hub = Hub()
@@ -48,7 +48,7 @@ class Service:
         self._verdicts = Verdicts(self.workers, self._retell)
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
-        self._reading = Reading(self._logdir, self.hub, described=self._described)
+        self._reading = LogdirReader(self._logdir, self.hub, described=self._described)
         # Streams end properly when TensorBoard does; its own threads are simply stopped.
         atexit.register(self.close)
 

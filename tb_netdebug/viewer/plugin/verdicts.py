@@ -34,7 +34,7 @@ Judged = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownVerdict:
     """What was said of a version of a run, and until when it holds for later ones, too. `judged` is None when
     judging failed."""
 
@@ -53,7 +53,7 @@ class Verdicts:
         self._workers = workers
         self._told = told
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownVerdict] = OrderedDict()
         self._background = BackgroundJudge(self._take)
 
     def added(self, run: FollowedRun, details: dict[str, Any]) -> dict[str, Any]:
@@ -92,15 +92,15 @@ class Verdicts:
             judged = self._workers.run(partial(judge, run))
         except Exception:  # the page shows the run without a verdict
             logger.exception("NetDebug could not judge the run %r", run.name)
-        self._keep(run.path, Known(version, time.monotonic() + SECS_BETWEEN, judged))
+        self._keep(run.path, KnownVerdict(version, time.monotonic() + SECS_BETWEEN, judged))
 
     def _take(self, folder: str, version: int, report: Judged | None, took_secs: float) -> None:
         """From the background."""
         judged = report and {name: report[name] for name in ("verdict", "reason", "findings")}
         rest = max(SECS_BETWEEN, REST_PER_WORK * took_secs)
-        self._keep(folder, Known(version, time.monotonic() + rest, judged))
+        self._keep(folder, KnownVerdict(version, time.monotonic() + rest, judged))
 
-    def _keep(self, folder: str, known: Known) -> None:
+    def _keep(self, folder: str, known: KnownVerdict) -> None:
         with self._lock:
             self._known[folder] = known
             self._known.move_to_end(folder)

@@ -14,7 +14,7 @@ import pytest
 from tb_netdebug.core.eventlog.reader import follower
 from tb_netdebug.core.eventlog.reader.follower import Follower, most_watches, pace_of
 from tb_netdebug.core.eventlog.reader.inotify import Inotify
-from tb_netdebug.core.eventlog.reader.logdir import LogDir, Root
+from tb_netdebug.core.eventlog.reader.logdir import LogDir, LogdirRoot
 from tb_netdebug.core.eventlog.reader.mounts import is_shared
 from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.records.step import StepRecord
@@ -180,9 +180,9 @@ def test_an_object_store_is_looked_at(following: Start, monkeypatch: pytest.Monk
 
 def test_each_root_at_its_own_pace(logdir: Path) -> None:
     """A disk of this machine by notice, one that others write to and a store by looking."""
-    assert follower.LOCAL_SECS == pace_of(Root("", str(logdir)))
-    assert follower.STORE_SECS == pace_of(Root("", "memory://a"))
-    assert follower.LOCAL_SECS == pace_of(Root("", f"file://{logdir}"))
+    assert follower.LOCAL_SECS == pace_of(LogdirRoot("", str(logdir)))
+    assert follower.STORE_SECS == pace_of(LogdirRoot("", "memory://a"))
+    assert follower.LOCAL_SECS == pace_of(LogdirRoot("", f"file://{logdir}"))
 
 
 def test_one_that_fails_does_not_end_the_following(logdir: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_netdebug.core.eventlog.reader.frames import MAX_PAYLOAD_BYTES, Frame, Gap, read_frames
+from tb_netdebug.core.eventlog.reader.frames import MAX_PAYLOAD_BYTES, Gap, LogRecord, read_frames
 from tb_netdebug.core.eventlog.writer.framing import frame, masked_crc
 
 PAYLOADS = [bytes([number]) * (10 + 37 * number) for number in range(1, 21)]
@@ -38,7 +38,7 @@ def read(path: Path, data: bytes) -> tuple[list[bytes], list[Gap]]:
     found = list(read_frames(path))
     assert [0, *(item.end for item in found[:-1])] == [item.offset for item in found] or not found
     return (
-        [item.payload for item in found if isinstance(item, Frame)],
+        [item.payload for item in found if isinstance(item, LogRecord)],
         [item for item in found if isinstance(item, Gap)],
     )
 
@@ -65,7 +65,7 @@ def test_reading_on_from_the_end_of_a_frame(path: Path) -> None:
     path.write_bytes(whole())
     third = list(read_frames(path))[2]
     assert PAYLOADS[3:] == [
-        item.payload for item in read_frames(path, start=third.end) if isinstance(item, Frame)
+        item.payload for item in read_frames(path, start=third.end) if isinstance(item, LogRecord)
     ]
 
 

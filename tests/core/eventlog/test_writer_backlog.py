@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_netdebug.core.eventlog.writer.backlog import Backlog, Extra, Payload, record_bytes
+from tb_netdebug.core.eventlog.writer.backlog import Backlog, Extra, PendingPayload, record_bytes
 from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord, Units
 
 
@@ -68,7 +68,7 @@ def test_what_is_given_up_is_counted() -> None:
     backlog = Backlog(1 << 20)
     for step in range(5):
         backlog.put(record(step, samples=2))
-    backlog.put_extra(Extra(Payload("graph", b"1234", 0.0, keep=False), 4))
+    backlog.put_extra(Extra(PendingPayload("graph", b"1234", 0.0, keep=False), 4))
     backlog.give_up(backlog.take(3000))
     assert (5, 11, 4) == (backlog.dropped.steps, backlog.dropped.samples, backlog.dropped.last_step)
     assert (0, 5 * record_bytes(record(0, samples=2)) + 4) == (backlog.held_bytes, backlog.dropped.bytes)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_netdebug.core.eventlog.reader.frames import Frame, read_frames
+from tb_netdebug.core.eventlog.reader.frames import LogRecord, read_frames
 from tb_netdebug.core.eventlog.writer.event_file import EventFile, file_name
 from tb_netdebug.core.eventlog.writer.framing import frame
 
@@ -31,7 +31,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 def payloads(path: Path) -> list[bytes]:
-    return [item.payload for item in read_frames(path) if isinstance(item, Frame)]
+    return [item.payload for item in read_frames(path) if isinstance(item, LogRecord)]
 
 
 def test_names_sort_by_age_and_hold_what_tensorboard_looks_for() -> None:

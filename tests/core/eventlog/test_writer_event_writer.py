@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_netdebug.core.eventlog.reader.frames import Frame, read_frames
+from tb_netdebug.core.eventlog.reader.frames import LogRecord, read_frames
 from tb_netdebug.core.eventlog.reader.run import read_run
 from tb_netdebug.core.eventlog.writer import EventWriter, WriterError, WriterWarning
 from tb_netdebug.core.records import netdebug_pb2 as pb
@@ -23,8 +23,8 @@ def record(step: int) -> StepRecord:
 
 def events(path: Path) -> list[pb.Event]:
     frames = list(read_frames(path))
-    assert all(isinstance(frame, Frame) for frame in frames)
-    return [pb.Event.FromString(frame.payload) for frame in frames if isinstance(frame, Frame)]
+    assert all(isinstance(frame, LogRecord) for frame in frames)
+    return [pb.Event.FromString(frame.payload) for frame in frames if isinstance(frame, LogRecord)]
 
 
 def writer_threads() -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tb_netdebug.core.machine.host_memory import HostMemory, listed_descendants, resident_bytes
-from tb_netdebug.core.machine.memory import Mailbox, MemorySampler, Source
+from tb_netdebug.core.machine.memory import Mailbox, MemorySampler, MemorySource
 from tb_netdebug.frameworks.torch.memory import torch_allocator
 
 MIB = 1 << 20
@@ -221,7 +221,7 @@ def test_mailbox_loses_nothing_between_threads() -> None:
 def test_a_dear_reading_comes_rarer() -> None:
     """A reading that took 20 ms twice waits 20 s; the first one, which loads libraries, is not believed."""
     now, used = [0.0], itertools.count(0.0, 0.020)
-    source = Source(
+    source = MemorySource(
         "x", lambda: {"x": now[0]}, every_secs=1.0, clock=lambda: now[0], processor_clock=lambda: next(used)
     )
     read_at = [now[0] for now[0] in map(float, range(50)) if source.read_if_due()]
@@ -231,7 +231,7 @@ def test_a_dear_reading_comes_rarer() -> None:
 def test_a_cheap_reading_keeps_its_interval() -> None:
     """A reading that costs less than a thousandth comes as often as was asked for."""
     now, used = [0.0], itertools.count(0.0, 0.001)
-    source = Source(
+    source = MemorySource(
         "x", lambda: {"x": 1.0}, every_secs=3.0, clock=lambda: now[0], processor_clock=lambda: next(used)
     )
     read_at = [now[0] for now[0] in map(float, range(10)) if source.read_if_due()]
@@ -244,7 +244,7 @@ def test_a_reading_that_fails_is_told_and_not_raised() -> None:
     def fail() -> dict[str, float]:
         raise PermissionError(13, "Permission denied")
 
-    source = Source("x", fail)
+    source = MemorySource("x", fail)
     assert source.read_if_due() == {}
     assert source.problem == "PermissionError: [Errno 13] Permission denied"
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from tb_netdebug.cli.capsule_text import contents
-from tb_netdebug.cli.replaying import Ran, say
+from tb_netdebug.cli.replaying import ReplayedModels, say
 from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError, load_capsule
 from tb_netdebug.frameworks.torch.numerics.capsule_weights import put_weights, weights_of
 from tests.support.replayed_here import replay_here
@@ -262,7 +262,7 @@ def test_mutations_of_a_capsule(tmp_path: Path) -> None:
         read += 1
         with torch.no_grad():
             try:
-                codes.add(Ran("changed.pt", loaded, nn.Linear(3, 2), None, backward=False).show())
+                codes.add(ReplayedModels("changed.pt", loaded, nn.Linear(3, 2), None, backward=False).show())
             except CapsuleError as error:
                 told.append(str(error))
     assert 0 < read < MUTATIONS
@@ -294,7 +294,7 @@ def test_wrong_types_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
         try:
             loaded = load_capsule(target)
             say(contents(str(target), loaded))
-            codes.add(Ran(str(target), loaded, nn.Linear(3, 2), None, backward=True).show())
+            codes.add(ReplayedModels(str(target), loaded, nn.Linear(3, 2), None, backward=True).show())
         except CapsuleError as error:
             refusals += 1
             assert_one_line(str(error))

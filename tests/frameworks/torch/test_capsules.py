@@ -328,10 +328,10 @@ def test_a_rank_of_many_has_files_of_its_own(logdir: Path, monkeypatch: pytest.M
 
 def kept_calls(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """The call of a model as the probe keeps it."""
-    from tb_netdebug.recording.collector import Collector
+    from tb_netdebug.recording.collector import StepCollector
     from tb_netdebug.recording.guard import Guard
 
-    keeper = CallKeeper({"": model}, Collector(), Guard(strict=True))
+    keeper = CallKeeper({"": model}, StepCollector(), Guard(strict=True))
     model(*args, **kwargs)
     calls = list(keeper.calls)
     keeper.close()
@@ -455,11 +455,11 @@ def test_a_batch_whose_file_was_truncated_is_left_out(rows: int, tmp_path: Path)
 def test_only_so_many_calls_are_kept() -> None:
     """Of a step with many calls the newest; a big one drives the others out."""
     from tb_netdebug.frameworks.torch import calls
-    from tb_netdebug.recording.collector import Collector
+    from tb_netdebug.recording.collector import StepCollector
     from tb_netdebug.recording.guard import Guard
 
     model = Anything()
-    keeper = CallKeeper({"": model}, Collector(), Guard(strict=True))
+    keeper = CallKeeper({"": model}, StepCollector(), Guard(strict=True))
     for _ in range(calls.MOST_CALLS + 5):
         model(torch.ones(1))
     assert calls.MOST_CALLS == len(keeper.calls)

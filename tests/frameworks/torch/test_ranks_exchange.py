@@ -16,7 +16,7 @@ from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.frameworks.torch.ranks import exchange, meeting
-from tb_netdebug.frameworks.torch.ranks.exchange import Exchange, Held
+from tb_netdebug.frameworks.torch.ranks.exchange import Exchange, PendingSamples
 from tb_netdebug.frameworks.torch.ranks.letters import Letter, merged
 from tb_netdebug.recording.agreement import Agreement
 from tests.support.record_cases import packed_of
@@ -44,7 +44,7 @@ class Process:
     def step(self, number: int, *, sampled: bool = True) -> None:
         if sampled:
             mine = part(self.rank, number)
-            held = Held({WEIGHT: mine}, [Sample(WEIGHT, mine)] if self.rank == 0 else [])
+            held = PendingSamples({WEIGHT: mine}, [Sample(WEIGHT, mine)] if self.rank == 0 else [])
             self.exchange.offer(number, held)
         self.exchange.passed(number)
         self.agreement.note(StepRecord(number, 0.0, {"time/step": 0.25, "loss": 1.0}))

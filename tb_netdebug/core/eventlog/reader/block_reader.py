@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.core.eventlog.reader.block_cache import BlockCache
 from tb_netdebug.core.eventlog.reader.file_index import FileIndex
-from tb_netdebug.core.eventlog.reader.storage import Reading
+from tb_netdebug.core.eventlog.reader.storage import OpenFile
 
 # Of one block; the writer makes blocks of about a megabyte.
 MOST_COLUMN_BYTES = 32 << 20
@@ -53,7 +53,7 @@ class BlockReader:
         start = 0
         decompressor = zstandard.ZstdDecompressor()  # made anew for each block it would take half of the time
         with ExitStack() as stack:
-            opened: Reading | None = None
+            opened: OpenFile | None = None
             while start < len(places):
                 keys = [(file.serial, offset) for offset in offsets[start : start + BATCH_BLOCKS]]
                 columns: list[bytes] = []

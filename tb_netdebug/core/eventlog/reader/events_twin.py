@@ -20,7 +20,7 @@ _PLUGIN = b"netdebug"
 _FLOAT, _DOUBLE = 1, 2
 
 
-class Value(NamedTuple):
+class RawValue(NamedTuple):
     """One value of a summary, by the places of its parts."""
 
     tag: bytes
@@ -69,7 +69,7 @@ class Events:
             if number == 1 and kind == BYTES:
                 self.value(self.value_of(value, stop), step, wall_time, (value, stop))
 
-    def value_of(self, start: int, end: int) -> Value:
+    def value_of(self, start: int, end: int) -> RawValue:
         tag, plugin, simple, histogram, tensor = b"", b"", None, False, None
         for number, kind, value, stop in fields(self.data, start, end):
             if number == 1 and kind == BYTES:
@@ -82,7 +82,7 @@ class Events:
                 tensor = value, stop
             elif number == 9 and kind == BYTES:
                 plugin = self.plugin_of(value, stop)
-        return Value(tag, plugin, simple, histogram, tensor)
+        return RawValue(tag, plugin, simple, histogram, tensor)
 
     def plugin_of(self, start: int, end: int) -> bytes:
         name = b""
@@ -93,7 +93,7 @@ class Events:
                         name = self.data[inner_value:inner_stop]
         return name
 
-    def value(self, found: Value, step: int, wall_time: float, place: tuple[int, int]) -> None:
+    def value(self, found: RawValue, step: int, wall_time: float, place: tuple[int, int]) -> None:
         if not self.ours:
             self.foreign(found, step, wall_time, place)
         elif found.tag.startswith(_PREFIX) and found.plugin == _PLUGIN and found.tensor is not None:
@@ -130,7 +130,7 @@ class Events:
 
     # ---- what others wrote
 
-    def foreign(self, found: Value, step: int, wall_time: float, place: tuple[int, int]) -> None:
+    def foreign(self, found: RawValue, step: int, wall_time: float, place: tuple[int, int]) -> None:
         number, histogram = found.simple, found.histogram
         if number is None and not histogram and found.tensor is not None:
             number, histogram = self.number_of(*found.tensor)

@@ -13,7 +13,7 @@ from tb_netdebug.core.eventlog.reader import scanner
 from tb_netdebug.core.eventlog.reader.events_twin import OTHER
 from tb_netdebug.core.eventlog.reader.growing import Growing
 from tb_netdebug.core.eventlog.reader.places import clean
-from tb_netdebug.core.eventlog.reader.storage import FileState, Reading, Storage, is_ours
+from tb_netdebug.core.eventlog.reader.storage import FileState, OpenFile, Storage, is_ours
 from tb_netdebug.core.eventlog.writer.framing import HEADER_BYTES
 
 _PIECE_BYTES = 1 << 20
@@ -37,7 +37,7 @@ _serials = count()
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class IndexedPiece:
     """What a piece of a file holds: blocks of ours, or in files of others points with `tags` to read them.
 
     `samples` are the payloads that an agent wrote about the processes of a training.
@@ -106,7 +106,7 @@ class FileIndex:
         before = self.state
         return before is not None and (before.identity != state.identity or state.size < before.size)
 
-    def grow(self, state: FileState) -> Iterator[News]:
+    def grow(self, state: FileState) -> Iterator[IndexedPiece]:
         """What was added up to the given state, piece by piece. Raises OSError; of that FileExistsError when
         another file is there by now: begin anew then."""
         if self.state == state:
@@ -118,7 +118,7 @@ class FileIndex:
         self.entries.trim()
         self.state = state
 
-    def _read(self, file: Reading, end: int) -> Iterator[News]:
+    def _read(self, file: OpenFile, end: int) -> Iterator[IndexedPiece]:
         at, lost, reason = self.at, -1, 0
         patience = 8 * (end - at) + _PATIENCE_BYTES
         piece = _REMOTE_PIECE_BYTES if self.storage.is_remote else _PIECE_BYTES
@@ -140,7 +140,7 @@ class FileIndex:
                 self._note(start, after, why)
             found = np.frombuffer(entries, scanner.ENTRY)
             samples = _samples(found, tags, data, at)
-            yield News(self._blocks(found, tags), np.frombuffer(points, scanner.POINT), tags, samples)
+            yield IndexedPiece(self._blocks(found, tags), np.frombuffer(points, scanner.POINT), tags, samples)
             at = at + stop if patience >= 0 else end
             if len(data) < wanted or (stop == 0 and not need):
                 break  # it is being cut at this moment, or a header has just begun

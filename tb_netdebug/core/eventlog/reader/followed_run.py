@@ -25,10 +25,10 @@ from tb_netdebug.core.eventlog.reader.views import (
     ScalarView,
     TableView,
 )
-from tb_netdebug.core.eventlog.reader.witnesses import Account, Course, Witnesses
+from tb_netdebug.core.eventlog.reader.witnesses import Account, MemoryCurve, Witnesses
 from tb_netdebug.core.records.graph import Graph
 from tb_netdebug.core.records.step import Kind, Series
-from tb_netdebug.core.records.verdict import Evidence, not_judged, verdict
+from tb_netdebug.core.records.verdict import RunEvidence, not_judged, verdict
 
 _MOST_GAPS = 100
 _OF_PROCESSES = ("rank", "time", "tree_bytes", "processes", "threads", "cpu_share", "state")
@@ -46,7 +46,7 @@ class FollowedRun:
         self._files = files
         self._reader = reader
         self._lock = threading.Lock()
-        self._details: tuple[int, dict[str, Any], Evidence | None] | None = None
+        self._details: tuple[int, dict[str, Any], RunEvidence | None] | None = None
         self._kind = ""
         self._begin()
 
@@ -149,7 +149,7 @@ class FollowedRun:
         return self._content.witnesses.newest() if isinstance(self._content, Recording) else {}
 
     def _judged(
-        self, described: dict[str, Any], evidence: Evidence | None, files: dict[str, Any]
+        self, described: dict[str, Any], evidence: RunEvidence | None, files: dict[str, Any]
     ) -> dict[str, Any]:
         """A verdict of None: nobody has judged the run. One that holds nothing to judge needs no judge."""
         stored = self._content.findings() if isinstance(self._content, Recording) else None
@@ -166,13 +166,13 @@ class FollowedRun:
         findings = stored.findings if stored is not None else []
         return {"verdict": found.word, "reason": found.reason, "findings": findings}
 
-    def _evidence(self, described: dict[str, Any]) -> Evidence | None:
+    def _evidence(self, described: dict[str, Any]) -> RunEvidence | None:
         if not isinstance(self._views, RecordedViews):
             return None
-        evidence = Evidence.of(described["scalars"], has_moved=False)
+        evidence = RunEvidence.of(described["scalars"], has_moved=False)
         if evidence.has_updates:
             return evidence
-        return Evidence.of(described["scalars"], has_moved=self._views.has_moved())
+        return RunEvidence.of(described["scalars"], has_moved=self._views.has_moved())
 
     def _damage(self, files: dict[str, Any]) -> str:
         """A sentence about what cannot be read of its files."""
@@ -229,7 +229,7 @@ class FollowedRun:
         with self._readable():
             return self._views.table(kind, step, rank)
 
-    def processes(self, *, rank: int = 0) -> Course:
+    def processes(self, *, rank: int = 0) -> MemoryCurve:
         """The memory of a training with all of its processes, over time, as its agent saw it."""
         if isinstance(self._content, Recording):
             return self._content.witnesses.course(rank)

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tb_netdebug.core.eventlog.reader.inotify import Inotify
-from tb_netdebug.core.eventlog.reader.logdir import LogDir, Root
+from tb_netdebug.core.eventlog.reader.logdir import LogDir, LogdirRoot
 from tb_netdebug.core.eventlog.reader.mounts import is_shared
-from tb_netdebug.core.eventlog.reader.places import SIDE_FOLDER, RunPlace
+from tb_netdebug.core.eventlog.reader.places import SIDE_FOLDER, RunListing
 from tb_netdebug.core.eventlog.reader.storage import is_event_file, is_url
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Follower:
         self._watches: list[_Watch] = []
 
     def start(self) -> None:
-        groups: dict[float, list[Root]] = {}
+        groups: dict[float, list[LogdirRoot]] = {}
         for root in self._logdir.roots:
             groups.setdefault(pace_of(root), []).append(root)
         for secs, roots in groups.items():
@@ -69,7 +69,7 @@ class Follower:
                 logger.exception("NetDebug could not take in what has changed in the logdir")
 
 
-def pace_of(root: Root) -> float:
+def pace_of(root: LogdirRoot) -> float:
     if is_url(root.url):
         return STORE_SECS
     path = os.path.realpath(os.path.expanduser(root.url))  # noqa: PTH111
@@ -79,7 +79,7 @@ def pace_of(root: Root) -> float:
 class _Watch:
     """A thread for the roots that are looked at equally often."""
 
-    def __init__(self, logdir: LogDir, roots: list[Root], secs: float, tell: OnChange) -> None:
+    def __init__(self, logdir: LogDir, roots: list[LogdirRoot], secs: float, tell: OnChange) -> None:
         self._logdir = logdir
         self._roots = roots
         self._secs = secs
@@ -90,7 +90,7 @@ class _Watch:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_reader, selectors.EVENT_READ)
         self._notices: Inotify | None = None
-        self._places: dict[str, RunPlace] = {}
+        self._places: dict[str, RunListing] = {}
         self._runs: dict[str, str] = {}  # names by folder
         self._next_look = 0.0
 
@@ -169,7 +169,7 @@ class _Watch:
         self._next_look = time.monotonic() + max(pause, took / MOST_SHARE)
         return changed, listing_changed
 
-    def _own_places(self) -> dict[str, RunPlace]:
+    def _own_places(self) -> dict[str, RunListing]:
         own = {name for root in self._roots for name in root.runs}
         return {name: place for name, place in self._logdir.runs.items() if name in own}
 

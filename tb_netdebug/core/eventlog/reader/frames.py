@@ -20,7 +20,7 @@ _GAP = struct.Struct("<qqq")
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class LogRecord:
     """One whole record; both checksums were right."""
 
     offset: int
@@ -48,7 +48,7 @@ class Gap:
         return self.offset + self.size
 
 
-def read_frames(path: Path, *, start: int = 0) -> Iterator[Frame | Gap]:
+def read_frames(path: Path, *, start: int = 0) -> Iterator[LogRecord | Gap]:
     """Everything from `start` to the end the file has when this is called, in order and without overlaps.
 
     Raises OSError. To go on later, start at the end of the last frame.
@@ -58,7 +58,7 @@ def read_frames(path: Path, *, start: int = 0) -> Iterator[Frame | Gap]:
         yield from _FrameReader(file, end).frames(start)
 
 
-def read_frame(path: Path, offset: int) -> Frame | None:
+def read_frame(path: Path, offset: int) -> LogRecord | None:
     """The record at `offset`, if a whole one begins there. Raises OSError."""
     with path.open("rb") as file:
         return _FrameReader(file, os.fstat(file.fileno()).st_size).frame_at(offset)
@@ -71,13 +71,13 @@ class _FrameReader:
         # A file made of right headers with wrong payloads could make us read it over and over.
         self._patience_bytes = 8 * end + MAX_PAYLOAD_BYTES
 
-    def frames(self, offset: int) -> Iterator[Frame | Gap]:
+    def frames(self, offset: int) -> Iterator[LogRecord | Gap]:
         while offset < self._end:
             found = self.frame_at(offset) or self._gap_at(offset)
             yield found
             offset = found.end
 
-    def frame_at(self, offset: int) -> Frame | None:
+    def frame_at(self, offset: int) -> LogRecord | None:
         length = self._length_at(offset)
         if length is None or offset + OVERHEAD_BYTES + length > self._end:
             return None
@@ -86,7 +86,7 @@ class _FrameReader:
         if len(body) != length + FOOTER_BYTES or masked_crc(payload) != checksum:
             self._patience_bytes -= len(body)
             return None
-        return Frame(offset, payload)
+        return LogRecord(offset, payload)
 
     def _gap_at(self, offset: int) -> Gap:
         """What lies from here to the next whole record, or to the end."""

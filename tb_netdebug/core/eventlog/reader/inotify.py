@@ -20,7 +20,7 @@ _EVENT = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
 
 
-class Change(NamedTuple):
+class FolderChange(NamedTuple):
     """In a folder something of that name; `folder` is empty when some changes were missed."""
 
     folder: str
@@ -59,7 +59,7 @@ class Inotify:
         self._folders[number] = folder
         self._numbers[folder] = number
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FolderChange]:
         """What has come since the last call; none when nothing has."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
@@ -72,13 +72,13 @@ class Inotify:
             name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
             at += size
             if mask & _OVERFLOW:
-                yield Change("", "", False, False)
+                yield FolderChange("", "", False, False)
                 continue
             folder = self._folders.get(number)
             if mask & _IGNORED:  # the folder is gone
                 self._forget(number)
             elif folder is not None:
-                yield Change(folder, name, bool(mask & _IS_FOLDER), bool(mask & _MODIFY))
+                yield FolderChange(folder, name, bool(mask & _IS_FOLDER), bool(mask & _MODIFY))
 
     def close(self) -> None:
         os.close(self.descriptor)

@@ -10,13 +10,13 @@ from tb_netdebug.core.eventlog.reader import places
 from tb_netdebug.core.eventlog.reader.block_cache import BlockCache
 from tb_netdebug.core.eventlog.reader.block_reader import BlockReader
 from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
-from tb_netdebug.core.eventlog.reader.places import RunFiles, RunPlace, find_runs, in_order
+from tb_netdebug.core.eventlog.reader.places import RunFiles, RunListing, find_runs, in_order
 from tb_netdebug.core.eventlog.reader.storage import Storage, storage_of
 
-__all__ = ["LogDir", "Root", "RunPlace"]
+__all__ = ["LogDir", "LogdirRoot", "RunListing"]
 
 
-class Root:
+class LogdirRoot:
     """A folder with runs, and all folders below it; `storage` and `path` are known once it was reached."""
 
     def __init__(self, prefix: str, url: str) -> None:
@@ -51,20 +51,20 @@ class LogDir:
     def __init__(self, roots: Sequence[tuple[str, str]], *, cache_bytes: int = 96 << 20) -> None:
         self.complaints: list[str] = []
         self.cache = BlockCache(cache_bytes)
-        self.roots = [Root(prefix, url) for prefix, url in roots]
+        self.roots = [LogdirRoot(prefix, url) for prefix, url in roots]
         self._reader = BlockReader(self.cache)
         self._looking = threading.Lock()
         self._lock = threading.Lock()
         self._files: dict[str, RunFiles] = {}
-        self._places: Mapping[str, RunPlace] = MappingProxyType({})
+        self._places: Mapping[str, RunListing] = MappingProxyType({})
         self._open: dict[str, FollowedRun] = {}
 
     @property
-    def runs(self) -> Mapping[str, RunPlace]:
+    def runs(self) -> Mapping[str, RunListing]:
         """By name, those with numbers in their names in the order of the numbers; "." is a root itself."""
         return self._places
 
-    def refresh(self, roots: Iterable[Root] | None = None) -> bool:
+    def refresh(self, roots: Iterable[LogdirRoot] | None = None) -> bool:
         """Looks for runs, or below some of the roots alone; whether any came, went or became another. What
         cannot be read is a complaint."""
         with self._looking:

@@ -9,7 +9,7 @@ from typing import Any
 
 import fsspec
 
-from tb_netdebug.core.eventlog.reader.storage import FileState, Reading, is_event_file
+from tb_netdebug.core.eventlog.reader.storage import FileState, OpenFile, is_event_file
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified")
 
@@ -60,7 +60,7 @@ class ObjectStore:
         }
 
     @contextmanager
-    def open(self, path: str) -> Iterator[Reading]:
+    def open(self, path: str) -> Iterator[OpenFile]:
         yield _Object(self._filesystem, path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tb_netdebug.core.eventlog.reader.frames import Frame, Gap, read_frame, read_frames
+from tb_netdebug.core.eventlog.reader.frames import Gap, LogRecord, read_frame, read_frames
 from tb_netdebug.core.eventlog.writer.values import PLUGIN
 from tb_netdebug.core.records import netdebug_pb2 as pb
 from tb_netdebug.core.records.errors import DamagedBlock
@@ -17,7 +17,7 @@ _PREFIX = f"{PLUGIN}/"
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class StoredPayload:
     """`name` is the tag without the leading `netdebug/`; offset and size are those of its record."""
 
     name: str
@@ -31,7 +31,7 @@ class Payload:
         return Gap(self.offset, self.size, reason)
 
 
-def read_payloads(path: Path, *, start: int = 0) -> Iterator[Payload | Gap]:
+def read_payloads(path: Path, *, start: int = 0) -> Iterator[StoredPayload | Gap]:
     """Payloads and gaps in order; raises OSError. See `read_frames`."""
     for found in read_frames(path, start=start):
         if isinstance(found, Gap):
@@ -43,13 +43,13 @@ def read_payloads(path: Path, *, start: int = 0) -> Iterator[Payload | Gap]:
 def payload_at(path: Path, offset: int, number: int = 0) -> bytes:
     """One of the payloads of the record at `offset`. Raises OSError, and DamagedBlock when it has gone."""
     frame = read_frame(path, offset)
-    found = [] if frame is None else [each for each in _payloads_in(frame) if isinstance(each, Payload)]
+    found = [] if frame is None else [each for each in _payloads_in(frame) if isinstance(each, StoredPayload)]
     if number >= len(found):
         raise DamagedBlock("a record that was there has gone: the file was changed while it was read")
     return found[number].data
 
 
-def _payloads_in(frame: Frame) -> Iterator[Payload | Gap]:
+def _payloads_in(frame: LogRecord) -> Iterator[StoredPayload | Gap]:
     size = frame.end - frame.offset
     try:
         event = pb.Event.FromString(frame.payload)
@@ -59,4 +59,4 @@ def _payloads_in(frame: Frame) -> Iterator[Payload | Gap]:
     for value in event.summary.value:
         if value.tag.startswith(_PREFIX) and value.metadata.plugin_data.plugin_name == PLUGIN:
             for data in value.tensor.string_val:
-                yield Payload(value.tag.removeprefix(_PREFIX), event.step, data, frame.offset, size)
+                yield StoredPayload(value.tag.removeprefix(_PREFIX), event.step, data, frame.offset, size)

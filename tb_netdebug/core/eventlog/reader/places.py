@@ -19,7 +19,7 @@ MOST_FOLDERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunListing:
     """A run as a look at its folder tells of it; `changed` is when the training itself wrote last."""
 
     name: str
@@ -67,12 +67,12 @@ class RunFiles:
     def is_side(self, path: str) -> bool:
         return path.rpartition("/")[0] != self.path
 
-    def place(self, name: str) -> RunPlace:
+    def place(self, name: str) -> RunListing:
         states = self.read()
         started = [found for path in states if (found := started_at(path)) is not None]
         own = [state for path, state in states.items() if not is_agents(path)]
         changed = [state.changed for state in own or states.values()]
-        return RunPlace(
+        return RunListing(
             name=name,
             path=self.path,
             kind=self.kind,

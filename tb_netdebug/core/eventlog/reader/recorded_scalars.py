@@ -11,7 +11,7 @@ import numpy as np
 from tb_netdebug.core.eventlog.reader import scalar_view
 from tb_netdebug.core.eventlog.reader.recording import Recording
 from tb_netdebug.core.eventlog.reader.scalar_rows import ScalarSource
-from tb_netdebug.core.eventlog.reader.timeline import Piece
+from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 from tb_netdebug.core.eventlog.reader.views import ScalarView
 from tb_netdebug.core.records.step import Kind
 
@@ -69,7 +69,7 @@ class RecordedScalars:
                 found |= self._newest(missing, pieces[-1], blocks)
         return found
 
-    def _newest(self, names: Sequence[str], piece: Piece, blocks: int) -> dict[str, float]:
+    def _newest(self, names: Sequence[str], piece: TimelinePiece, blocks: int) -> dict[str, float]:
         spans = piece.stretch.blocks(0, piece.first, piece.last)[-blocks:]
         tail = piece.part(int(spans["first"][0]), None) if len(spans) else None
         stored = self.recording.catalogue.scalars

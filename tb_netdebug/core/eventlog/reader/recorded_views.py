@@ -45,7 +45,7 @@ class RecordedViews(RecordedScalars):
         source, table = self._samples(kinds, None, first, last, columns, rank)
         names = self._names(kind, source, pattern)
         lines, table = self._lines(source, table, names)
-        grid = tensor_views.Columns(table, columns)
+        grid = tensor_views.SampleColumns(table, columns)
         of_kind = source.kinds[table["series"]] == kind if len(table) else np.empty(0, bool)
 
         def drawn(chosen: Flags, name: str) -> Doubles:
@@ -94,7 +94,7 @@ class RecordedViews(RecordedScalars):
 
     def bands(self, series: Series, first: int | None, last: int | None, columns: int, rank: int) -> BandView:
         source, table = self._of_series(series, first, last, columns, rank)
-        grid = tensor_views.Columns(table, columns)
+        grid = tensor_views.SampleColumns(table, columns)
         tally = Tally(source.sketched(table), grid.of, len(grid))
         statistics = tensor_views.statistics(table, grid.of, len(grid), tally)
         quantiles = tally.quantiles(np.array(QUANTILES), statistics["min"], statistics["max"])
@@ -104,7 +104,7 @@ class RecordedViews(RecordedScalars):
         self, series: Series, first: int | None, last: int | None, columns: int, rank: int
     ) -> RidgeView:
         source, table = self._of_series(series, first, last, columns, rank)
-        grid = tensor_views.Columns(table, columns)
+        grid = tensor_views.SampleColumns(table, columns)
         tally = Tally(source.sketched(table), grid.of, len(grid))
         moments = Moments.of(table, grid.of, len(grid))
         bins = [tally.bins(at, moments.min[at], moments.max[at]) for at in range(len(grid))]

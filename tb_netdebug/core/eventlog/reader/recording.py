@@ -18,7 +18,7 @@ from tb_netdebug.core.eventlog.reader.following import FollowedFiles
 from tb_netdebug.core.eventlog.reader.step_count import missing_in, steps_of
 from tb_netdebug.core.eventlog.reader.storage import FileState, Storage
 from tb_netdebug.core.eventlog.reader.stretch import Integers
-from tb_netdebug.core.eventlog.reader.timeline import Flags, Piece, Track, newest
+from tb_netdebug.core.eventlog.reader.timeline import Flags, TimelinePiece, Track, newest
 from tb_netdebug.core.eventlog.reader.witnesses import Witnesses
 from tb_netdebug.core.records.block import VERSION
 from tb_netdebug.core.records.detail_block import DETAIL_VERSION
@@ -44,7 +44,7 @@ class Recording(FollowedFiles):
         self.catalogue = Catalogue()
         self._tracks: dict[int, dict[str, Track]] = {}
         self._payloads: dict[str, tuple[object, Any]] = {}
-        self._pieces: dict[int, list[Piece]] = {}
+        self._pieces: dict[int, list[TimelinePiece]] = {}
         self.witnesses = Witnesses()
 
     # ---- following
@@ -113,7 +113,7 @@ class Recording(FollowedFiles):
     def ranks(self) -> list[int]:
         return list(self._pieces)
 
-    def pieces(self, rank: int, first: int | None = None, last: int | None = None) -> list[Piece]:
+    def pieces(self, rank: int, first: int | None = None, last: int | None = None) -> list[TimelinePiece]:
         """What counts of a rank in a range of steps, by rising steps."""
         parts = (piece.part(first, last) for piece in self._pieces.get(rank, []))
         return [part for part in parts if part is not None]
@@ -132,7 +132,7 @@ class Recording(FollowedFiles):
                 for first, last, offset in missing_in(track)
             ]
 
-    def levels(self, pieces: Iterable[Piece]) -> list[int]:
+    def levels(self, pieces: Iterable[TimelinePiece]) -> list[int]:
         return sorted({level for piece in pieces for level in list(piece.stretch.levels)})
 
     def graph(self) -> Graph | None:

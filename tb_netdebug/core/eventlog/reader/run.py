@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.core.eventlog.reader.block_order import Range, in_order
 from tb_netdebug.core.eventlog.reader.frames import Gap
-from tb_netdebug.core.eventlog.reader.payloads import Payload, read_payloads
+from tb_netdebug.core.eventlog.reader.payloads import StoredPayload, read_payloads
 from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
 from tb_netdebug.core.records.block import StepBlock, decode_block
 from tb_netdebug.core.records.errors import DamagedBlock
@@ -52,7 +52,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class RunColumns:
     """What one rank recorded, in the order of writing: the steps of a resumed training may go back, and so
     may the rows of a tensor whose samples the flight recorder gave out late."""
 
@@ -79,13 +79,13 @@ class Run:
 
     path: Path
     files: list[Path]
-    ranks: dict[int, Columns]
+    ranks: dict[int, RunColumns]
     details: dict[int, list[bytes]]
     latest: dict[str, bytes]
     losses: list[Loss]
 
     @property
-    def main(self) -> Columns:
+    def main(self) -> RunColumns:
         """What rank 0 recorded."""
         return self.ranks.get(0, join([]))
 
@@ -146,7 +146,7 @@ class _Collector:
         ranks = {rank: join(blocks) for rank, blocks in sorted(self.blocks.items())}
         return Run(self.path, files, ranks, self.details, self.latest, self.losses)
 
-    def _take(self, file: Path, payload: Payload, blocks: dict[int, list[StepBlock]]) -> None:
+    def _take(self, file: Path, payload: StoredPayload, blocks: dict[int, list[StepBlock]]) -> None:
         kind, _, level = payload.name.partition("/")
         if kind == "steps":
             try:
@@ -173,7 +173,7 @@ def measured_range(block: StepBlock) -> Range:
     return int(steps.min()), int(steps.max())
 
 
-def join(blocks: list[StepBlock]) -> Columns:
+def join(blocks: list[StepBlock]) -> RunColumns:
     """The columns of several blocks, one after the other."""
     starts = np.cumsum([0, *(len(block.steps) for block in blocks)]).tolist()
     steps = np.concatenate([np.empty(0, np.int64), *(block.steps for block in blocks)])
@@ -190,7 +190,7 @@ def join(blocks: list[StepBlock]) -> Columns:
         for index, series in enumerate(block.samples.series):
             rows = homes[block.samples.row_index[block.samples.rows_of(index)] + start]
             tensors.setdefault(series, []).append((rows, block.samples, index))
-    return Columns(
+    return RunColumns(
         steps=steps[kept],
         wall_times=np.concatenate([np.empty(0), *(block.wall_times for block in blocks)])[kept],
         scalars={

@@ -16,7 +16,7 @@ from tb_netdebug.core.eventlog.reader.cells import middle_of
 from tb_netdebug.core.eventlog.reader.file_index import FileIndex
 from tb_netdebug.core.eventlog.reader.scalar_rows import MOST_HOLES
 from tb_netdebug.core.eventlog.reader.stretch import SPAN, Integers, Spans
-from tb_netdebug.core.eventlog.reader.timeline import Piece
+from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 from tb_netdebug.core.records.codec import codec
 
 Table = NDArray[np.void]
@@ -58,7 +58,7 @@ class SampleSource:
         """That of each series."""
         return np.array([kind for kind, _ in self.series], np.int64)
 
-    def samples(self, pieces: Iterable[Piece], level: int) -> Table:
+    def samples(self, pieces: Iterable[TimelinePiece], level: int) -> Table:
         parts = [part for piece in pieces for part in self._cover(piece, level, piece.first, piece.last)]
         table = joined(parts)
         lasts = table["last"]
@@ -104,7 +104,7 @@ class SampleSource:
                 except ValueError:
                     self._reader.note_damage(blocks, [int(rows["block"][start])])
 
-    def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Table]:
+    def _cover(self, piece: TimelinePiece, level: int, low: int, high: int) -> Iterator[Table]:
         table = self._read(piece, self.spans(piece, level, low, high), level > 0)
         table = only(table, (table["first"] >= low) & (table["last"] <= high))
         if level == 0:
@@ -125,7 +125,7 @@ class SampleSource:
             for part in self._cover(piece, level - 1, max(edges.right, low), high):
                 yield part[part["first"] > edges.end_of(part["series"])]
 
-    def spans(self, piece: Piece, level: int, low: int, high: int) -> Spans:
+    def spans(self, piece: TimelinePiece, level: int, low: int, high: int) -> Spans:
         """The blocks with samples; of a level also the next one, whose samples may be older than its rows."""
         stretch, entries = piece.stretch, piece.track.file.entries.view
         if level == 0:
@@ -145,7 +145,7 @@ class SampleSource:
         chosen: Spans = spans[start:stop]
         return chosen
 
-    def _read(self, piece: Piece, spans: Spans, is_detail: bool) -> Table:
+    def _read(self, piece: TimelinePiece, spans: Spans, is_detail: bool) -> Table:
         file, tops = piece.track.file, spans["top"]
         parts = []
         for blocks in self._reader.read(file, spans["at"]):

@@ -13,7 +13,7 @@ from tb_netdebug.core.eventlog.reader import scanner
 from tb_netdebug.core.eventlog.reader.block_reader import BlockReader, Blocks
 from tb_netdebug.core.eventlog.reader.cells import middle_of
 from tb_netdebug.core.eventlog.reader.stretch import Integers, Spans
-from tb_netdebug.core.eventlog.reader.timeline import Piece
+from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 
 Table = NDArray[Any]
 # Each is filled from finer levels, which takes its time. There are more only where somebody made them.
@@ -64,7 +64,7 @@ class ScalarSource:
         self._reader = reader
         self.names = list(names)
 
-    def rows(self, pieces: Iterable[Piece], level: int) -> Rows:
+    def rows(self, pieces: Iterable[TimelinePiece], level: int) -> Rows:
         """By rising steps; rows of the same step in the order in which they were written."""
         parts = [rows for piece in pieces for rows in self._cover(piece, level, piece.first, piece.last)]
         whole = joined(parts, len(self.names))
@@ -72,7 +72,7 @@ class ScalarSource:
             return whole
         return whole.where(np.argsort(whole.first, kind="stable"))
 
-    def _cover(self, piece: Piece, level: int, low: int, high: int) -> Iterator[Rows]:
+    def _cover(self, piece: TimelinePiece, level: int, low: int, high: int) -> Iterator[Rows]:
         """What there is from `low` to `high`, in no particular order."""
         spans = piece.stretch.blocks(level, low, high)
         rows = joined(self._read(piece, level, spans), len(self.names))
@@ -84,7 +84,7 @@ class ScalarSource:
             for first, last in uncovered(rows, low, high, has_holes):
                 yield from self._cover(piece, level - 1, first, last)
 
-    def _read(self, piece: Piece, level: int, spans: Spans) -> Iterator[Rows]:
+    def _read(self, piece: TimelinePiece, level: int, spans: Spans) -> Iterator[Rows]:
         file = piece.track.file
         if level:
             yield from map(self._details, self._reader.read(file, spans["at"]))

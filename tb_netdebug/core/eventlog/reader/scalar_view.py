@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_netdebug.core.eventlog.reader.cells import cell_width, cells_of
 from tb_netdebug.core.eventlog.reader.scalar_rows import Rows, ScalarSource
-from tb_netdebug.core.eventlog.reader.timeline import Piece
+from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 from tb_netdebug.core.eventlog.reader.views import Doubles, ScalarColumns
 
 BATCH_SIZE = b"batch_size"
@@ -17,7 +17,7 @@ MOST_BLOCKS = 3000
 _LEAST_SHARE = 8
 
 
-def level_for(pieces: Sequence[Piece], points: int, levels: Iterable[int]) -> int:
+def level_for(pieces: Sequence[TimelinePiece], points: int, levels: Iterable[int]) -> int:
     """The coarsest level with as many rows as are wanted, if a finer one does not cost too much."""
     coarser = 0
     for level in sorted({0, *levels}, reverse=True):
@@ -31,7 +31,7 @@ def level_for(pieces: Sequence[Piece], points: int, levels: Iterable[int]) -> in
     return 0
 
 
-def amount(pieces: Sequence[Piece], level: int) -> tuple[float, int]:
+def amount(pieces: Sequence[TimelinePiece], level: int) -> tuple[float, int]:
     """About how many rows of a level there are, and in how many blocks."""
     rows, blocks = 0.0, 0
     for piece in pieces:
@@ -46,7 +46,7 @@ def amount(pieces: Sequence[Piece], level: int) -> tuple[float, int]:
 
 
 def scalar_columns(
-    source: ScalarSource, pieces: Sequence[Piece], level: int, points: int, before: float
+    source: ScalarSource, pieces: Sequence[TimelinePiece], level: int, points: int, before: float
 ) -> list[ScalarColumns]:
     """Columns for each name of the source; `before` is the number of samples seen before the pieces begin."""
     rows = source.rows(pieces, level)

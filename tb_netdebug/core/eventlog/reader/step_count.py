@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tb_netdebug.core.eventlog.reader.block_order import missing_between
 from tb_netdebug.core.eventlog.reader.file_index import FileIndex
 from tb_netdebug.core.eventlog.reader.stretch import Integers
-from tb_netdebug.core.eventlog.reader.timeline import Flags, Piece, Track
+from tb_netdebug.core.eventlog.reader.timeline import Flags, TimelinePiece, Track
 
 # Of blocks with late samples, or that others have recorded a part of again, so many are looked into.
 MOST_LOOKS = 256
@@ -18,7 +18,7 @@ MOST_LOOKS = 256
 ReadRows = Callable[[FileIndex, Integers], Sequence[tuple[Integers, Flags]]]
 
 
-def steps_of(pieces: Sequence[Piece], read_rows: ReadRows) -> int:
+def steps_of(pieces: Sequence[TimelinePiece], read_rows: ReadRows) -> int:
     """The number of their steps, each counted once: exact as long as few blocks have to be looked into."""
     total, looks = 0.0, MOST_LOOKS
     for piece in pieces:
@@ -49,7 +49,7 @@ def is_roomy(entries: NDArray[np.void]) -> Flags:
     return roomy
 
 
-def counted_in(piece: Piece, span: np.void, low: int, high: int, read_rows: ReadRows) -> int:
+def counted_in(piece: TimelinePiece, span: np.void, low: int, high: int, read_rows: ReadRows) -> int:
     """The steps of a block that it says more of than a late sample."""
     count = 0
     for steps, measured in read_rows(piece.track.file, np.array([span["at"]])):

@@ -21,7 +21,7 @@ class FileState:
     identity: tuple[Any, ...]
 
 
-class Reading(Protocol):
+class OpenFile(Protocol):
     """An open file."""
 
     def at(self, offset: int, size: int) -> bytes:
@@ -44,7 +44,7 @@ class Storage(Protocol):
     def files(self, folder: str) -> dict[str, FileState]:
         """The event files in one folder by name; none when it is not there."""
 
-    def open(self, path: str) -> AbstractContextManager[Reading]:
+    def open(self, path: str) -> AbstractContextManager[OpenFile]:
         """Raises OSError."""
 
 
@@ -97,7 +97,7 @@ class Local:
             return {}
 
     @contextmanager
-    def open(self, path: str) -> Iterator[Reading]:
+    def open(self, path: str) -> Iterator[OpenFile]:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
         try:
             yield _Descriptor(descriptor)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.core.eventlog.reader.catalogue import text_of
-from tb_netdebug.core.eventlog.reader.file_index import FileIndex, News
+from tb_netdebug.core.eventlog.reader.file_index import FileIndex, IndexedPiece
 from tb_netdebug.core.eventlog.reader.following import FollowedFiles
 from tb_netdebug.core.eventlog.reader.growing import Growing
 from tb_netdebug.core.eventlog.reader.storage import FileState, Storage
@@ -86,7 +86,7 @@ class Summaries(FollowedFiles):
                     self._follow(path, state)
             self.files = tuple(self._files.values())
 
-    def _add(self, file: FileIndex, news: News) -> None:
+    def _add(self, file: FileIndex, news: IndexedPiece) -> None:
         points = news.points[np.argsort(news.points["tag"], kind="stable")]
         bounds = np.flatnonzero(np.diff(points["tag"], prepend=-1, append=-1)).tolist()
         most = self._most()

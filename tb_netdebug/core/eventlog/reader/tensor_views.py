@@ -11,13 +11,13 @@ from tb_netdebug.core.eventlog.reader.cells import cell_width, cells_of
 from tb_netdebug.core.eventlog.reader.statistics import EXACT, FROM_SKETCH, Moments
 from tb_netdebug.core.eventlog.reader.stretch import Integers
 from tb_netdebug.core.eventlog.reader.tally import Tally
-from tb_netdebug.core.eventlog.reader.timeline import Piece
+from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 from tb_netdebug.core.eventlog.reader.views import Doubles
 
 Table = NDArray[np.void]
 
 
-def level_for(pieces: Sequence[Piece], columns: int, levels: Iterable[int], series: int) -> int:
+def level_for(pieces: Sequence[TimelinePiece], columns: int, levels: Iterable[int], series: int) -> int:
     """The coarsest level with samples at half as many steps as there are columns, or more."""
     for level in sorted({0, *levels}, reverse=True):
         if level == 0 or positions(pieces, level, series) * 2 >= columns:
@@ -25,7 +25,7 @@ def level_for(pieces: Sequence[Piece], columns: int, levels: Iterable[int], seri
     return 0
 
 
-def positions(pieces: Sequence[Piece], level: int, series: int) -> float:
+def positions(pieces: Sequence[TimelinePiece], level: int, series: int) -> float:
     """About how many samples of a level each tensor has."""
     samples = 0
     for piece in pieces:
@@ -34,7 +34,7 @@ def positions(pieces: Sequence[Piece], level: int, series: int) -> float:
     return samples / max(series, 1)
 
 
-class Columns:
+class SampleColumns:
     """Samples in columns of a range of steps; `of[i]` is the column of sample i. Where there is room each
     sampled step has one."""
 

@@ -30,7 +30,7 @@ MOST_STEPS = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TimelinePiece:
     """A range of steps, and the stretch that has the newest recording of it."""
 
     track: Track
@@ -38,10 +38,10 @@ class Piece:
     first: int
     last: int
 
-    def part(self, first: int | None, last: int | None) -> Piece | None:
+    def part(self, first: int | None, last: int | None) -> TimelinePiece | None:
         low = self.first if first is None else max(first, self.first)
         high = self.last if last is None else min(last, self.last)
-        return Piece(self.track, self.stretch, low, high) if low <= high else None
+        return TimelinePiece(self.track, self.stretch, low, high) if low <= high else None
 
 
 class Track:
@@ -224,11 +224,11 @@ class Track:
             stretch.add(level, part[is_left])
 
 
-def newest(tracks: Iterable[Track]) -> list[Piece]:
+def newest(tracks: Iterable[Track]) -> list[TimelinePiece]:
     """The pieces of a rank, by rising steps and without overlaps; of the tracks, later ones are newer."""
     layers = [(track, stretch) for track in reversed(list(tracks)) for stretch in track.layers]
     if len(layers) == 1:
         ((track, stretch),) = layers
-        return [Piece(track, stretch, stretch.first, stretch.last)]
+        return [TimelinePiece(track, stretch, stretch.first, stretch.last)]
     found = overlaid([track.runs_of(stretch) for track, stretch in layers])
-    return [Piece(*layers[at], first, last) for first, last, at in found]
+    return [TimelinePiece(*layers[at], first, last) for first, last, at in found]

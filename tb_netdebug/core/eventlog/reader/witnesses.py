@@ -39,7 +39,7 @@ def rank_of(path: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
+class MemoryCurve:
     """Columns of one length, by rising time: of each row the mean memory of all processes, the greatest, the
     processors that were busy, and the greatest number of processes."""
 
@@ -125,12 +125,12 @@ class Witnesses:
         }
         return dict(sorted(found.items()))
 
-    def course(self, rank: int) -> Course:
+    def course(self, rank: int) -> MemoryCurve:
         """Of one rank, through all of its trainings in this run."""
         tables = [account.table for path, account in [*self._files.items()] if rank_of(path) == rank]
         whole = np.concatenate([np.empty((0, 6)), *tables])
         time, samples, memory, most, busy, processes = whole[np.argsort(whole[:, _TIME], kind="stable")].T
-        return Course(time, memory / samples, most, busy / samples, processes)
+        return MemoryCurve(time, memory / samples, most, busy / samples, processes)
 
 
 def _some_of(payloads: Sequence[bytes]) -> Sequence[bytes]:

@@ -47,7 +47,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class PendingPayload:
     """Bytes for the tag `netdebug/<name>`; kept ones are repeated at the front of every file."""
 
     name: str
@@ -60,7 +60,7 @@ class Payload:
 class Extra:
     """A picture or payload that travels with the steps; dropped, it counts as a sample."""
 
-    content: Picture | Payload
+    content: Picture | PendingPayload
     size: int
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from numpy.typing import ArrayLike
 
 from tb_netdebug.core.eventlog.writer import endings, png
-from tb_netdebug.core.eventlog.writer.backlog import Backlog, Extra, Payload, Picture
+from tb_netdebug.core.eventlog.writer.backlog import Backlog, Extra, PendingPayload, Picture
 from tb_netdebug.core.eventlog.writer.blame import UserLine
 from tb_netdebug.core.eventlog.writer.mirror import MirrorOptions
 from tb_netdebug.core.eventlog.writer.packing import Packer
@@ -18,7 +18,7 @@ from tb_netdebug.core.eventlog.writer.run_log import RunLog
 from tb_netdebug.core.eventlog.writer.shipping import Shipper
 from tb_netdebug.core.eventlog.writer.spool import spool_of
 from tb_netdebug.core.eventlog.writer.store_trouble import left_over
-from tb_netdebug.core.eventlog.writer.worker import Judge, Worker
+from tb_netdebug.core.eventlog.writer.worker import RecordObserver, Worker
 from tb_netdebug.core.records.step import StepRecord
 
 _DEFAULT_MIRROR = MirrorOptions()
@@ -68,7 +68,7 @@ class EventWriter:
         flush_secs: float = 0.2,
         mirror: MirrorOptions | None = _DEFAULT_MIRROR,
         strict: bool = False,
-        judge: Judge | None = None,
+        judge: RecordObserver | None = None,
     ) -> None:
         self._backlog = Backlog(queue_bytes)
         self._packer = Packer(rank=rank, mirror=mirror if rank == 0 else None)
@@ -118,7 +118,7 @@ class EventWriter:
     def payload(self, name: str, data: bytes, *, keep: bool = False) -> None:
         """Bytes under the tag `netdebug/<name>`; with `keep` they begin later files of this run, too."""
         if self._is_open():
-            self._put_extra(Extra(Payload(name, data, time.time(), keep), len(data)))
+            self._put_extra(Extra(PendingPayload(name, data, time.time(), keep), len(data)))
 
     def flush(self, *, timeout_secs: float = 10.0) -> bool:
         """Wait until everything put so far is in the file; whether it is."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.core.eventlog.writer import values
-from tb_netdebug.core.eventlog.writer.values import Value
+from tb_netdebug.core.eventlog.writer.values import SummaryPoint
 from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.sketch import histogram
@@ -59,7 +59,7 @@ class Mirror:
         self._last_steps[tag] = step
         return True
 
-    def scalars(self, records: Sequence[StepRecord]) -> Iterator[Value]:
+    def scalars(self, records: Sequence[StepRecord]) -> Iterator[SummaryPoint]:
         """The first points of each scalar, then the newest one of each batch."""
         newest: dict[str, int] = {}
         early: set[tuple[int, str]] = set()
@@ -73,7 +73,7 @@ class Mirror:
             if self._admits(name) and self.rises(name, record.step):
                 yield values.scalar(name, record.step, record.wall_time, record.scalars[name])
 
-    def histograms(self, records: Sequence[StepRecord], log_bytes: int) -> Iterator[Value]:
+    def histograms(self, records: Sequence[StepRecord], log_bytes: int) -> Iterator[SummaryPoint]:
         """The tensors whose turn it is, as far as their share of the `log_bytes` written so far goes."""
         for record, sample in self._due(records):
             if self._histogram_bytes >= self._budget(log_bytes):

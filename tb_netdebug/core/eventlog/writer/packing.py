@@ -10,10 +10,10 @@ from functools import partial
 from typing import NamedTuple
 
 from tb_netdebug.core.eventlog.writer import png, values
-from tb_netdebug.core.eventlog.writer.backlog import Dropped, Extra, Payload, Picture, record_bytes
+from tb_netdebug.core.eventlog.writer.backlog import Dropped, Extra, PendingPayload, Picture, record_bytes
 from tb_netdebug.core.eventlog.writer.mirror import Mirror, MirrorOptions
 from tb_netdebug.core.eventlog.writer.run_log import RunLog
-from tb_netdebug.core.eventlog.writer.values import Value
+from tb_netdebug.core.eventlog.writer.values import SummaryPoint
 from tb_netdebug.core.records.block import encode_block
 from tb_netdebug.core.records.detail import DetailBlocks
 from tb_netdebug.core.records.step import StepRecord
@@ -22,7 +22,7 @@ from tb_netdebug.core.records.step import StepRecord
 class Packed(NamedTuple):
     """The values of one batch, and how many steps and samples are in them."""
 
-    values: list[Value]
+    values: list[SummaryPoint]
     steps: int
     samples: int
 
@@ -56,7 +56,7 @@ class Packer:
             samples=sum(len(record.samples) for record in records) - (self.dropped.samples - refused.samples),
         )
 
-    def rest(self, *, dropped: Dropped) -> list[Value]:
+    def rest(self, *, dropped: Dropped) -> list[SummaryPoint]:
         """What only the end of the run completes: counts not told yet, and the open levels of detail."""
         packed = []
         last = max(dropped, self.dropped, key=lambda some: some.last_step)
@@ -66,7 +66,7 @@ class Packer:
             packed += self._steps([self._with_counts(self._with_sane_time(record), dropped)], 0)
         return packed + self.end_part()
 
-    def end_part(self) -> list[Value]:
+    def end_part(self) -> list[SummaryPoint]:
         """Levels of detail that reach from one file into the next could not be read with either alone."""
         return self._guarded(self._details, self._levels.finish)
 
@@ -75,7 +75,7 @@ class Packer:
         errors, self._errors = self._errors, []
         return errors
 
-    def _steps(self, records: list[StepRecord], log_bytes: int) -> list[Value]:
+    def _steps(self, records: list[StepRecord], log_bytes: int) -> list[SummaryPoint]:
         packed = []
         for some, block in self._blocks(records):
             self._last_step = max(self._last_step, some[-1].step)
@@ -100,13 +100,13 @@ class Packer:
         middle = len(records) // 2
         return self._blocks(records[:middle]) + self._blocks(records[middle:])
 
-    def _details(self, payloads: Callable[[], list[tuple[int, bytes]]]) -> list[Value]:
+    def _details(self, payloads: Callable[[], list[tuple[int, bytes]]]) -> list[SummaryPoint]:
         return [self._own(f"detail/{level}", data) for level, data in payloads()]
 
-    def _own(self, name: str, data: bytes, *, listed: bool = False) -> Value:
+    def _own(self, name: str, data: bytes, *, listed: bool = False) -> SummaryPoint:
         return values.payload(name, self._last_step, self._last_wall_time, data, listed=listed)
 
-    def _extra(self, content: Picture | Payload, log: RunLog) -> list[Value]:
+    def _extra(self, content: Picture | PendingPayload, log: RunLog) -> list[SummaryPoint]:
         if isinstance(content, Picture):
             step = max(0, content.step)
             if self._mirror is None or not self._mirror.rises(content.name, step):
@@ -120,7 +120,7 @@ class Packer:
                 return []
         return [value]
 
-    def _guarded(self, make: Callable[..., Iterable[Value]], *arguments: object) -> list[Value]:
+    def _guarded(self, make: Callable[..., Iterable[SummaryPoint]], *arguments: object) -> list[SummaryPoint]:
         """What `make` gives; an addition that fails must not cost the steps that it belongs to."""
         try:
             return list(make(*arguments))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tb_netdebug.core.eventlog.writer.event_file import EventFile
 from tb_netdebug.core.eventlog.writer.framing import frame
-from tb_netdebug.core.eventlog.writer.values import Value, events, opening
+from tb_netdebug.core.eventlog.writer.values import SummaryPoint, events, opening
 
 # The disk is full for now, and the same file can go on when it no longer is.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EINTR, errno.ENOMEM})
@@ -35,7 +35,7 @@ class RunLog:
         self.run_dir = run_dir
         self.files = 0
         self.written_bytes = 0
-        self.preamble: dict[str, Value] = {}
+        self.preamble: dict[str, SummaryPoint] = {}
         self._rank = rank
         self._file: EventFile | None = None
         self._staged = False
@@ -61,7 +61,7 @@ class RunLog:
         wanted = min(max(wanted, SHORTEST_PART_SECS), LONGEST_PART_SECS)
         return file.size >= PART_BYTES or moment - self._opened_secs >= wanted
 
-    def write(self, values: Sequence[Value]) -> None:
+    def write(self, values: Sequence[SummaryPoint]) -> None:
         """Raises OSError. Nothing is lost by it: call again with the same values."""
         try:
             self._write(values)
@@ -77,7 +77,7 @@ class RunLog:
             self._file.close()
             self._file = None
 
-    def _write(self, values: Sequence[Value]) -> None:
+    def _write(self, values: Sequence[SummaryPoint]) -> None:
         file = self._file or self._open()
         file.check()
         if not self._staged:

@@ -21,7 +21,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class SummaryPoint:
     """One point of one tag. `metadata` goes into the first event of the tag in each file."""
 
     tag: str
@@ -48,31 +48,35 @@ _DESCRIPTION = _metadata(PLUGIN, pb.DATA_CLASS_BLOB_SEQUENCE, FORMAT_VERSION)
 _PAYLOAD = _metadata(PLUGIN, pb.DATA_CLASS_UNKNOWN, FORMAT_VERSION)
 
 
-def scalar(tag: str, step: int, wall_time: float, number: float) -> Value:
+def scalar(tag: str, step: int, wall_time: float, number: float) -> SummaryPoint:
     """A float32, the only type that both of TensorBoard's loaders take; NaN and infinities pass."""
     if abs(number) > _FLOAT32_MAX and abs(number) != float("inf"):
         number = float("inf") if number > 0 else float("-inf")
     tensor = pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape=pb.TensorShapeProto(), float_val=[number])
-    return Value(tag, step, wall_time, tensor, _SCALAR)
+    return SummaryPoint(tag, step, wall_time, tensor, _SCALAR)
 
 
-def histogram(tag: str, step: int, wall_time: float, buckets: NDArray[np.float64]) -> Value:
+def histogram(tag: str, step: int, wall_time: float, buckets: NDArray[np.float64]) -> SummaryPoint:
     """`buckets` are rows of left edge, right edge, count."""
     dim = pb.TensorShapeProto.Dim
     shape = pb.TensorShapeProto(dim=[dim(size=len(buckets)), dim(size=3)])
     content = buckets.astype("<f8").tobytes()
     tensor = pb.TensorProto(dtype=pb.DT_DOUBLE, tensor_shape=shape, tensor_content=content)
-    return Value(tag, step, wall_time, tensor, _HISTOGRAM)
+    return SummaryPoint(tag, step, wall_time, tensor, _HISTOGRAM)
 
 
-def image(tag: str, step: int, wall_time: float, png: bytes) -> Value:
+def image(tag: str, step: int, wall_time: float, png: bytes) -> SummaryPoint:
     width, height = struct.unpack_from(">II", png, 16)
-    return Value(tag, step, wall_time, _strings(str(width).encode(), str(height).encode(), png), _IMAGE)
+    return SummaryPoint(
+        tag, step, wall_time, _strings(str(width).encode(), str(height).encode(), png), _IMAGE
+    )
 
 
-def payload(name: str, step: int, wall_time: float, data: bytes, *, listed: bool = False) -> Value:
+def payload(name: str, step: int, wall_time: float, data: bytes, *, listed: bool = False) -> SummaryPoint:
     """One of our own: tag `netdebug/<name>`. A `listed` one is kept by TensorBoard's server."""
-    return Value(f"{PLUGIN}/{name}", step, wall_time, _strings(data), _DESCRIPTION if listed else _PAYLOAD)
+    return SummaryPoint(
+        f"{PLUGIN}/{name}", step, wall_time, _strings(data), _DESCRIPTION if listed else _PAYLOAD
+    )
 
 
 def _strings(*items: bytes) -> pb.TensorProto:
@@ -85,7 +89,7 @@ def opening(wall_time: float) -> bytes:
     return pb.Event(wall_time=wall_time, file_version=_FILE_VERSION).SerializeToString()
 
 
-def events(values: Sequence[Value], known_tags: Iterable[str]) -> tuple[list[bytes], set[str]]:
+def events(values: Sequence[SummaryPoint], known_tags: Iterable[str]) -> tuple[list[bytes], set[str]]:
     """Serialized events, one for neighbours of the same step and time, and the tags that were new."""
     known = set(known_tags)
     new: set[str] = set()
@@ -99,7 +103,7 @@ def events(values: Sequence[Value], known_tags: Iterable[str]) -> tuple[list[byt
     return serialized, new - known
 
 
-def _add(target: pb.Summary.Value, value: Value, *, is_first: bool) -> None:
+def _add(target: pb.Summary.Value, value: SummaryPoint, *, is_first: bool) -> None:
     # A user's name may hold half a surrogate pair, which protobuf refuses.
     target.tag = value.tag.encode("utf-8", "replace").decode()
     target.tensor.CopyFrom(value.tensor)

@@ -10,7 +10,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from tb_netdebug.core.eventlog.writer.backlog import Backlog, Batch, Extra, Payload
+from tb_netdebug.core.eventlog.writer.backlog import Backlog, Batch, Extra, PendingPayload
 from tb_netdebug.core.eventlog.writer.packing import Packed, Packer
 from tb_netdebug.core.eventlog.writer.run_log import RunLog
 from tb_netdebug.core.records.step import StepRecord
@@ -20,7 +20,7 @@ _FIRST_RETRY_SECS = 0.25
 _LAST_RETRY_SECS = 5.0
 
 
-class Judge(Protocol):
+class RecordObserver(Protocol):
     """Looks at all records before they are written, in their order. What it returns is stored as the run's
     findings; it is called on the writer's thread and may raise what it likes."""
 
@@ -58,7 +58,7 @@ class Worker:
         *,
         flush_secs: float,
         report: Callable[[Exception], None],
-        judge: Judge | None = None,
+        judge: RecordObserver | None = None,
     ) -> None:
         self.cost_secs = 0.0
         self.failures = 0
@@ -209,7 +209,7 @@ class Worker:
             self.failures += 1
             self._report(error)
             return []
-        return [] if found is None else [Extra(Payload("findings", found, time.time(), keep=False), 0)]
+        return [] if found is None else [Extra(PendingPayload("findings", found, time.time(), keep=False), 0)]
 
     def _pack(self, batch: Batch) -> Packed:
         packed = self._packer.pack(batch.items, dropped=self._backlog.dropped, log=self._log)

@@ -15,17 +15,17 @@ from tb_netdebug.core.records.step import Sample, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.keras.backends.standins import Array, BackendNetwork, Optimizer, Shown, tensors_in
-from tb_netdebug.frameworks.keras.coverage import CoverageProbe, is_trainable, rate_of
+from tb_netdebug.frameworks.keras.coverage import KerasCoverage, is_trainable, rate_of
 from tb_netdebug.frameworks.keras.graph import GraphTold
-from tb_netdebug.frameworks.keras.layers import Watched
-from tb_netdebug.frameworks.keras.looks import Look, Looks
+from tb_netdebug.frameworks.keras.layers import WatchedWeight
+from tb_netdebug.frameworks.keras.looks import Looks, StepSample
 from tb_netdebug.frameworks.keras.optimizers import Updates
 from tb_netdebug.frameworks.keras.reader import active_units
-from tb_netdebug.frameworks.keras.stepping.source import Source
+from tb_netdebug.frameworks.keras.stepping.source import TensorSource
 from tb_netdebug.frameworks.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.frameworks.keras.values import array_of, item_of
-from tb_netdebug.frameworks.keras.weights import Weights
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.frameworks.keras.weights import KerasWeights
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
@@ -48,7 +48,7 @@ class BackendAdapter(ABC):
         self,
         models: Mapping[str, Any],
         optimizers: Sequence[Any],
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         settings: Settings,
         *,
@@ -66,7 +66,7 @@ class BackendAdapter(ABC):
         self._looks = Looks(settings, self._refusals.refuse, threads)
         if settings.weights or settings.updates:
             self._looks.use(self._make_weights)
-        self._coverage = CoverageProbe(self._network, collector)
+        self._coverage = KerasCoverage(self._network, collector)
         self._graph = GraphTold(self._network, guard)
         self._stand_ins: dict[int, Optimizer] = {}
         self._seen_rest: set[int] = set()
@@ -154,7 +154,7 @@ class BackendAdapter(ABC):
     # ---- for the debugger --------------------------------------------------------------------------------
 
     @abstractmethod
-    def _source(self) -> Source:
+    def _source(self) -> TensorSource:
         """A new one, for a debugger."""
 
     def workbench(self, stops: Stops) -> KerasWorkbench:
@@ -202,7 +202,7 @@ class BackendAdapter(ABC):
 
     def _look(self, runs: Sequence[Run]) -> None:
         collector = self._collector
-        look = Look(collector.step, collector.sampling, collector.probing)
+        look = StepSample(collector.step, collector.sampling, collector.probing)
         look.scalars, look.runs, look.is_bad = dict(collector.scalars), list(runs), self._is_bad()
         if collector.sampling and self._updates.are_whole(self.known_optimizers()):
             look.weights = self._held()
@@ -215,7 +215,7 @@ class BackendAdapter(ABC):
         collector.samples.update((id(each.series), each) for each in found.samples)
         collector.facts.extend(found.facts)
 
-    def _held(self) -> list[tuple[Watched, Any]]:
+    def _held(self) -> list[tuple[WatchedWeight, Any]]:
         """The trained weights, with their values of now."""
         return [
             (each, each.variable.read_value())
@@ -243,8 +243,8 @@ class BackendAdapter(ABC):
 
     # ---- parts -------------------------------------------------------------------------------------------
 
-    def _make_weights(self, collector: Collector) -> Weights:
-        return Weights(
+    def _make_weights(self, collector: StepCollector) -> KerasWeights:
+        return KerasWeights(
             collector,
             self._refusals.refuse,
             weights=self._settings.weights,

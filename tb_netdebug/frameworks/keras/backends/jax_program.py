@@ -19,17 +19,17 @@ import keras
 import numpy as np
 
 from tb_netdebug.frameworks.keras.backends.standins import Shown, data_type
-from tb_netdebug.frameworks.keras.backends.tap import Tap
+from tb_netdebug.frameworks.keras.backends.tap import EagerTap
 from tb_netdebug.frameworks.keras.calls import heard, listening
 from tb_netdebug.frameworks.keras.values import is_float
 
 # The state of a training, as Keras passes it: trained variables, others, the optimizer's, the metrics'.
 State = tuple[list[Any], list[Any], list[Any], list[Any]]
-MakeTap = Callable[[Callable[[Any], bool]], Tap]
+MakeTap = Callable[[Callable[[Any], bool]], EagerTap]
 
 
 @dataclass(slots=True, eq=False)
-class Seen:
+class StepValues:
     """What a step shows: activations and losses as in the tap, gradients as the optimizer was given them."""
 
     loss: Any
@@ -41,13 +41,13 @@ class Seen:
     losses: dict[str, list[Any]]
 
 
-class Program:
+class JaxProgram:
     """The step of a model. `make_tap` is None when nobody watches any more."""
 
     def __init__(self, model: Any, make_tap: MakeTap) -> None:
         self.make_tap: MakeTap | None = make_tap
         self.has_run = False
-        self.taps: dict[str, Tap] = {}
+        self.taps: dict[str, EagerTap] = {}
         self.raised: Exception | None = None
         """By the user's own code, while it was traced."""
         self._calls_python: dict[str, bool] = {}
@@ -75,13 +75,13 @@ class Program:
         """Keras's results and the state behind the step; that before it is used up."""
         return self._step(state, batch)
 
-    def look(self, state: State, batch: Any) -> tuple[Tap, Seen] | None:
+    def look(self, state: State, batch: Any) -> tuple[EagerTap, StepValues] | None:
         """Waits for the values. `state` can be used afterwards. None of a step that cannot be looked into."""
         ((number, kinds),) = jax.eval_shape(self._inner, state, batch)[2].items()
         if kinds is None or number not in self.taps or self._calls_python_in(number, state, batch):
             return None
         ((_, shown),) = jax.block_until_ready(self._look(state, batch)).items()
-        return self.taps[number], Seen(**shown)
+        return self.taps[number], StepValues(**shown)
 
     def calls_python(self) -> bool:
         return any(self._calls_python.values())
@@ -94,10 +94,10 @@ class Program:
         return known
 
 
-class LeftBehind:
+class JaxLeftBehind:
     """A model's train function when nobody watches it any more: with what was traced."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: JaxProgram) -> None:
         self.program = program
 
     def __call__(self, state: State, iterator: Any) -> Any:
@@ -127,7 +127,7 @@ class Looking:
         self._stack.close()
 
     def shown(self) -> dict[str, Any] | None:
-        """In the fields of `Seen`; None when the step went another way than Keras's own."""
+        """In the fields of `StepValues`; None when the step went another way than Keras's own."""
         try:
             return None if self._loss is None or not self._gradients else self._found()
         except Exception as error:

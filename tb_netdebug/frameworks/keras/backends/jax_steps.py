@@ -15,19 +15,19 @@ from keras.src.distribution.distribution_lib import distribution
 
 from tb_netdebug.frameworks.keras.authorship import is_all_of_keras
 from tb_netdebug.frameworks.keras.backends.jax_program import (
-    LeftBehind,
+    JaxLeftBehind,
+    JaxProgram,
     Looking,
     MakeTap,
-    Program,
-    Seen,
     State,
+    StepValues,
     kind_of,
 )
 from tb_netdebug.frameworks.keras.backends.standins import BackendNetwork
-from tb_netdebug.frameworks.keras.backends.tap import Tap
+from tb_netdebug.frameworks.keras.backends.tap import EagerTap
 from tb_netdebug.frameworks.keras.layers import native
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 # A program is compiled for each kind of batch; a smaller one at the end of an epoch is not worth it.
@@ -57,14 +57,14 @@ CALLS_PYTHON = (
 
 
 @dataclass(slots=True, eq=False)
-class Ran:
+class JaxStep:
     """A step that was started; its numbers may still be on their way."""
 
     batch: Any
     logs: Any
     wait_secs: float
-    tap: Tap | None
-    seen: Seen | None
+    tap: EagerTap | None
+    seen: StepValues | None
     is_first: bool
 
 
@@ -77,7 +77,7 @@ class JaxSteps:
     def __init__(
         self,
         model: Any,
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         refuse: Callable[[str, str], None],
         make_tap: MakeTap | None,
@@ -93,10 +93,10 @@ class JaxSteps:
         self._make_tap = make_tap
         self._before = before
         self._ordinary: Any = None
-        self._program: Program | None = None
+        self._program: JaxProgram | None = None
         self._kinds: set[Any] = set()
         self._last_kind: Any = None
-        self._ran: Ran | None = None
+        self._ran: JaxStep | None = None
         self._is_reset = True
         reason = self._hidden()
         self.is_running_mean = not reason
@@ -108,7 +108,7 @@ class JaxSteps:
     def makes_looks(self) -> bool:
         return self._make_tap is not None
 
-    def take(self) -> Ran | None:
+    def take(self) -> JaxStep | None:
         """The step that has run since this was asked last."""
         ran, self._ran = self._ran, None
         return ran
@@ -155,7 +155,7 @@ class JaxSteps:
                 tap.move(BackendNetwork({}, bool, native, np.asarray), Guard(strict=False))
         if self.model.train_function == self._run and self._ordinary is not None:
             is_used = program is not None and program.has_run
-            self.model.train_function = LeftBehind(program) if program and is_used else self._ordinary
+            self.model.train_function = JaxLeftBehind(program) if program and is_used else self._ordinary
         self._ordinary = self._state = None
 
     def take_over(self) -> None:
@@ -176,11 +176,11 @@ class JaxSteps:
         )
         return self._make_tap is not None and is_plain and is_whole and distribution() is None
 
-    def _program_for(self, current: Any) -> Program | None:
+    def _program_for(self, current: Any) -> JaxProgram | None:
         """A new one, or the one that was traced for another monitor."""
         make_tap = self._make_tap
         assert make_tap is not None
-        if isinstance(current, LeftBehind):
+        if isinstance(current, JaxLeftBehind):
             network = make_tap(bool).network
             for tap in current.program.taps.values():
                 tap.move(network, self._guard)
@@ -190,7 +190,7 @@ class JaxSteps:
             self._make_tap = None
             self._refuse("the inside of the training step", TRACED)
             return None
-        return Program(self.model, make_tap)
+        return JaxProgram(self.model, make_tap)
 
     def _make_train_function(self, force: bool = False) -> Any:
         if force and self.model.train_function == self._run:
@@ -224,7 +224,7 @@ class JaxSteps:
                 logs, after = self._ordinary(state, itertools.chain([batch], iterator))
             tap, seen = (None, None) if looking is None else self._seen_by(looking)
         self._state = after
-        self._ran = Ran(batch, logs, wait_secs, tap, seen, self._is_reset)
+        self._ran = JaxStep(batch, logs, wait_secs, tap, seen, self._is_reset)
         self._is_reset = False
         if self._collector.first_step is not None:
             self._collector.first_step.updated(id(self), is_fit=True)
@@ -242,7 +242,7 @@ class JaxSteps:
         self.model._jax_state_synced = False
         self.model.jax_state_sync()
 
-    def _look(self, state: State, batch: Any) -> tuple[Tap | None, Seen | None]:
+    def _look(self, state: State, batch: Any) -> tuple[EagerTap | None, StepValues | None]:
         """In a sampled step, at what the step is going to compute."""
         kind, before = kind_of(batch), self._last_kind
         self._last_kind = kind
@@ -288,9 +288,9 @@ class JaxSteps:
         with looking:
             yield looking
 
-    def _seen_by(self, looking: Looking) -> tuple[Tap | None, Seen | None]:
+    def _seen_by(self, looking: Looking) -> tuple[EagerTap | None, StepValues | None]:
         shown = looking.shown()
-        return (None, None) if shown is None else (looking.tap, Seen(**shown))
+        return (None, None) if shown is None else (looking.tap, StepValues(**shown))
 
 
 def traced_before(function: Any) -> bool:

@@ -11,15 +11,15 @@ import keras
 import numpy as np
 
 from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter, Late, Run
-from tb_netdebug.frameworks.keras.backends.jax_program import Seen, inputs_of, size_of
-from tb_netdebug.frameworks.keras.backends.jax_steps import JaxSteps, Ran
+from tb_netdebug.frameworks.keras.backends.jax_program import StepValues, inputs_of, size_of
+from tb_netdebug.frameworks.keras.backends.jax_steps import JaxStep, JaxSteps
 from tb_netdebug.frameworks.keras.backends.running_loss import RunningLoss, Told, is_ready
 from tb_netdebug.frameworks.keras.backends.standins import Array, Shown
 from tb_netdebug.frameworks.keras.backends.stepping_on_jax import OnJax
-from tb_netdebug.frameworks.keras.backends.tap import Applied, Tap
+from tb_netdebug.frameworks.keras.backends.tap import EagerAppliedGradients, EagerTap
 from tb_netdebug.recording.adapter import MakeAdapter, listed
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
@@ -38,7 +38,7 @@ class KerasOnJax(BackendAdapter):
         self,
         models: Mapping[str, Any],
         optimizers: Sequence[Any],
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         settings: Settings,
     ) -> None:
@@ -130,8 +130,8 @@ class KerasOnJax(BackendAdapter):
 
     # ---- a step ------------------------------------------------------------------------------------------
 
-    def _make_tap(self, gets_out: Callable[[Any], bool]) -> Tap:
-        return Tap(self._network, self._guard, np.asarray, gets_out)
+    def _make_tap(self, gets_out: Callable[[Any], bool]) -> EagerTap:
+        return EagerTap(self._network, self._guard, np.asarray, gets_out)
 
     def _keep_weights(self) -> None:
         self._tensors = {}
@@ -146,7 +146,7 @@ class KerasOnJax(BackendAdapter):
             self._seen_by.has_run(runs)
         return runs
 
-    def _run_of(self, ran: Ran, steps: JaxSteps) -> Run:
+    def _run_of(self, ran: JaxStep, steps: JaxSteps) -> Run:
         scalars = self._collector.scalars
         size = size_of(ran.batch)
         if size is not None:
@@ -156,13 +156,13 @@ class KerasOnJax(BackendAdapter):
         shown: dict[str, list[Any]] = {"inputs": inputs, "targets": targets, "labels": targets}
         self._tell_later(ran, steps, size)
         if ran.tap is None or ran.seen is None:
-            return Tap(self._network, self._guard, self.read, bool), shown
+            return EagerTap(self._network, self._guard, self.read, bool), shown
         shown |= self._shown(ran.tap, ran.seen, steps)
         tap: Any = ran.tap
         self._coverage.look(tap)
         return tap, shown
 
-    def _shown(self, tap: Tap, seen: Seen, steps: JaxSteps) -> dict[str, list[Any]]:
+    def _shown(self, tap: EagerTap, seen: StepValues, steps: JaxSteps) -> dict[str, list[Any]]:
         scalars = self._collector.scalars
         scalars["loss"] = float(seen.loss)
         scale = float(seen.scale)
@@ -172,7 +172,7 @@ class KerasOnJax(BackendAdapter):
             scale = 1.0
         weights = [self._network.stand_in(each) for each in steps.model.trainable_variables]
         pairs = list(zip(weights, seen.gradients, strict=True))
-        tap.applied_to = [Applied(self._stand_in(steps.model.optimizer), pairs)]
+        tap.applied_to = [EagerAppliedGradients(self._stand_in(steps.model.optimizer), pairs)]
         gradients = tap.gradients() if self._settings.gradients else []
         found: dict[str, list[Any]] = {
             name: [Shown(each, self.read) for each in tensors] for name, tensors in seen.losses.items()
@@ -185,7 +185,7 @@ class KerasOnJax(BackendAdapter):
         ]
         return found
 
-    def _tell_later(self, ran: Ran, steps: JaxSteps, size: float | None) -> None:
+    def _tell_later(self, ran: JaxStep, steps: JaxSteps, size: float | None) -> None:
         told = Told(
             self._collector.step,
             dict(ran.logs) if isinstance(ran.logs, Mapping) else {},

@@ -15,7 +15,7 @@ from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter, Run
 from tb_netdebug.frameworks.keras.backends.standins import Array, Shown
 from tb_netdebug.frameworks.keras.backends.stepping_on_torch import OnTorch
-from tb_netdebug.frameworks.keras.backends.tap import Applied, Tap
+from tb_netdebug.frameworks.keras.backends.tap import EagerAppliedGradients, EagerTap
 from tb_netdebug.frameworks.keras.calls import leave, listen
 from tb_netdebug.frameworks.keras.values import array_of, item_of
 from tb_netdebug.frameworks.torch.adapter import COMPUTING
@@ -25,7 +25,7 @@ from tb_netdebug.frameworks.torch.host_arrays import values_over
 from tb_netdebug.frameworks.torch.memory import torch_allocator
 from tb_netdebug.recording.adapter import MakeAdapter, listed
 from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import STEPS_ALL_PROBED, Collector
+from tb_netdebug.recording.collector import STEPS_ALL_PROBED, StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
@@ -50,14 +50,14 @@ class KerasOnTorch(BackendAdapter):
         self,
         models: Mapping[str, Any],
         optimizers: Sequence[Any],
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
         settings: Settings,
     ) -> None:
         kernel.borrow_threads(COMPUTING)
         super().__init__(models, optimizers, collector, guard, settings, threads=torch.get_num_threads())
         self._roots = {id(model) for model in models.values()}
-        self._tap = Tap(self._network, guard, self.read, has_values)
+        self._tap = EagerTap(self._network, guard, self.read, has_values)
         self._is_compiled = any(getattr(model, "_jit_compile", None) is True for model in models.values())
         self._scale = 1.0
         self._begin(collector.step, sampling=False)
@@ -223,7 +223,7 @@ class KerasOnTorch(BackendAdapter):
             self._squares.append((squares, others))
             collector.norm_secs += now() - started
         if collector.probing or others:
-            self._tap.applied_to.append(Applied(self._stand_in(optimizer), pairs))
+            self._tap.applied_to.append(EagerAppliedGradients(self._stand_in(optimizer), pairs))
 
     def _squares_of(self, gradients: Sequence[Any]) -> tuple[float, int]:
         arrays = [array_of(Shown(each, self.read)) for each in gradients]

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from tb_netdebug.frameworks.keras.layers import Layer, Network, Watched, own_weights
+from tb_netdebug.frameworks.keras.layers import KerasLayer, Network, WatchedWeight, own_weights
 from tb_netdebug.recording.containers import (
     MOST_DEPTH,
     MOST_LEAVES,
@@ -129,7 +129,7 @@ class BackendNetwork(Network):
             found = self._stand_ins[id(variable)] = Weight(variable, self._source, self._read)
         return found
 
-    def weight_of(self, variable: Any) -> Watched | None:
+    def weight_of(self, variable: Any) -> WatchedWeight | None:
         found = variable if isinstance(variable, Weight) else self.stand_in(variable)
         return self.weights.get(id(found))
 
@@ -137,12 +137,12 @@ class BackendNetwork(Network):
         trained = [each for model in self.models.values() for each in model.trainable_variables]
         return all(self.weight_of(each) is not None or not self._wants(each.name) for each in trained)
 
-    def _collect(self, found: Layer, weights: dict[int, Watched]) -> None:
+    def _collect(self, found: KerasLayer, weights: dict[int, WatchedWeight]) -> None:
         for name, variable in own_weights(found.layer):
             full = f"{found.name}.{name}" if found.parent is not None else name
             weight = self.stand_in(variable)
             if id(weight) not in weights and self._wants(full):
-                weights[id(weight)] = self.weights.get(id(weight)) or Watched(full, weight)
+                weights[id(weight)] = self.weights.get(id(weight)) or WatchedWeight(full, weight)
 
 
 def tensors_in(

@@ -12,15 +12,15 @@ import numpy as np
 from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter, Run
 from tb_netdebug.frameworks.keras.backends.jax_steps import JaxSteps
 from tb_netdebug.frameworks.keras.backends.standins import tensors_in
-from tb_netdebug.frameworks.keras.layers import Watched
+from tb_netdebug.frameworks.keras.layers import WatchedWeight
 from tb_netdebug.frameworks.keras.stepping.reach import owner
-from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, Source, rate_variable
+from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, TensorSource, rate_variable
 
 WHOLE = "JAX runs the training step as a whole, which leaves no place to stop within it."
 NAMES = {"inputs": "batch", "targets": "label", "values": "loss"}
 
 
-class OnJax(Source):
+class OnJax(TensorSource):
     """What a step computes within is what a second look at its batch has given."""
 
     can = ("batch",)
@@ -52,10 +52,10 @@ class OnJax(Source):
     def present(self, variable: Any) -> Any:
         return self._adapter.tensor_of(variable)
 
-    def value_of(self, watched: Watched) -> Any:
+    def value_of(self, watched: WatchedWeight) -> Any:
         return self.present(watched.variable.variable)
 
-    def held(self, watched: Watched) -> Any:
+    def held(self, watched: WatchedWeight) -> Any:
         """A copy: what goes into a step is used up by it."""
         return np.array(self.array(self.value_of(watched)))
 

@@ -10,8 +10,8 @@ import torch
 
 from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter
 from tb_netdebug.frameworks.keras.backends.standins import tensors_in
-from tb_netdebug.frameworks.keras.layers import Watched
-from tb_netdebug.frameworks.keras.stepping.source import Array, Source
+from tb_netdebug.frameworks.keras.layers import WatchedWeight
+from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 
 COMPILED = "With jit_compile=True torch compiles the training step, which leaves no place to stop within it."
@@ -21,7 +21,7 @@ is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
 
-class OnTorch(Source):
+class OnTorch(TensorSource):
     def __init__(self, adapter: BackendAdapter) -> None:
         self._adapter = adapter
         self._handle: Handle | None = None
@@ -52,10 +52,10 @@ class OnTorch(Source):
     def present(self, variable: Any) -> Any:
         return variable.value.detach()
 
-    def value_of(self, watched: Watched) -> Any:
+    def value_of(self, watched: WatchedWeight) -> Any:
         return self.present(watched.variable.variable)
 
-    def held(self, watched: Watched) -> Any:
+    def held(self, watched: WatchedWeight) -> Any:
         return self.value_of(watched).clone()
 
     # ---- steps -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import keras
 from keras.src.backend.common.global_state import get_global_attribute
 
 from tb_netdebug.frameworks.keras.backends.standins import BackendNetwork, Optimizer, Read, Shown, tensors_in
-from tb_netdebug.frameworks.keras.layers import Layer, Watched
+from tb_netdebug.frameworks.keras.layers import KerasLayer, WatchedWeight
 from tb_netdebug.frameworks.keras.loss_calls import LossSeen, Makers, loss_seen
 from tb_netdebug.frameworks.keras.values import is_float
 from tb_netdebug.recording.guard import Guard
@@ -27,10 +27,10 @@ MODE_LAYERS = (
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class EagerLayerCall:
     """A layer that was called."""
 
-    layer: Layer
+    layer: KerasLayer
     inputs: list[tuple[str, Shown]]
     outputs: list[tuple[str, Shown]]
     order: int
@@ -38,14 +38,14 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Applied:
+class EagerAppliedGradients:
     """Gradients that an optimizer was given, by weight."""
 
     optimizer: Optimizer
     pairs: list[tuple[Any, Any]]
 
 
-class Tap:
+class EagerTap:
     """Takes up calls of layers and losses from `begin` to the end of a step (see `calls.Listener`).
 
     `is_ours` says whether a tensor is one of the training: not of an evaluation, and of no inner function of
@@ -68,9 +68,9 @@ class Tap:
         """A step, with nothing in it yet."""
         self._wants_layers = wants_layers
         self._wants_losses = wants_losses
-        self.calls: list[Call] = []
+        self.calls: list[EagerLayerCall] = []
         self.losses: list[LossSeen] = []
-        self.applied_to: list[Applied] = []
+        self.applied_to: list[EagerAppliedGradients] = []
         self.modes: dict[str, tuple[Any, bool]] = {}
         self.looks = 0  # counted by the probe of coverage
         self._shown: dict[int, Shown] = {}
@@ -111,7 +111,7 @@ class Tap:
 
     # ---- what it shows -----------------------------------------------------------------------------------
 
-    def activations(self) -> list[tuple[Call, str, Shown]]:
+    def activations(self) -> list[tuple[EagerLayerCall, str, Shown]]:
         """The outputs of layers that are watched."""
         return [
             (call, place, shown)
@@ -120,7 +120,7 @@ class Tap:
             if call.layer.is_watched and is_float(shown)
         ]
 
-    def gradients(self) -> list[tuple[Watched, Any, None]]:
+    def gradients(self) -> list[tuple[WatchedWeight, Any, None]]:
         """In the order of the weights; not scaled."""
         return [
             (watched, gradient, None)
@@ -147,7 +147,7 @@ class Tap:
                     [(place, self.shown(each)) for place, each in tensors_in(some)]
                     for some in (given, output)
                 )
-                self.calls.append(Call(known, inputs, outputs, order, None))
+                self.calls.append(EagerLayerCall(known, inputs, outputs, order, None))
 
     # ---- parts -------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Tap:
             self.modes.setdefault(known.name, (training, is_frozen))
         if self._wants_layers:
             inputs = [(place, self.shown(each)) for place, each in tensors_in((*args, *kwargs.values()))]
-            self.calls.append(Call(known, inputs, outputs, order, training))
+            self.calls.append(EagerLayerCall(known, inputs, outputs, order, training))
 
     def _take_loss(self, loss: Any, target: Any, given: Any, output: Any) -> None:
         if len(self.losses) >= MOST_LOSSES or not keras.ops.is_tensor(given):

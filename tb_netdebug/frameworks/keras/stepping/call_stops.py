@@ -9,9 +9,9 @@ from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.debugger.place import AFTER, BACKWARD, BEFORE, FORWARD, OPTIMIZER, Place
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Stops
 from tb_netdebug.frameworks.keras.calls import leave, listen
-from tb_netdebug.frameworks.keras.layers import WHOLE, Layer, Network
+from tb_netdebug.frameworks.keras.layers import WHOLE, KerasLayer, Network
 from tb_netdebug.frameworks.keras.stepping.reach import Reach
-from tb_netdebug.frameworks.keras.stepping.source import Source
+from tb_netdebug.frameworks.keras.stepping.source import TensorSource
 from tb_netdebug.recording.guard import Guard
 
 
@@ -21,7 +21,9 @@ class CallStops:
     Inside of a layer that loops (the cell of an LSTM) nothing is told.
     """
 
-    def __init__(self, network: Network, source: Source, reach: Reach, stops: Stops, guard: Guard) -> None:
+    def __init__(
+        self, network: Network, source: TensorSource, reach: Reach, stops: Stops, guard: Guard
+    ) -> None:
         self._network = network
         self._source = source
         self._reach = reach
@@ -130,7 +132,7 @@ class CallStops:
             return False
         return any(True for _ in self._source.tensors_in(value))
 
-    def _layer_of(self, layer: Any) -> Layer | None:
+    def _layer_of(self, layer: Any) -> KerasLayer | None:
         known = self._network.layers.get(id(layer))
         if known is None or (known.parent is not None and isinstance(known.parent.layer, WHOLE)):
             return None

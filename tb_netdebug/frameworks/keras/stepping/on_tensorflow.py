@@ -7,15 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from tb_netdebug.frameworks.keras.layers import Watched, native
+from tb_netdebug.frameworks.keras.layers import WatchedWeight, native
 from tb_netdebug.frameworks.keras.loop import LoopTap
 from tb_netdebug.frameworks.keras.optimizers import Optimizers
 from tb_netdebug.frameworks.keras.stepping.reach import owner
-from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, Source
+from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, TensorSource
 from tb_netdebug.frameworks.keras.steps import TrainSteps
 from tb_netdebug.frameworks.keras.tap import is_without_tape
 from tb_netdebug.frameworks.keras.tensors import dense, tensors_in
-from tb_netdebug.frameworks.keras.traced import Ran
+from tb_netdebug.frameworks.keras.traced import TracedRun
 from tb_netdebug.frameworks.keras.values import array_of
 from tb_netdebug.frameworks.keras.variables import value_of
 
@@ -32,14 +32,14 @@ REPLICAS = "Several replicas train on threads of TensorFlow's: only whole batche
 TAPE = "The tape of TensorFlow gives all gradients at once, and Keras does not tell of operations."
 
 
-class OnTensorFlow(Source):
+class OnTensorFlow(TensorSource):
     """`steps` are those of `fit` and `train_on_batch`, `loop` is one of the user's own."""
 
     def __init__(self, steps: Sequence[TrainSteps], loop: LoopTap, optimizers: Optimizers) -> None:
         self._steps = steps
         self._loop = loop
         self._optimizers = optimizers
-        self._ran: list[Ran] = []
+        self._ran: list[TracedRun] = []
 
     # ---- stops -------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class OnTensorFlow(Source):
         for each in self._steps:
             each.shows_all = wanted
 
-    def has_run(self, ran: list[Ran]) -> None:
+    def has_run(self, ran: list[TracedRun]) -> None:
         """Of what ran eagerly the calls have told."""
         self._ran = [] if any(each.is_eager for each in self._steps) else ran
 
@@ -100,12 +100,12 @@ class OnTensorFlow(Source):
     def present(self, variable: Any) -> Any:
         return value_of(native(variable))
 
-    def held(self, watched: Watched) -> Any:
+    def held(self, watched: WatchedWeight) -> Any:
         """TensorFlow copies what it is to change while somebody has it."""
         return self.present(watched.variable)
 
 
-def shown_by(ran: Ran) -> Shown:
+def shown_by(ran: TracedRun) -> Shown:
     """By the names that calls would have."""
     tap, shown, scale = ran.tap, ran.shown(), ran.first("scale")
     for number, tensor in enumerate(shown.get("inputs", [])):

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from tb_netdebug.debugger.workbench import KINDS, TensorEntry, WorkbenchError
-from tb_netdebug.frameworks.keras.layers import Network, Watched
-from tb_netdebug.frameworks.keras.stepping.source import Array, Source, inner
+from tb_netdebug.frameworks.keras.layers import Network, WatchedWeight
+from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource, inner
 
 # Outputs and the weights before a step live on only for us.
 MOST_BYTES = 512 << 20
@@ -21,7 +21,7 @@ WIDENED = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class ReachableArray:
     """`array` reads its values, without a copy where that is possible."""
 
     entry: TensorEntry
@@ -31,10 +31,10 @@ class Found:
 class Reach:
     """What was put aside of this batch, and what is always there: weights, and what optimizers keep."""
 
-    def __init__(self, network: Network, source: Source) -> None:
+    def __init__(self, network: Network, source: TensorSource) -> None:
         self._network = network
         self._source = source
-        self._kept: dict[str, Found] = {}
+        self._kept: dict[str, ReachableArray] = {}
         self._before: dict[str, Any] = {}
         self._bytes = 0
         self.keeps = False
@@ -70,12 +70,12 @@ class Reach:
 
     # ---- by name -----------------------------------------------------------------------------------------
 
-    def all(self, kind: str | None = None) -> Iterator[Found]:
+    def all(self, kind: str | None = None) -> Iterator[ReachableArray]:
         """In the order in which a batch makes them."""
         for each in KINDS if kind is None else (kind,):
             yield from self._of_kind(each)
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> ReachableArray:
         """Raises WorkbenchError."""
         kind = name.partition(":")[0]
         found = self._kept.get(name) or next(
@@ -85,7 +85,7 @@ class Reach:
             raise WorkbenchError(self._why_missing(name, kind))
         return found
 
-    def _of_kind(self, kind: str) -> Iterator[Found]:
+    def _of_kind(self, kind: str) -> Iterator[ReachableArray]:
         if kind == "weight":
             for each in self._network.weights.values():
                 yield self._found(kind, each.name, self._source.value_of(each), owner(each))
@@ -98,22 +98,22 @@ class Reach:
             yield from kept
             yield from self._given_back(kind, {each.entry.name for each in kept})
 
-    def _given_back(self, kind: str, known: set[str]) -> Iterator[Found]:
+    def _given_back(self, kind: str, known: set[str]) -> Iterator[ReachableArray]:
         """By a step that tells of itself only when it is over."""
         for of_kind, of, module, tensor in self._source.shown():
             if of_kind == kind and f"{kind}:{of}" not in known:
                 for name, each in self._source.tensors_in(tensor, of):
                     yield self._found(kind, name, each, module)
 
-    def _updates(self) -> Iterator[Found]:
+    def _updates(self) -> Iterator[ReachableArray]:
         for each in self._network.weights.values():
             before = self._before.get(each.name)
             if before is not None:
                 now = self._source.value_of(each)
                 found = self._found("update", each.name, now, owner(each))
-                yield Found(found.entry, partial(self._difference, now, before))
+                yield ReachableArray(found.entry, partial(self._difference, now, before))
 
-    def _states(self) -> Iterator[Found]:
+    def _states(self) -> Iterator[ReachableArray]:
         for optimizer in self._source.optimizers():
             for weight, slot, variable in slots_of(optimizer):
                 watched = self._network.weight_of(weight)
@@ -125,12 +125,12 @@ class Reach:
         with np.errstate(all="ignore"):
             return np.asarray(plain(self._source.array(now)) - plain(self._source.array(before)))
 
-    def _found(self, kind: str, of: str, tensor: Any, module: str | None) -> Found:
+    def _found(self, kind: str, of: str, tensor: Any, module: str | None) -> ReachableArray:
         entry = TensorEntry(
             f"{kind}:{of}", kind, of, shape_of(tensor), dtype_of(tensor), self._source.device(tensor),
             bytes_of(tensor), module,
         )  # fmt: skip
-        return Found(entry, lambda: plain(self._source.array(tensor)))
+        return ReachableArray(entry, lambda: plain(self._source.array(tensor)))
 
     def _why_missing(self, name: str, kind: str) -> str:
         if kind not in KINDS:
@@ -152,7 +152,7 @@ def slots_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
                 yield weight, slot.name.removeprefix(prefix), slot
 
 
-def owner(watched: Watched) -> str | None:
+def owner(watched: WatchedWeight) -> str | None:
     """The layer that has it: the name of a weight is its layer's with one more part."""
     return watched.name.rpartition(".")[0] or None
 

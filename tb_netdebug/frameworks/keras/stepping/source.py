@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from tb_netdebug.debugger.workbench import WorkbenchError
 from tb_netdebug.frameworks.keras.coverage import rate_of
-from tb_netdebug.frameworks.keras.layers import Watched
+from tb_netdebug.frameworks.keras.layers import WatchedWeight
 
 Array = NDArray[Any]
 # Kind, name, layer and tensor of what a step has given back.
 Shown = Iterator[tuple[str, str, str | None, Any]]
 
 
-class Source(ABC):
+class TensorSource(ABC):
     """One for each backend; all methods are for the thread that trains."""
 
     @property
@@ -47,10 +47,10 @@ class Source(ABC):
         """The tensor that a variable of Keras has now."""
 
     @abstractmethod
-    def held(self, watched: Watched) -> Any:
+    def held(self, watched: WatchedWeight) -> Any:
         """The values of a weight, which no step changes."""
 
-    def value_of(self, watched: Watched) -> Any:
+    def value_of(self, watched: WatchedWeight) -> Any:
         """The tensor that a weight has now."""
         return self.present(watched.variable)
 

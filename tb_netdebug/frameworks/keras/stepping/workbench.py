@@ -11,11 +11,11 @@ from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.debugger.tensors.array_readable import ArrayReadable, summary_of
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, TensorEntry, WorkbenchError
 from tb_netdebug.frameworks.keras.graph import code_of, count_of, weights_below
-from tb_netdebug.frameworks.keras.layers import Layer, Network
+from tb_netdebug.frameworks.keras.layers import KerasLayer, Network
 from tb_netdebug.frameworks.keras.stepping.call_stops import CallStops
-from tb_netdebug.frameworks.keras.stepping.reach import Found, Reach, changes_of
-from tb_netdebug.frameworks.keras.stepping.source import Array, Source
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.frameworks.keras.stepping.reach import Reach, ReachableArray, changes_of
+from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 # Copies of the batch before may take so much.
@@ -26,7 +26,7 @@ class KerasWorkbench:
     """Stops between two batches on every backend; inside of one where its calls run eagerly."""
 
     def __init__(
-        self, network: Network, source: Source, *, stops: Stops, collector: Collector, guard: Guard
+        self, network: Network, source: TensorSource, *, stops: Stops, collector: StepCollector, guard: Guard
     ) -> None:
         self._network = network
         self._source = source
@@ -139,7 +139,7 @@ class KerasWorkbench:
         self._network.refresh()
         return [self._described(layer) for layer in self._network.layers.values()]
 
-    def _described(self, found: Layer) -> dict[str, Any]:
+    def _described(self, found: KerasLayer) -> dict[str, Any]:
         code = code_of(found.layer)
         return {
             "name": found.name,
@@ -182,7 +182,7 @@ class KerasWorkbench:
         self._source.set_rate(known[optimizer], value)
 
 
-def array_in(found: Found) -> Array:
+def array_in(found: ReachableArray) -> Array:
     """Raises WorkbenchError."""
     try:
         return found.array()

@@ -18,7 +18,7 @@ BATCHES_ACCUMULATED = 64
 MOST_PARAMETERS = 8
 
 
-class Idle:
+class IdleParameters:
     """Looks at a few parameters at the end of each step, until an optimizer steps or one of them moves.
 
     Steps with gradients that are not finite do not count: a gradient scaler may have skipped the optimizer.

@@ -24,7 +24,7 @@ MOST_FROZEN = 64
 Kind = tuple[torch.Size, torch.dtype]
 
 
-class Held:
+class SteppedOptimizer:
     """An optimizer that has stepped, and what it moves; neither is kept alive."""
 
     def __init__(self, number: int) -> None:
@@ -81,16 +81,16 @@ class HeldTensors:
     """All optimizers that were seen. A parameter that one of them has once held is not missing any more."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Held] = {}
+        self._by_id: dict[int, SteppedOptimizer] = {}
         self._made = 0
         self.ever: set[int] = set()
 
-    def of(self, optimizer: Optimizer) -> Held | None:
+    def of(self, optimizer: Optimizer) -> SteppedOptimizer | None:
         """What is known of it; None when it is new."""
         known = self._by_id.get(id(optimizer))
         return known if known is not None and known.is_of(optimizer) else None
 
-    def look(self, optimizer: Optimizer) -> Held:
+    def look(self, optimizer: Optimizer) -> SteppedOptimizer:
         """Brings what is known of it up to date."""
         ids = tuple(id(tensor) for group in optimizer.param_groups for tensor in group["params"])
         known = self.of(optimizer) or self._meet(optimizer, ids)
@@ -114,17 +114,17 @@ class HeldTensors:
                 ids = (id(tensor) for group in optimizer.param_groups for tensor in group["params"])
                 self.ever.update(key for key in ids if key in members)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[SteppedOptimizer]:
         return iter(self._by_id.values())
 
-    def _meet(self, optimizer: Optimizer, ids: tuple[int, ...]) -> Held:
+    def _meet(self, optimizer: Optimizer, ids: tuple[int, ...]) -> SteppedOptimizer:
         """One that takes the place of another that is gone, with the same tensors, is that one again."""
         gone = [key for key, held in self._by_id.items() if held.is_gone]
         again = next((self._by_id[key] for key in gone if self._by_id[key].ids == ids), None)
         for key in gone:
             del self._by_id[key]
         if again is None:
-            again = Held(self._made if self._made < MOST_OPTIMIZERS else NOT_DESCRIBED)
+            again = SteppedOptimizer(self._made if self._made < MOST_OPTIMIZERS else NOT_DESCRIBED)
             self._made += 1
         again.reference = weakref.ref(optimizer)
         self._by_id[id(optimizer)] = again

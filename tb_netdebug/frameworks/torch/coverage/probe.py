@@ -13,13 +13,13 @@ from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import BackwardWatch, watch_backward
 from tb_netdebug.frameworks.torch.coverage.calls import CallWatch
 from tb_netdebug.frameworks.torch.coverage.gradients import GradientsSeen
-from tb_netdebug.frameworks.torch.coverage.idle import Idle
+from tb_netdebug.frameworks.torch.coverage.idle import IdleParameters
 from tb_netdebug.frameworks.torch.coverage.members import Member, members_of
 from tb_netdebug.frameworks.torch.coverage.optimizers import (
     NOT_DESCRIBED,
-    Held,
     HeldTensors,
     Missing,
+    SteppedOptimizer,
     are_alike,
 )
 from tb_netdebug.frameworks.torch.coverage.unowned import Unowned
@@ -56,11 +56,11 @@ class CoverageProbe:
         self._calls = CallWatch()
         self._answer: dict[str, list[str]] = {}
         self._told_ignored: list[str] = []
-        self._idle = Idle()
+        self._idle = IdleParameters()
         self._unowned = Unowned()
         self._told_elsewhere = 0
         self._thread = get_ident()
-        self._late: list[Held] = []  # their gradients are made while they step
+        self._late: list[SteppedOptimizer] = []  # their gradients are made while they step
         self._steps = self._steps_before = 0  # of optimizers
         self._training_steps = 0
         self._has_news = False

@@ -33,7 +33,7 @@ class Unowned:
     """`look` at the beginning of backward passes, `news` at the end of steps, until it `is_over`."""
 
     def __init__(self) -> None:
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, UnownedParameter] = {}
         self._owned: set[int] = set()
         self._rivals: set[int] = set()
         self._passes = 0
@@ -58,7 +58,7 @@ class Unowned:
             if known is None or known.tensor is not reached.tensor:
                 if len(self._found) >= MOST_TENSORS:
                     continue
-                known = self._found[key] = Found(reached)
+                known = self._found[key] = UnownedParameter(reached)
             known.add(reached, self._step)
 
     def news(
@@ -71,7 +71,7 @@ class Unowned:
             if owned and members.keys().isdisjoint(ids):
                 self._rivals |= owned
         names = {key: member.name for key, member in members.items() if member.is_hidden}
-        groups: dict[str, list[Found]] = {"inside": [], "outside": []}
+        groups: dict[str, list[UnownedParameter]] = {"inside": [], "outside": []}
         for key, found in self._found.items():
             if key in self._owned or found.is_moved or (key in members and key not in names):
                 continue
@@ -90,7 +90,7 @@ class Unowned:
         return sum(found.is_used for key, found in self._found.items() if key in self._rivals)
 
 
-class Found:
+class UnownedParameter:
     """One such parameter; it is not kept alive."""
 
     def __init__(self, reached: Reached) -> None:
@@ -136,7 +136,7 @@ def ripe_after(is_inside: bool) -> int:
 
 
 def fact(
-    place: str, group: Sequence[Found], names: Mapping[int, str], members: Mapping[int, Member]
+    place: str, group: Sequence[UnownedParameter], names: Mapping[int, str], members: Mapping[int, Member]
 ) -> dict[str, Any]:
     shapes = Counter(found.shape for found in group)
     known = Counter(tuple(member.tensor.shape) for member in members.values())

@@ -16,7 +16,7 @@ import torch
 from tb_netdebug.frameworks.torch.device.results import Chunk, Segment
 from tb_netdebug.frameworks.torch.device.values import (
     Precision,
-    Stretch,
+    ValueRange,
     complex_difference,
     magnitude,
     widest_float,
@@ -32,9 +32,9 @@ INF = math.inf
 Edges = Callable[[Precision], torch.Tensor]
 
 
-def chunks_of(stretches: Iterable[Stretch], *, most_values: int) -> Iterator[list[Stretch]]:
+def chunks_of(stretches: Iterable[ValueRange], *, most_values: int) -> Iterator[list[ValueRange]]:
     """Fills chunks in the order given; big stretches get one to themselves."""
-    chunk: list[Stretch] = []
+    chunk: list[ValueRange] = []
     used = 0
     for stretch in stretches:
         if stretch.values * ALONE_SHARE >= most_values:
@@ -51,7 +51,7 @@ def chunks_of(stretches: Iterable[Stretch], *, most_values: int) -> Iterator[lis
 
 
 def summarize(
-    stretches: Sequence[Stretch], precision: Precision, edges: Edges
+    stretches: Sequence[ValueRange], precision: Precision, edges: Edges
 ) -> tuple[Chunk, list[torch.Tensor]]:
     """What the results mean, and the results; previous values, if there are any, become the current ones."""
     row, rows = _rows([stretch.values for stretch in stretches])
@@ -84,7 +84,7 @@ def _numbered(segment: Segment, update: int) -> Segment:
     return Segment(2 * segment.tensor + update, segment.values, segment.padded, segment.rows, one_nan)
 
 
-def _staged(stretches: Sequence[Stretch], precision: Precision, row: int, rows: list[int]) -> torch.Tensor:
+def _staged(stretches: Sequence[ValueRange], precision: Precision, row: int, rows: list[int]) -> torch.Tensor:
     device = stretches[0].views[0].device
     staged = torch.full((sum(rows), row), INF, dtype=precision.staged, device=device)
     sources = [stretch.views[0] for stretch in stretches]
@@ -95,7 +95,7 @@ def _staged(stretches: Sequence[Stretch], precision: Precision, row: int, rows: 
 
 
 def _staged_updates(
-    stretches: Sequence[Stretch], precision: Precision, row: int, rows: list[int]
+    stretches: Sequence[ValueRange], precision: Precision, row: int, rows: list[int]
 ) -> torch.Tensor:
     """The current values, below them what was added to the previous ones."""
     current, previous = zip(*(stretch.views for stretch in stretches), strict=True)

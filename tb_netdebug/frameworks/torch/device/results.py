@@ -104,7 +104,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentResult:
     """What is known of one segment; without finite values `low` is +Inf and `high` −Inf."""
 
     values: int
@@ -125,7 +125,7 @@ class Chunk:
     values: np.dtype[Any]
     totals: np.dtype[Any]
 
-    def pieces(self, cursor: Cursor) -> Iterator[tuple[int, Piece]]:
+    def pieces(self, cursor: Cursor) -> Iterator[tuple[int, SegmentResult]]:
         """Each segment's results with the number of the tensor that it belongs to."""
         rows = np.array([segment.rows for segment in self.segments])
         starts, all_rows = np.cumsum(rows) - rows, int(rows.sum())
@@ -138,7 +138,7 @@ class Chunk:
         bins, overflow = self.buckets.folded(counts.reshape(len(rows), -1))
         for segment, bins_, *others in zip(self.segments, bins, overflow, *numbers, strict=True):
             overflow_, *rest = (value.item() for value in others)
-            yield segment.tensor, Piece(segment.values, _clean(segment, bins_), overflow_, *rest)
+            yield segment.tensor, SegmentResult(segment.values, _clean(segment, bins_), overflow_, *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class GroupPart:
     chunks: tuple[Chunk, ...]
 
     def read(self, cursor: Cursor, into: Collected) -> None:
-        pieces: list[list[Piece]] = [[] for _ in self.keys]
+        pieces: list[list[SegmentResult]] = [[] for _ in self.keys]
         for chunk in self.chunks:
             for tensor, piece in chunk.pieces(cursor):
                 pieces[tensor].append(piece)
@@ -174,7 +174,7 @@ def _clean(segment: Segment, bins: Counts) -> Counts:
     return bins
 
 
-def _packed(pieces: list[Piece]) -> bytes:
+def _packed(pieces: list[SegmentResult]) -> bytes:
     bins = sum((piece.bins for piece in pieces), np.zeros(BINS, np.int64))
     nan, pos_inf, neg_inf = int(bins[NANS].sum()), int(bins[INFINITY]), int(bins[BINS // 2 | INFINITY])
     count = sum(piece.values for piece in pieces)

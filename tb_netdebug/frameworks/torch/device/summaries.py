@@ -30,7 +30,7 @@ from tb_netdebug.frameworks.torch.device.transfer import Transfer, transfer_for
 from tb_netdebug.frameworks.torch.device.units import UnitRange, active_units
 from tb_netdebug.frameworks.torch.device.values import (
     Precision,
-    Stretch,
+    ValueRange,
     obstacle,
     precision_of,
     stored,
@@ -38,14 +38,22 @@ from tb_netdebug.frameworks.torch.device.values import (
     widest_float,
 )
 
-__all__ = ["Collected", "DeviceCost", "DeviceSummaries", "Refusal", "SentParcel", "SumSquares", "UnitRange"]
+__all__ = [
+    "Collected",
+    "DeviceCost",
+    "DeviceSummaries",
+    "SentParcel",
+    "SkippedTensor",
+    "SumSquares",
+    "UnitRange",
+]
 
 ROOM_BYTES = 64 << 20
 PENDING_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SkippedTensor:
     """Tensor `number` of the list given, that of `key`, is not watched; `reason` goes on after its name."""
 
     number: int
@@ -62,8 +70,8 @@ class Item:
     views: tuple[torch.Tensor, ...]
     units: UnitRange | None = None
 
-    def refusal(self, reason: str) -> Refusal:
-        return Refusal(self.number, self.keys[0], reason)
+    def refusal(self, reason: str) -> SkippedTensor:
+        return SkippedTensor(self.number, self.keys[0], reason)
 
 
 class DeviceSummaries:
@@ -102,7 +110,7 @@ class DeviceSummaries:
         keys: Sequence[object],
         *,
         units: Sequence[UnitRange | None] | None = None,
-    ) -> list[Refusal]:
+    ) -> list[SkippedTensor]:
         """A summary of each tensor and, where `units` says so, which of its units were active."""
         given = zip(tensors, keys, units or [None] * len(tensors), strict=True)
         return self._summarize([
@@ -114,7 +122,7 @@ class DeviceSummaries:
         tensors: Sequence[torch.Tensor],
         previous: Sequence[torch.Tensor],
         keys: Sequence[tuple[object, object]],
-    ) -> list[Refusal]:
+    ) -> list[SkippedTensor]:
         """Summaries of each tensor and of what was added to the previous one, which then becomes equal to it.
 
         `previous` comes from `snapshot`; of the two keys of a tensor the second is that of the update.
@@ -129,30 +137,30 @@ class DeviceSummaries:
         with plain_tensors(), torch.inference_mode():
             return [torch.clone(tensor) for tensor in tensors]
 
-    def sum_squares(self, tensors: Sequence[torch.Tensor], key: object) -> list[Refusal]:
+    def sum_squares(self, tensors: Sequence[torch.Tensor], key: object) -> list[SkippedTensor]:
         """One norm for each tensor, cheap enough for every step, and of them one sum for each device."""
-        refusals: list[Refusal] = []
+        refusals: list[SkippedTensor] = []
         by_device: dict[torch.device, list[torch.Tensor]] = {}
         with plain_tensors():
             for number, tensor in enumerate(tensors):
                 whole = not (tensor.is_floating_point() or tensor.is_complex())
                 if reason := obstacle(tensor) or ("is of whole numbers" if whole else None):
-                    refusals.append(Refusal(number, key, reason))
+                    refusals.append(SkippedTensor(number, key, reason))
                 elif tensor.numel():
                     by_device.setdefault(tensor.device, []).append(tensor)
             for device, of_device in by_device.items():
                 if reason := self._queue.put(device, partial(_norms, of_device, key)):
-                    refusals.append(Refusal(0, key, reason))
+                    refusals.append(SkippedTensor(0, key, reason))
         return refusals
 
-    def scalar(self, tensor: torch.Tensor, key: object) -> Refusal | None:
+    def scalar(self, tensor: torch.Tensor, key: object) -> SkippedTensor | None:
         """The value of a tensor with one element, such as a loss."""
         with plain_tensors():
             reason = obstacle(tensor)
             if not reason and (tensor.numel() != 1 or tensor.is_complex()):
                 reason = f"is no real number but has the shape {tuple(tensor.shape)} and type {tensor.dtype}"
             reason = reason or self._queue.put(tensor.device, partial(_scalar, tensor, key))
-        return Refusal(0, key, reason) if reason else None
+        return SkippedTensor(0, key, reason) if reason else None
 
     def flush(self) -> None:
         """Sends what was asked for since the last call."""
@@ -175,8 +183,8 @@ class DeviceSummaries:
         self.flush()
         return [self.collect(sent) for sent in self._queue.wait()]
 
-    def _summarize(self, items: Sequence[Item]) -> list[Refusal]:
-        refusals: list[Refusal] = []
+    def _summarize(self, items: Sequence[Item]) -> list[SkippedTensor]:
+        refusals: list[SkippedTensor] = []
         by_device: dict[torch.device, list[Item]] = {}
         with plain_tensors():
             for item in items:
@@ -207,7 +215,7 @@ class DeviceSummaries:
             yield group
 
     def _results(self, items: Sequence[Item], edges: Edges) -> Results:
-        by_precision: dict[Precision, list[Stretch]] = {}
+        by_precision: dict[Precision, list[ValueRange]] = {}
         for place, item in enumerate(items):
             values = item.views[0]
             precision = precision_of(values.dtype, values.device)

@@ -34,7 +34,7 @@ class Precision:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ValueRange:
     """As much of tensor number `tensor` as fits in a chunk; for updates with its previous values."""
 
     tensor: int
@@ -81,7 +81,7 @@ def stored(tensor: torch.Tensor) -> torch.Tensor:
     return tensor._values() if tensor.layout == torch.sparse_coo else tensor
 
 
-def stretches(number: int, views: tuple[torch.Tensor, ...], most_values: int) -> Iterator[Stretch]:
+def stretches(number: int, views: tuple[torch.Tensor, ...], most_values: int) -> Iterator[ValueRange]:
     """Views of equal shape, flat where their memory is, cut to at most `most_values`; copies nothing."""
     first = views[0]
     if not first.numel():
@@ -90,13 +90,13 @@ def stretches(number: int, views: tuple[torch.Tensor, ...], most_values: int) ->
         flat = [_flat(view) for view in views]
         values = flat[0].numel()
         if values <= most_values:
-            yield Stretch(number, tuple(flat), values)
+            yield ValueRange(number, tuple(flat), values)
             return
         for start in range(0, values, most_values):
             length = min(most_values, values - start)
-            yield Stretch(number, tuple(view.narrow(0, start, length) for view in flat), length)
+            yield ValueRange(number, tuple(view.narrow(0, start, length) for view in flat), length)
     elif first.numel() <= most_values:
-        yield Stretch(number, views, first.numel())
+        yield ValueRange(number, views, first.numel())
     else:
         yield from _halves(number, views, most_values)
 
@@ -135,7 +135,7 @@ def _flat(view: torch.Tensor) -> torch.Tensor:
     return view.view(-1) if view.is_contiguous() else view.as_strided((view.numel(),), (1,))
 
 
-def _halves(number: int, views: tuple[torch.Tensor, ...], most_values: int) -> Iterator[Stretch]:
+def _halves(number: int, views: tuple[torch.Tensor, ...], most_values: int) -> Iterator[ValueRange]:
     shape: Sequence[int] = views[0].shape
     dim = max(range(len(shape)), key=lambda dim: shape[dim])
     middle = shape[dim] // 2

@@ -22,7 +22,7 @@ UNKNOWN = -2
 Verdict = Tensor | float | None
 
 
-class Kept:
+class KeptGradient:
     """The gradient of one parameter, from one step of its optimizer to the next.
 
     A gradient that is another tensor by now, or has another version, was cleared or at least changed. One
@@ -65,7 +65,7 @@ class Watching:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.reference = weakref.ref(optimizer)
-        self.parameters: list[Kept] = []
+        self.parameters: list[KeptGradient] = []
         self.marked_at = -1
 
     def look(self, outlet: Outlet, *, since: int) -> None:
@@ -85,7 +85,9 @@ class Watching:
         """The smallest that have a gradient; of equal ones those at the end of the network."""
         having = [tensor for tensor in reversed(tensors) if mark_of(tensor) is not None]
         having = having or [tensor for tensor in reversed(tensors) if tensor.requires_grad]
-        self.parameters = [Kept(tensor) for tensor in sorted(having, key=Tensor.numel)[:MOST_LOOKED_AT]]
+        self.parameters = [
+            KeptGradient(tensor) for tensor in sorted(having, key=Tensor.numel)[:MOST_LOOKED_AT]
+        ]
 
     def verdicts(self, *, is_complete: bool) -> list[Verdict]:
         """Whether any was kept, if there was a look; where some were missed, only a clearing is for sure."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tb_netdebug.frameworks.torch.device.queue import quiet
 from tb_netdebug.frameworks.torch.reader import TensorReader
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 
 thread = threading.get_ident
 
@@ -19,7 +19,7 @@ thread = threading.get_ident
 class Outlet:
     """Scalars of the step that is going on, on the thread that ends it."""
 
-    def __init__(self, collector: Collector, reader: TensorReader) -> None:
+    def __init__(self, collector: StepCollector, reader: TensorReader) -> None:
         self._collector = collector
         self._reader = reader
         self._thread = thread()

@@ -27,7 +27,7 @@ Tensor = torch.Tensor
 MOST_NAMES = 64
 
 
-class Root:
+class WatchedModel:
     """A watched model, and what its calls in this step were like."""
 
     __slots__ = (
@@ -77,7 +77,7 @@ class ModeProbe:
         self._context = context
         self._collector = context.collector
         self._guard = context.guard
-        self._roots = [Root(prefix, model) for prefix, model in context.models.items()]
+        self._roots = [WatchedModel(prefix, model) for prefix, model in context.models.items()]
         self._generation = -1
         self._steps_of_optimizers = 0
         self._evaluations = self._evaluations_in_train = 0  # in this step
@@ -115,7 +115,7 @@ class ModeProbe:
 
     # ---- calls -------------------------------------------------------------------------------------------
 
-    def _watch(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def _watch(self, root: WatchedModel, module: nn.Module, args: Any, kwargs: Any) -> None:
         if is_compiling() or is_traced() or self._guard.is_off:
             return
         if not is_grad_enabled():
@@ -128,7 +128,7 @@ class ModeProbe:
         if root.looks or root.model.training is not root.was_training or self._collector.probing:
             self._look(root)
 
-    def _look(self, root: Root) -> None:
+    def _look(self, root: WatchedModel) -> None:
         started = now()
         try:
             if current_backward() != -1:  # computed again by activation checkpointing
@@ -141,7 +141,7 @@ class ModeProbe:
             self._guard.fault("looking at train and evaluation mode", error)
         self._collector.charge(started)
 
-    def _count_evaluation(self, root: Root, args: Any, kwargs: Any) -> None:
+    def _count_evaluation(self, root: WatchedModel, args: Any, kwargs: Any) -> None:
         started = now()
         try:
             if not is_trained_on(root, args, kwargs):
@@ -154,7 +154,7 @@ class ModeProbe:
             self._guard.fault("looking at an evaluation", error)
         self._collector.charge(started)
 
-    def _look_at_evaluation(self, root: Root) -> None:
+    def _look_at_evaluation(self, root: WatchedModel) -> None:
         if not root.model.training:
             self._dropout.listen(root.model)
         for switch in root.switches:
@@ -178,7 +178,7 @@ class ModeProbe:
 
     # ---- the end of a step -------------------------------------------------------------------------------
 
-    def _is_trained(self, root: Root, stepped: bool) -> bool:
+    def _is_trained(self, root: WatchedModel, stepped: bool) -> bool:
         """Whether the calls of this step were followed by a backward pass or the step of an optimizer."""
         if any(each.grad is not None for each in root.model.parameters()):
             return True
@@ -190,7 +190,7 @@ class ModeProbe:
             for moved in group["params"]
         )
 
-    def _put_training(self, trained: list[Root]) -> None:
+    def _put_training(self, trained: list[WatchedModel]) -> None:
         """Numbers of the models that were trained in this step."""
         if not trained:
             return
@@ -224,7 +224,7 @@ class ModeProbe:
             self._collector.fact("modes", **fact)
 
 
-def is_trained_on(root: Root, args: Any, kwargs: Any) -> bool:
+def is_trained_on(root: WatchedModel, args: Any, kwargs: Any) -> bool:
     """Whether the model is asked again about the batch of its last training call, or a view of it."""
     known = root.trained_on() if root.trained_on is not None else None
     given = args[0] if args else next(iter(kwargs.values()), None)

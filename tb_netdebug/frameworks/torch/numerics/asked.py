@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tb_netdebug.frameworks.torch.calls import Call
+from tb_netdebug.frameworks.torch.calls import ModelCall
 from tb_netdebug.frameworks.torch.numerics.origin_told import Origin
 
 
@@ -19,7 +19,7 @@ class Asked:
 
     step: int
     kind: str
-    calls: list[Call]
+    calls: list[ModelCall]
     operations: list[str]
     live: Origin | None = None
     seen: Origin | None = None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tb_netdebug.frameworks.torch.interception import Unintercepted
-from tb_netdebug.frameworks.torch.numerics.flags import CLEAN, Flags, flags_of
+from tb_netdebug.frameworks.torch.numerics.flags import CLEAN, NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_evidence import forward_order
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import name_of, number_of
 from tb_netdebug.frameworks.torch.numerics.loss_lines import TRACE, user_line
@@ -86,7 +86,7 @@ class BackwardChecks:
                 raise
             self._on_fault(error)
 
-    def _follow(self, node: Node, made: Sequence[Flags], given: Any) -> None:
+    def _follow(self, node: Node, made: Sequence[NonFiniteFlags], given: Any) -> None:
         if not any(each.any for each in made):
             return
         cause = self._causes.get(node.number)
@@ -117,6 +117,6 @@ def of_slope(slope: Slope, seen: Origin, place: Place | None) -> Origin:
     return replace(told, where=place.where, class_name=place.class_name, site=place.line or slope.line)
 
 
-def flags(gradient: Any) -> Flags:
+def flags(gradient: Any) -> NonFiniteFlags:
     """Of none, too: many an operation has no gradient for some of what it was given."""
     return flags_of(gradient) if isinstance(gradient, torch.Tensor) else CLEAN

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tb_netdebug.frameworks.torch.calls import Call
+from tb_netdebug.frameworks.torch.calls import ModelCall
 from tb_netdebug.frameworks.torch.numerics.devices import device_states
 from tb_netdebug.frameworks.torch.numerics.portable import Portable, bytes_of
 from tb_netdebug.frameworks.torch.numerics.search import inner
@@ -56,7 +56,7 @@ class CapsuleWriter:
         step: int,
         reason: str,
         *,
-        calls: Sequence[Call],
+        calls: Sequence[ModelCall],
         models: Mapping[str, nn.Module],
         optimizers: Sequence[torch.optim.Optimizer],
         about: Mapping[str, Any],
@@ -80,7 +80,7 @@ class CapsuleWriter:
         self,
         step: int,
         reason: str,
-        calls: Sequence[Call],
+        calls: Sequence[ModelCall],
         models: Mapping[str, nn.Module],
         optimizers: Sequence[torch.optim.Optimizer],
         about: Mapping[str, Any],
@@ -144,7 +144,7 @@ class CapsuleWriter:
         return path
 
 
-def call_of(portable: Portable, number: int, call: Call) -> dict[str, Any]:
+def call_of(portable: Portable, number: int, call: ModelCall) -> dict[str, Any]:
     before = len(portable.left_out)
     args = portable.late(list(call.args), f"argument of call {number}")
     kwargs = portable.late(call.kwargs, f"argument of call {number}")

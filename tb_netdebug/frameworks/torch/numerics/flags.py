@@ -12,7 +12,7 @@ from tb_netdebug.frameworks.torch.values import UnreadableError, is_direct, is_f
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class NonFiniteFlags:
     """Which kinds there are."""
 
     nan: bool = False
@@ -34,10 +34,10 @@ class Flags:
         return "NaN" if self.nan else "Inf" if self.pos_inf else "-Inf" if self.neg_inf else ""
 
 
-CLEAN = Flags()
+CLEAN = NonFiniteFlags()
 
 
-def flags_of(tensor: torch.Tensor) -> Flags:
+def flags_of(tensor: torch.Tensor) -> NonFiniteFlags:
     """Waits for the device that the tensor is on. What cannot be read counts as finite."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return CLEAN
@@ -54,12 +54,12 @@ def flags_of(tensor: torch.Tensor) -> Flags:
         return CLEAN
 
 
-def counted(tensor: torch.Tensor) -> Flags:
+def counted(tensor: torch.Tensor) -> NonFiniteFlags:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     if not tensor.is_floating_point():
         return CLEAN
-    return Flags(
+    return NonFiniteFlags(
         bool(torch.isnan(tensor).any()),
         bool(torch.isposinf(tensor).any()),
         bool(torch.isneginf(tensor).any()),

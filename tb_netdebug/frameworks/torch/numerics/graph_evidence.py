@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.frameworks.torch.calls import Call, next_operation
+from tb_netdebug.frameworks.torch.calls import ModelCall, next_operation
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import MARK, name_of, number_of
@@ -178,7 +178,7 @@ class ModuleSpans:
         self._running: list[tuple[nn.Module, int]] = []
         self._spans: list[tuple[int, int, nn.Module]] = []
 
-    def repeat(self, call: Call, model: nn.Module) -> list[Any]:
+    def repeat(self, call: ModelCall, model: nn.Module) -> list[Any]:
         """Make the call, and return its operations in order; raise what it raises."""
         with ExitStack() as stack:
             for module in model.modules():
@@ -224,7 +224,7 @@ def between(before: Sequence[nn.Module], behind: Sequence[nn.Module] = ()) -> nn
     return suspect_of([each for each in before if each in behind])
 
 
-def placed(seen: Sighting, call: Call, models: Mapping[str, nn.Module], model: nn.Module) -> Origin:
+def placed(seen: Sighting, call: ModelCall, models: Mapping[str, nn.Module], model: nn.Module) -> Origin:
     """Return the origin with its innermost module, told by a repetition; as it was when that fails.
 
     Both times the same operations run, up to the place at which something was different: there it was made.

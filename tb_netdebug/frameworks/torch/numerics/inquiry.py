@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tb_netdebug.frameworks.torch.calls import Call
+from tb_netdebug.frameworks.torch.calls import ModelCall
 from tb_netdebug.frameworks.torch.interception import intercepted
 from tb_netdebug.frameworks.torch.numerics.devices import accelerators_in_use
 from tb_netdebug.frameworks.torch.numerics.graph_evidence import first_seen, placed
@@ -49,7 +49,7 @@ class Inquiry:
     def is_pending(self) -> bool:
         return self._question is not None
 
-    def ask(self, calls: Sequence[Call], root: torch.Tensor) -> str:
+    def ask(self, calls: Sequence[ModelCall], root: torch.Tensor) -> str:
         """Ask about the step that is going on; what is returned says why that cannot be done."""
         why_not = self._why_not(calls)
         if not why_not:
@@ -87,7 +87,7 @@ class Inquiry:
             found = self.found()
         return found
 
-    def _why_not(self, calls: Sequence[Call]) -> str:
+    def _why_not(self, calls: Sequence[ModelCall]) -> str:
         if self._question is not None:
             return "an earlier one is still being looked for"
         if self._is_lost:
@@ -100,7 +100,7 @@ class Inquiry:
 
 
 def answer_about(
-    calls: Sequence[Call], models: Mapping[str, nn.Module], root: torch.Tensor, guard: Guard
+    calls: Sequence[ModelCall], models: Mapping[str, nn.Module], root: torch.Tensor, guard: Guard
 ) -> dict[str, Any]:
     """In the copy. The graph is read before anything runs, for some of it can be read but once."""
     guard.is_off = True  # nothing of ours looks on
@@ -135,7 +135,7 @@ def fields_of_loss(root: torch.Tensor) -> Fields:
     }
 
 
-def is_elsewhere(calls: Sequence[Call]) -> bool:
+def is_elsewhere(calls: Sequence[ModelCall]) -> bool:
     """Whether a batch lies on a device other than the host."""
     return any(
         not tensor.is_cpu

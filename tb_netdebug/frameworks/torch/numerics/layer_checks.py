@@ -19,7 +19,7 @@ from torch import nn
 from tb_netdebug.frameworks.torch.activations import is_layer
 from tb_netdebug.frameworks.torch.device.summaries import DeviceSummaries
 from tb_netdebug.frameworks.torch.hooks import after_forward
-from tb_netdebug.frameworks.torch.numerics.flags import Flags, flags_of
+from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.operations import site
 from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
@@ -120,7 +120,7 @@ class LayerChecks:
             self._found = seen if between is None else replace(between, before=f"{where} at {site()}")
 
 
-def origin_at(module: nn.Module, args: Any, found: Flags, where: str, class_name: str) -> Origin:
+def origin_at(module: nn.Module, args: Any, found: NonFiniteFlags, where: str, class_name: str) -> Origin:
     """What one look at the arguments and the weights of a layer can say."""
     for name, parameter in module.named_parameters(recurse=False):
         if (bad := flags_of(parameter)).any:
@@ -138,7 +138,7 @@ def origin_at(module: nn.Module, args: Any, found: Flags, where: str, class_name
 
 
 def between_layers(
-    names: Mapping[int, tuple[str, str]], found: Flags, frame: FrameType | None
+    names: Mapping[int, tuple[str, str]], found: NonFiniteFlags, frame: FrameType | None
 ) -> Origin | None:
     """Return the origin of what the first bad layer was given already, while the call of it goes on.
 

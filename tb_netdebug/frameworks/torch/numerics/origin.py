@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.interception import Unintercepted
-from tb_netdebug.frameworks.torch.numerics.flags import CLEAN, Flags, flags_of
+from tb_netdebug.frameworks.torch.numerics.flags import CLEAN, NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.operations import (
     ASKED_FOR,
     SIGN_CHANGING,
@@ -167,7 +167,7 @@ class OriginTracer(TorchDispatchMode):
             elif key in self._origins and is_all_of_it(tensor):
                 del self._origins[key]  # it was written over
 
-    def _origin(self, func: Any, name: str, args: Any, kwargs: Any, found: Flags) -> Origin:
+    def _origin(self, func: Any, name: str, args: Any, kwargs: Any, found: NonFiniteFlags) -> Origin:
         sources = list(self._sources(func, args, kwargs))
         real = [source for source in sources if not source.masked_only]
         if real:
@@ -217,7 +217,7 @@ class OriginTracer(TorchDispatchMode):
                 if (known := self._known(tensor)) is not None:
                     yield known
 
-    def _constant(self, tensor: torch.Tensor, found: Flags) -> Origin:
+    def _constant(self, tensor: torch.Tensor, found: NonFiniteFlags) -> Origin:
         """A tensor from elsewhere: an attribute, or made before the call."""
         module = self._running[-1] if self._running else None
         full, class_name = self._names.get(id(module), ("", ""))

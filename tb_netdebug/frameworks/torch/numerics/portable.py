@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tb_netdebug.core.machine.own_memory import GoneError
+from tb_netdebug.core.machine.own_memory import UnreadableMemoryError
 from tb_netdebug.frameworks.torch.late_copy import late_copy
 from tb_netdebug.frameworks.torch.values import UnreadableError, is_tensor, plain
 from tb_netdebug.recording.containers import Parts, items_of, key_text, plain_atom
@@ -79,7 +79,7 @@ class Portable:
         if self._is_late:
             try:
                 tensor = late_copy(tensor)
-            except GoneError:
+            except UnreadableMemoryError:
                 self._leave(tensor, name, "its memory cannot be read any more")
                 return None
         if tensor.layout is torch.strided and tensor.untyped_storage().nbytes() > tensor.nbytes:

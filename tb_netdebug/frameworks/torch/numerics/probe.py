@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import watch_backward
-from tb_netdebug.frameworks.torch.calls import Call, CallKeeper
+from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
 from tb_netdebug.frameworks.torch.hooks import before_step
 from tb_netdebug.frameworks.torch.interception import unintercepted
 from tb_netdebug.frameworks.torch.numerics.asked import Asked
@@ -336,7 +336,7 @@ class NumericsProbe:
         found: Searched,
         what_else: str,
         kind: str,
-        calls: Sequence[Call] | None,
+        calls: Sequence[ModelCall] | None,
         loss: Mapping[str, Any] | None = None,
     ) -> None:
         if not self._may_tell():
@@ -368,7 +368,7 @@ class NumericsProbe:
         folder = self._collector.run_dir
         return CapsuleWriter(folder) if self._context.settings.capsules and folder is not None else None
 
-    def _write_capsule(self, reason: str, calls: Sequence[Call], about: dict[str, Any]) -> str | None:
+    def _write_capsule(self, reason: str, calls: Sequence[ModelCall], about: dict[str, Any]) -> str | None:
         if self._capsules is None or (self._capsules.is_full and "first_nonfinite" in about):
             return None
         written = self._capsules.write(

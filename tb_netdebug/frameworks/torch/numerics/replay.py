@@ -26,11 +26,11 @@ from tb_netdebug.frameworks.torch.order import CallOrder, last_bad_module
 from tb_netdebug.frameworks.torch.reader import host_item
 from tb_netdebug.frameworks.torch.values import CODES, UnreadableError, plain, tensors_in
 
-__all__ = ["CapsuleError", "Replay", "Row", "load_capsule", "replay"]
+__all__ = ["CapsuleError", "Replay", "ReplayRow", "load_capsule", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReplayRow:
     """One tensor that a module put out; `place` is where in the output it was."""
 
     module: str
@@ -45,7 +45,7 @@ class Row:
 class Replay:
     """What running the batch again has shown. `origin` is what made the first value that is not finite."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ReplayRow] = field(default_factory=list)
     origin: Origin | None = None
     gradient: Origin | None = None
     has_used_loss: bool = False
@@ -188,7 +188,7 @@ def statistics(models: Mapping[str, nn.Module], done: Replay) -> ExitStack:
         where, class_name = names[id(module)]
         for place, tensor in tensors_in(output):
             done.rows.append(
-                Row(
+                ReplayRow(
                     where,
                     class_name,
                     place,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from tb_netdebug.debugger.place import START, Place
-from tb_netdebug.debugger.trainer.course import Course, Reason
+from tb_netdebug.debugger.trainer.course import Reason, RunTarget
 from tb_netdebug.debugger.trainer.session import Session
 from tb_netdebug.debugger.workbench import Needs
 from tb_netdebug.frameworks.torch.graph import GraphTracer
@@ -35,7 +35,7 @@ from tb_netdebug.frameworks.torch.parameters import Parameters
 from tb_netdebug.frameworks.torch.reader import TensorReader
 from tb_netdebug.frameworks.torch.stepping.workbench import TorchWorkbench
 from tb_netdebug.frameworks.torch.values import tensors_in
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
@@ -130,7 +130,7 @@ class Rerun:
         if self._passing.is_set():
             self.session.bench.end_batch()
             return
-        self.session.note, self.session.course = note, Course("batch")
+        self.session.note, self.session.course = note, RunTarget("batch")
         self.session.end_batch()
 
     def _call(self, number: int, call: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ def roots_of(output: Any) -> list[torch.Tensor]:
 
 def workbench(models: Mapping[str, nn.Module], stops: Rerun, stack: ExitStack) -> TorchWorkbench:
     """Without a recorder: nothing is written anywhere. The stack takes everything off again."""
-    collector, guard = Collector(), Guard(strict=False)
+    collector, guard = StepCollector(), Guard(strict=False)
     parameters = Parameters(models, Settings().wants)
     reader = TensorReader(collector, Refusals(guard).refuse)
     optimizers = OptimizerHooks([], parameters, collector, reader, guard, weights=None, gradients=False)

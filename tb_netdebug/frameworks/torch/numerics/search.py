@@ -14,8 +14,8 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.utils import _pytree as pytree
 
-from tb_netdebug.frameworks.torch.calls import Call
-from tb_netdebug.frameworks.torch.numerics.flags import Flags, flags_of
+from tb_netdebug.frameworks.torch.calls import ModelCall
+from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
 from tb_netdebug.frameworks.torch.numerics.origin_told import Origin
 
@@ -47,7 +47,7 @@ class Searched:
         return cls(**{**plain, "origin": None if origin is None else Origin(**origin)})
 
 
-def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
+def search(calls: Sequence[ModelCall], models: Mapping[str, nn.Module]) -> Searched:
     """Return the first origin in the order of the calls."""
     if not calls:
         return Searched(why_not=NO_CALL, is_open=True)
@@ -61,7 +61,7 @@ def search(calls: Sequence[Call], models: Mapping[str, nn.Module]) -> Searched:
     return found
 
 
-def search_call(call: Call, number: int, models: Mapping[str, nn.Module]) -> Searched:
+def search_call(call: ModelCall, number: int, models: Mapping[str, nn.Module]) -> Searched:
     outputs = [ref() for ref in call.outputs]
     was = joined(flags_of(each) for each in outputs if each is not None)
     was_bad = was.nan or was.pos_inf
@@ -78,7 +78,7 @@ def search_call(call: Call, number: int, models: Mapping[str, nn.Module]) -> Sea
     return Searched(call=number, repeats=True if is_known else None)
 
 
-def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
+def repeated(call: ModelCall, models: Mapping[str, nn.Module]) -> Origin | None:
     """Return the origin of what is not finite in the output, or in what the modules have put aside."""
     try:
         return repeated_with(call, models, gradients=False)
@@ -88,7 +88,7 @@ def repeated(call: Call, models: Mapping[str, nn.Module]) -> Origin | None:
     return repeated_with(call, models, gradients=True)  # a model that differentiates by its inputs
 
 
-def repeated_with(call: Call, models: Mapping[str, nn.Module], *, gradients: bool) -> Origin | None:
+def repeated_with(call: ModelCall, models: Mapping[str, nn.Module], *, gradients: bool) -> Origin | None:
     model = inner(call.model)
     known = {name: inner(each) for name, each in models.items()}
     args, kwargs = copied(call.args), copied(call.kwargs)
@@ -117,9 +117,9 @@ def copied(values: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), values)
 
 
-def joined(flags: Iterable[Flags]) -> Flags:
+def joined(flags: Iterable[NonFiniteFlags]) -> NonFiniteFlags:
     given = list(flags)
-    return Flags(
+    return NonFiniteFlags(
         any(each.nan for each in given),
         any(each.pos_inf for each in given),
         any(each.neg_inf for each in given),

@@ -17,7 +17,7 @@ from typing import Any
 
 from tb_netdebug.core.records.step import Sample, Series
 from tb_netdebug.frameworks.torch.ranks.letters import Letter, merged, squares, without_bins
-from tb_netdebug.frameworks.torch.ranks.meeting import FAN, AbandonedError, Meeting, roll_call
+from tb_netdebug.frameworks.torch.ranks.meeting import FAN, AbandonedError, RankMeeting, roll_call
 from tb_netdebug.recording.agreement import Agreement
 
 # Samples wait for the others in at most so many steps; then each process keeps its own part.
@@ -36,7 +36,7 @@ Late = tuple[int, dict[str, float], list[Sample]]
 
 
 @dataclass(slots=True)
-class Held:
+class PendingSamples:
     """Samples of a step that wait for the others: `parts` are given away, `samples` are kept back here."""
 
     parts: dict[Series, bytes]
@@ -55,7 +55,7 @@ class Exchange:
         self._fan = fan
         self._agreement = agreement
         self._lock = threading.RLock()
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, PendingSamples] = {}
         self._results: list[Late] = []
         self._passed = -1
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -72,7 +72,7 @@ class Exchange:
 
     # ---- on the training's thread
 
-    def offer(self, step: int, held: Held) -> bool:
+    def offer(self, step: int, held: PendingSamples) -> bool:
         """Samples of a step, before `passed` is told. Whether those kept back come by `take`."""
         with self._lock:
             agreed = self._agreement.step
@@ -135,14 +135,14 @@ class Exchange:
         if self._is_closing:
             self._leave_at = max(self._leave_at, time.monotonic() + CLOSING_SECS)
         where = self._store, self._name, self._rank, self._size
-        meeting = Meeting.of(*where, self._is_wanted, fan=self._fan)
+        meeting = RankMeeting.of(*where, self._is_wanted, fan=self._fan)
         try:
             self._talk(meeting)
         except BaseException:
             meeting.leave_behind()
             raise
 
-    def _talk(self, meeting: Meeting) -> None:
+    def _talk(self, meeting: RankMeeting) -> None:
         agreement = self._agreement
         step, _ = meeting.exchange(self._proposal(-1), None, merged)
         while step < NEVER:

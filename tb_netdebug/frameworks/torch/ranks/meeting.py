@@ -96,7 +96,7 @@ def roll_call(store: Any, name: str, size: int, is_wanted: Wanted) -> None:
         pause = min(GROWTH * pause, ROLL_CALL_SECS)
 
 
-class Meeting:
+class RankMeeting:
     """All processes of one training that watch the same model. `of` makes it, after the roll call; it raises
     what torch raises."""
 
@@ -105,7 +105,9 @@ class Meeting:
         self._reaches_top = len(tiers) == levels
 
     @classmethod
-    def of(cls, store: Any, name: str, rank: int, size: int, is_wanted: Wanted, *, fan: int = FAN) -> Meeting:
+    def of(
+        cls, store: Any, name: str, rank: int, size: int, is_wanted: Wanted, *, fan: int = FAN
+    ) -> RankMeeting:
         tiers: list[Tier] = []
         members, level = list(range(size)), 0
         while len(members) > 1:

@@ -7,13 +7,13 @@ from hashlib import blake2b
 from itertools import count
 
 from tb_netdebug.core.records.step import Sample, Series
-from tb_netdebug.frameworks.torch.parameters import Watched
-from tb_netdebug.frameworks.torch.ranks.exchange import NEVER, Exchange, Held, Late
+from tb_netdebug.frameworks.torch.parameters import WatchedParameter
+from tb_netdebug.frameworks.torch.ranks.exchange import NEVER, Exchange, Late, PendingSamples
 from tb_netdebug.frameworks.torch.ranks.letters import squares
 from tb_netdebug.frameworks.torch.ranks.placement import is_part, speaks
 from tb_netdebug.recording import processes
 from tb_netdebug.recording.agreement import Agreement
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.refusals import Refusals
 
 _watched_before: dict[str, count[int]] = {}
@@ -26,7 +26,9 @@ class Merging:
     the first keep their own as well: each file tells what its process holds.
     """
 
-    def __init__(self, collector: Collector, refusals: Refusals, watched: Iterable[Watched]) -> None:
+    def __init__(
+        self, collector: StepCollector, refusals: Refusals, watched: Iterable[WatchedParameter]
+    ) -> None:
         self._collector = collector
         self._refusals = refusals
         self._parts: dict[Series, bool] = {}
@@ -47,7 +49,7 @@ class Merging:
         """How many parameters lie in parts."""
         return len({series.name for series in self._parts})
 
-    def follow(self, watched: Iterable[Watched]) -> None:
+    def follow(self, watched: Iterable[WatchedParameter]) -> None:
         """The parameters are these by now."""
         if self._exchange is None:
             return
@@ -102,7 +104,9 @@ class Merging:
         parts = [sample for sample in samples if sample.series in self._parts]
         given = {each.series: each.summary for each in parts if self._parts[each.series]}
         kept = [sample for sample in samples if sample.series not in self._parts]
-        held = Held(given, [] if self._rank else parts, squares({each.series: each.summary for each in kept}))
+        held = PendingSamples(
+            given, [] if self._rank else parts, squares({each.series: each.summary for each in kept})
+        )
         is_held = self._exchange.offer(step, held)
         if parts and not is_held and self._exchange.complaint:
             why = f"{self._exchange.complaint}; each process records its own part"
@@ -110,7 +114,7 @@ class Merging:
         return kept if is_held and held.samples else samples
 
 
-def name_of(watched: Iterable[Watched]) -> str:
+def name_of(watched: Iterable[WatchedParameter]) -> str:
     """The same in all processes that watch the same model, and for each of several such models another."""
     names = blake2b("\n".join(sorted(each.name for each in watched)).encode(), digest_size=8).hexdigest()
     return f"{names}/{next(_watched_before.setdefault(names, count()))}"

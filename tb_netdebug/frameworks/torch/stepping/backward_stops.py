@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tb_netdebug.debugger.place import AFTER, BACKWARD, BEFORE, Place
 from tb_netdebug.frameworks.torch.stepping.kept import KeptTensors, version_of
-from tb_netdebug.frameworks.torch.stepping.layers import Layer, Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayer, SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.visits import Visits, current_backward, is_compiling
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, tensors_in
@@ -63,7 +63,7 @@ class Outcome:
     def __init__(self, tensor: Tensor) -> None:
         self.seen = weakref.ref(tensor)
         self.version = version_of(tensor)
-        self.layers: list[tuple[Layer, str]] = []
+        self.layers: list[tuple[SteppedLayer, str]] = []
 
     def is_of(self, tensor: Tensor) -> bool:
         return self.seen() is tensor and self.version == version_of(tensor)
@@ -76,15 +76,15 @@ class BackwardStops:
     of which some get none, at the end of the pass.
     """
 
-    def __init__(self, layers: Layers, visits: Visits, kept: KeptTensors) -> None:
+    def __init__(self, layers: SteppedLayers, visits: Visits, kept: KeptTensors) -> None:
         self._layers = layers
         self._visits = visits
         self._kept = kept
         self._outcomes: dict[int, Outcome] = {}
         self._hooks: list[Any] = []  # on outputs of this batch
         self._weights: dict[int, tuple[nn.Parameter, Any]] = {}
-        self._owners: dict[int, list[Layer]] = {}
-        self._arrived: dict[Layer, set[int]] = {}  # in this pass, of layers that are not complete
+        self._owners: dict[int, list[SteppedLayer]] = {}
+        self._arrived: dict[SteppedLayer, set[int]] = {}  # in this pass, of layers that are not complete
         self.is_on = False
 
     def put_on(self) -> None:
@@ -117,7 +117,7 @@ class BackwardStops:
         self._outcomes.clear()
         self._arrived.clear()
 
-    def came_out(self, layer: Layer, output: Any) -> None:
+    def came_out(self, layer: SteppedLayer, output: Any) -> None:
         """Of a layer, in the forward pass."""
         if not self.is_on:
             return
@@ -134,7 +134,7 @@ class BackwardStops:
             del self._arrived[layer]
             self._visits.visit(Place(BACKWARD, layer.name, layer.class_name, AFTER))
 
-    def _follow(self, layer: Layer, place: str, tensor: Tensor) -> None:
+    def _follow(self, layer: SteppedLayer, place: str, tensor: Tensor) -> None:
         known = self._outcomes.get(id(tensor))
         if known is None or not known.is_of(tensor):
             known = self._outcomes[id(tensor)] = Outcome(tensor)

@@ -6,16 +6,20 @@ import torch
 
 from tb_netdebug.debugger.workbench import WorkbenchError
 from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
-from tb_netdebug.frameworks.torch.stepping.layers import Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.previous import PreviousValues
-from tb_netdebug.frameworks.torch.stepping.tensors import Tensors
+from tb_netdebug.frameworks.torch.stepping.tensors import ReachableTensors
 
 
-class History:
+class ValueHistory:
     """At the end of each batch, of the names that are wanted."""
 
     def __init__(
-        self, layers: Layers, tensors: Tensors, previous: PreviousValues, optimizers: OptimizerHooks
+        self,
+        layers: SteppedLayers,
+        tensors: ReachableTensors,
+        previous: PreviousValues,
+        optimizers: OptimizerHooks,
     ) -> None:
         self._layers = layers
         self._tensors = tensors

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tb_netdebug.frameworks.torch.interception import is_intercepted
-from tb_netdebug.frameworks.torch.stepping.layers import Layer
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayer
 from tb_netdebug.frameworks.torch.stepping.quiet import reading
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, tensors_in
 
@@ -20,7 +20,7 @@ MOST_BYTES = 512 << 20
 
 
 @dataclass(slots=True, eq=False)
-class Kept:
+class KeptTensor:
     """`tensor` shares the memory of the one that was seen; None when it may go as it likes."""
 
     kind: str
@@ -45,26 +45,26 @@ class KeptTensors:
 
     def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._by_name: dict[str, Kept] = {}
+        self._by_name: dict[str, KeptTensor] = {}
         self._holders: dict[int, list[int]] = {}  # by memory: how many bytes, and how many hold it
         self._bytes = 0
         self._keeps = False
         self.is_full = False
 
-    def __iter__(self) -> Iterator[tuple[str, Kept]]:
+    def __iter__(self) -> Iterator[tuple[str, KeptTensor]]:
         return iter(list(self._by_name.items()))
 
-    def get(self, name: str) -> Kept | None:
+    def get(self, name: str) -> KeptTensor | None:
         return self._by_name.get(name)
 
-    def put_inputs(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def put_inputs(self, layer: SteppedLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         found = list(tensors_in(args)) + (list(tensors_in(kwargs)) if kwargs else [])
         if len(found) == 1:
             found = [("", found[0][1])]
         for place, tensor in found:
             self.put("input", layer.name + place, tensor, module=layer.name)
 
-    def put_outputs(self, layer: Layer, output: Any) -> None:
+    def put_outputs(self, layer: SteppedLayer, output: Any) -> None:
         for place, tensor in tensors_in(output):
             self.put("output", layer.name + place, tensor, module=layer.name)
 
@@ -74,7 +74,7 @@ class KeptTensors:
             return
         name = f"{kind}:{of}"
         self._forget(name)
-        found = Kept(kind, of, module, weakref.ref(tensor), None, version_of(tensor), 0)
+        found = KeptTensor(kind, of, module, weakref.ref(tensor), None, version_of(tensor), 0)
         self._by_name[name] = found
         if self._keeps:
             self._hold(found, tensor)
@@ -95,7 +95,7 @@ class KeptTensors:
         self._bytes = 0
         self.is_full = False
 
-    def _hold(self, known: Kept, tensor: Tensor) -> None:
+    def _hold(self, known: KeptTensor, tensor: Tensor) -> None:
         memory = memory_of(tensor)
         holders = self._holders.get(memory)
         if holders is None:

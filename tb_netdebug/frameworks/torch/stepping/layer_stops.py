@@ -12,7 +12,7 @@ from torch import nn
 from tb_netdebug.debugger.place import AFTER, BEFORE, FORWARD, Place
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.stepping.kept import KeptTensors
-from tb_netdebug.frameworks.torch.stepping.layers import Layer, Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayer, SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.visits import Visits, current_backward, is_compiling
 
 is_grad_enabled = torch.is_grad_enabled
@@ -28,13 +28,13 @@ class LayerStops:
 
     def __init__(
         self,
-        layers: Layers,
+        layers: SteppedLayers,
         visits: Visits,
         kept: KeptTensors,
         *,
         is_in_training_call: Callable[[], bool],
-        goes_in: Callable[[Layer], None],
-        came_out: Callable[[Layer, Any], None],
+        goes_in: Callable[[SteppedLayer], None],
+        came_out: Callable[[SteppedLayer, Any], None],
     ) -> None:
         self._layers = layers
         self._visits = visits
@@ -42,7 +42,7 @@ class LayerStops:
         self._is_in_training_call = is_in_training_call
         self._goes_in = goes_in
         self._came_out = came_out
-        self._hooks: dict[int, tuple[Layer, list[Any]]] = {}
+        self._hooks: dict[int, tuple[SteppedLayer, list[Any]]] = {}
         self.tells = False
 
     def put_on(self) -> None:
@@ -68,7 +68,7 @@ class LayerStops:
         for hook in self._hooks.pop(key)[1]:
             hook.remove()
 
-    def _before(self, layer: Layer, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+    def _before(self, layer: SteppedLayer, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         if is_compiling() or not self._is_followed(layer):
             return
         try:
@@ -79,7 +79,7 @@ class LayerStops:
         if self.tells:
             self._visits.visit(Place(FORWARD, layer.name, layer.class_name, BEFORE))
 
-    def _after(self, layer: Layer, module: nn.Module, args: Any, output: Any) -> None:
+    def _after(self, layer: SteppedLayer, module: nn.Module, args: Any, output: Any) -> None:
         if is_compiling() or not self._is_followed(layer):
             return
         try:
@@ -90,11 +90,11 @@ class LayerStops:
         if self.tells:
             self._visits.visit(Place(FORWARD, layer.name, layer.class_name, AFTER))
 
-    def _is_followed(self, layer: Layer) -> bool:
+    def _is_followed(self, layer: SteppedLayer) -> bool:
         if not self._visits.are_wanted or current_backward() != -1 or id(layer.module) not in self._hooks:
             return False
         return is_grad_enabled() or self._is_in_training_call()
 
 
-def is_same(one: Layer, other: Layer | None) -> bool:
+def is_same(one: SteppedLayer, other: SteppedLayer | None) -> bool:
     return other is not None and one.module is other.module and one.name == other.name

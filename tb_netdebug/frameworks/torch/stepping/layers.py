@@ -17,7 +17,7 @@ SCRIPTED = "TorchScript leaves no place to stop at it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class SteppedLayer:
     """`obstacle`: why its calls cannot be seen, None when they can."""
 
     name: str
@@ -36,15 +36,15 @@ class Layer:
         return [each for each in own if each.requires_grad and each.is_leaf and not is_lazy(each)]
 
 
-class Layers:
+class SteppedLayers:
     """Made anew when the models have grown; a tied parameter or shared layer goes by its first name."""
 
     def __init__(self, models: Mapping[str, nn.Module], parameters: Parameters) -> None:
         self._models = models
         self._parameters = parameters
         self.generation = -1
-        self._by_id: dict[int, Layer] = {}
-        self._by_name: dict[str, Layer] = {}
+        self._by_id: dict[int, SteppedLayer] = {}
+        self._by_name: dict[str, SteppedLayer] = {}
         self.weights: dict[str, nn.Parameter] = {}
         self._weight_names: dict[int, str] = {}
         self._owners: dict[int, str] = {}
@@ -64,15 +64,15 @@ class Layers:
         self._find_weights()
         return True
 
-    def all(self) -> list[Layer]:
+    def all(self) -> list[SteppedLayer]:
         """A parent comes before its children."""
         self.look()
         return list(self._by_name.values())
 
-    def of(self, module: nn.Module | None) -> Layer | None:
+    def of(self, module: nn.Module | None) -> SteppedLayer | None:
         return self._by_id.get(id(module))
 
-    def named(self, name: str | None) -> Layer | None:
+    def named(self, name: str | None) -> SteppedLayer | None:
         return self._by_name.get(name) if name is not None else None
 
     def weight_name(self, weight: object) -> str | None:
@@ -97,7 +97,7 @@ class Layers:
                     self._owners.setdefault(id(own), layer.name)
 
 
-def layers_of(prefix: str, model: nn.Module) -> Iterator[Layer]:
+def layers_of(prefix: str, model: nn.Module) -> Iterator[SteppedLayer]:
     wrappers = wrappers_of(model)
     root = prefix or type(model).__name__
     blocked: dict[str, str] = {}  # what is compiled is so with all that is in it
@@ -107,7 +107,7 @@ def layers_of(prefix: str, model: nn.Module) -> Iterator[Layer]:
             blocked[name] = obstacle
         short = clean(f"{name}.", wrappers).rstrip(".") if name else ""
         above = joined(prefix, short.rpartition(".")[0]) or root
-        yield Layer(
+        yield SteppedLayer(
             joined(prefix, short) or root, type(module).__name__, module, above if short else None, obstacle
         )
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tb_netdebug.debugger.place import BEFORE, Place
 from tb_netdebug.frameworks.torch.interception import popped, pushed
-from tb_netdebug.frameworks.torch.stepping.layers import Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.running import running
 from tb_netdebug.frameworks.torch.stepping.spans import Spans, current_node
 from tb_netdebug.frameworks.torch.stepping.visits import Visits, current_backward
@@ -57,7 +57,7 @@ class OpStops:
     goes on again at each operation of the graph.
     """
 
-    def __init__(self, layers: Layers, spans: Spans, visits: Callable[[], Visits]) -> None:
+    def __init__(self, layers: SteppedLayers, spans: Spans, visits: Callable[[], Visits]) -> None:
         self._layers = layers
         self._spans = spans
         self._visits = visits

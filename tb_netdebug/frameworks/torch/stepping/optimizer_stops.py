@@ -9,18 +9,18 @@ from torch.optim import Optimizer
 
 from tb_netdebug.debugger.place import AFTER, BEFORE, OPTIMIZER, Place
 from tb_netdebug.frameworks.torch import optimizer_steps
-from tb_netdebug.frameworks.torch.stepping.layers import Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.visits import Visits, is_compiling
 
 
 class OptimizerStops:
     """An optimizer with a closure (LBFGS) trains while it steps: those stops come between its own two."""
 
-    def __init__(self, layers: Layers, visits: Visits, *, settle: Callable[[], None]) -> None:
+    def __init__(self, layers: SteppedLayers, visits: Visits, *, settle: Callable[[], None]) -> None:
         self._layers = layers
         self._visits = visits
         self._settle = settle
-        self._listeners: list[optimizer_steps.Listener] = []
+        self._listeners: list[optimizer_steps.StepListener] = []
         self.tells = False
 
     def put_on(self) -> None:

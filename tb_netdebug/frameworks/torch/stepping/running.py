@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from tb_netdebug.debugger.place import BACKWARD, FORWARD, OPTIMIZER
 from tb_netdebug.frameworks.torch.frames import FOREIGN
-from tb_netdebug.frameworks.torch.stepping.layers import Layer, Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayer, SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.spans import Spans
 from tb_netdebug.frameworks.torch.stepping.visits import current_backward
 from tb_netdebug.recording.frames import OURS
@@ -20,7 +20,9 @@ OPTIMIZING = Optimizer.profile_hook_step(Optimizer.step).__code__
 ENGINE_FOLDER = torch.autograd.__file__.rpartition("__init__")[0]
 
 
-def running(frame: FrameType | None, layers: Layers, spans: Spans) -> tuple[str, Layer | None] | None:
+def running(
+    frame: FrameType | None, layers: SteppedLayers, spans: Spans
+) -> tuple[str, SteppedLayer | None] | None:
     """The phase and the innermost layer of what `frame` has called; None for what we do ourselves."""
     in_backward = current_backward() != -1
     is_nearest = True

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tb_netdebug.frameworks.torch.stepping.layers import Layer, Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayer, SteppedLayers
 
 next_number = getattr(torch._C._autograd, "_get_sequence_nr", None)
 current_node = getattr(torch._C, "_current_autograd_node", None)
@@ -15,16 +15,16 @@ current_node = getattr(torch._C, "_current_autograd_node", None)
 class Spans:
     """The numbers of the operations that each call of a layer has recorded; empty where torch tells none."""
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: SteppedLayers) -> None:
         self._layers = layers
-        self._began: list[tuple[Layer, int]] = []  # calls that are going on
-        self._spans: list[tuple[int, int, Layer]] = []  # inner calls come before those around them
+        self._began: list[tuple[SteppedLayer, int]] = []  # calls that are going on
+        self._spans: list[tuple[int, int, SteppedLayer]] = []  # inner calls come before those around them
 
-    def enter(self, layer: Layer) -> None:
+    def enter(self, layer: SteppedLayer) -> None:
         if next_number is not None:
             self._began.append((layer, next_number()))
 
-    def leave(self, layer: Layer) -> None:
+    def leave(self, layer: SteppedLayer) -> None:
         """Calls that have ended with an exception were never left."""
         while self._began:
             entered, first = self._began.pop()
@@ -37,7 +37,7 @@ class Spans:
         self._began.clear()
         self._spans.clear()
 
-    def running(self) -> Layer | None:
+    def running(self) -> SteppedLayer | None:
         """In the backward pass: whose operation it is."""
         node: Any = None if current_node is None else current_node()
         if node is None:

@@ -13,14 +13,14 @@ from tb_netdebug.core.stats.packed import HEADER, Summary
 from tb_netdebug.debugger.workbench import WorkbenchError
 from tb_netdebug.frameworks.torch.reader import host_item
 from tb_netdebug.frameworks.torch.stepping.previous import PreviousValues
-from tb_netdebug.frameworks.torch.stepping.tensors import Tensors
+from tb_netdebug.frameworks.torch.stepping.tensors import ReachableTensors
 from tb_netdebug.frameworks.torch.values import is_direct
 
 NO_BINS = np.empty(0, np.uint16)
 NO_COUNTS = np.empty(0, np.uint64)
 
 
-def summaries_of(tensors: Tensors, names: Sequence[str]) -> dict[str, Summary]:
+def summaries_of(tensors: ReachableTensors, names: Sequence[str]) -> dict[str, Summary]:
     """In one call of the kernel; those that have to be converted one by one."""
     direct = {name: tensor for name in names if (tensor := direct_tensor(tensors, name)) is not None}
     packed = kernel.summarize([host_item(each) for each in direct.values()], torch.get_num_threads())
@@ -34,7 +34,7 @@ def summaries_of(tensors: Tensors, names: Sequence[str]) -> dict[str, Summary]:
     return found
 
 
-def changes_of(tensors: Tensors, previous: PreviousValues, names: Sequence[str]) -> dict[str, float]:
+def changes_of(tensors: ReachableTensors, previous: PreviousValues, names: Sequence[str]) -> dict[str, float]:
     """Of updates nothing is told: a change of a change."""
     found = {}
     for name in names:
@@ -45,13 +45,13 @@ def changes_of(tensors: Tensors, previous: PreviousValues, names: Sequence[str])
     return found
 
 
-def direct_tensor(tensors: Tensors, name: str) -> Tensor | None:
+def direct_tensor(tensors: ReachableTensors, name: str) -> Tensor | None:
     """One that the kernel reads as it is."""
     tensor = tensor_of(tensors, name)
     return tensor if tensor is not None and is_direct(tensor) else None
 
 
-def tensor_of(tensors: Tensors, name: str) -> Tensor | None:
+def tensor_of(tensors: ReachableTensors, name: str) -> Tensor | None:
     if name.startswith("update:"):
         return None
     try:

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from tb_netdebug.debugger.workbench import KINDS, Readable, TensorEntry, WorkbenchError
 from tb_netdebug.frameworks.torch.stepping.kept import KeptTensors
-from tb_netdebug.frameworks.torch.stepping.layers import Layers
+from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.previous import PreviousValues
 from tb_netdebug.frameworks.torch.stepping.readable import DifferenceReadable, TensorReadable, entry_of
 from tb_netdebug.frameworks.torch.values import tensors_in
@@ -31,7 +31,7 @@ STAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReachableTensor:
     kind: str
     of: str
     tensor: Tensor
@@ -45,12 +45,12 @@ class Found:
         return entry_of(self.kind, self.of, self.tensor, module=self.module)
 
 
-class Tensors:
+class ReachableTensors:
     """Weights by the names of parameters, layers' by the names of layers."""
 
     def __init__(
         self,
-        layers: Layers,
+        layers: SteppedLayers,
         kept: KeptTensors,
         previous: PreviousValues,
         optimizers: Callable[[], Sequence[Optimizer]],
@@ -60,14 +60,14 @@ class Tensors:
         self._previous = previous
         self._optimizers = optimizers
 
-    def all(self, kind: str | None = None) -> Iterator[Found]:
+    def all(self, kind: str | None = None) -> Iterator[ReachableTensor]:
         self._layers.look()
         for stage in STAGES:
             wanted = stage if kind is None else (kind,) if kind in stage else ()
             if wanted:
                 yield from self._of_kinds(wanted)
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> ReachableTensor:
         """Raises WorkbenchError with what to do instead."""
         kind, _, of = name.partition(":")
         if kind in ("weight", "gradient", "update"):
@@ -98,7 +98,7 @@ class Tensors:
 
     # ---- parameters --------------------------------------------------------------------------------------
 
-    def _of_kinds(self, kinds: tuple[str, ...]) -> Iterator[Found]:
+    def _of_kinds(self, kinds: tuple[str, ...]) -> Iterator[ReachableTensor]:
         kind = kinds[0]
         if kind == "weight":
             yield from self._weights(kind)
@@ -115,26 +115,26 @@ class Tensors:
             for _, kept in self._kept:
                 tensor = kept.present()
                 if kept.kind in kinds and tensor is not None and not kept.is_overwritten():
-                    yield Found(kept.kind, kept.of, tensor, kept.module)
+                    yield ReachableTensor(kept.kind, kept.of, tensor, kept.module)
 
-    def _weights(self, kind: str) -> Iterator[Found]:
+    def _weights(self, kind: str) -> Iterator[ReachableTensor]:
         for of, weight in self._layers.weights.items():
-            yield Found(kind, of, weight, self._layers.owner(weight))
+            yield ReachableTensor(kind, of, weight, self._layers.owner(weight))
 
-    def _gradients(self) -> Iterator[Found]:
+    def _gradients(self) -> Iterator[ReachableTensor]:
         for of, weight in self._layers.weights.items():
             if weight.grad is not None:
-                yield Found("gradient", of, weight.grad, self._layers.owner(weight))
+                yield ReachableTensor("gradient", of, weight.grad, self._layers.owner(weight))
 
-    def _states(self, of: str) -> Iterator[Found]:
+    def _states(self, of: str) -> Iterator[ReachableTensor]:
         weight = self._layers.weights[of]
         for optimizer in self._optimizers():
             state = optimizer.state.get(weight)
             for key, value in (state or {}).items():
                 for place, tensor in tensors_in(value, str(key)):
-                    yield Found("state", f"{of}/{place}", tensor, self._layers.owner(weight))
+                    yield ReachableTensor("state", f"{of}/{place}", tensor, self._layers.owner(weight))
 
-    def _of_weight(self, kind: str, of: str) -> Found:
+    def _of_weight(self, kind: str, of: str) -> ReachableTensor:
         self._layers.look()
         weight = self._layers.weights.get(of)
         if weight is None:
@@ -146,9 +146,9 @@ class Tensors:
             raise WorkbenchError(
                 f"{of} has no gradient now: backward has not come to it yet, or its gradient was cleared"
             )
-        return Found(kind, of, tensor, self._layers.owner(weight))
+        return ReachableTensor(kind, of, tensor, self._layers.owner(weight))
 
-    def _state(self, of: str) -> Found:
+    def _state(self, of: str) -> ReachableTensor:
         self._layers.look()
         weight = of.rpartition("/")[0]
         found = self._states(weight) if weight in self._layers.weights else iter(())
@@ -162,7 +162,7 @@ class Tensors:
 
     # ---- of this batch -----------------------------------------------------------------------------------
 
-    def _of_batch(self, name: str) -> Found:
+    def _of_batch(self, name: str) -> ReachableTensor:
         kept = self._kept.get(name)
         tensor = None if kept is None else kept.present()
         if kept is None:
@@ -185,4 +185,4 @@ class Tensors:
                 f"{name} was written to in place since, as by ReLU(inplace=True); stop right at its layer to "
                 "see it"
             )
-        return Found(kept.kind, kept.of, tensor, kept.module)
+        return ReachableTensor(kept.kind, kept.of, tensor, kept.module)

@@ -16,10 +16,10 @@ from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
 from tb_netdebug.frameworks.torch.parameters import Parameters
 from tb_netdebug.frameworks.torch.stepping import rates
 from tb_netdebug.frameworks.torch.stepping.backward_stops import BackwardBegins, BackwardStops
-from tb_netdebug.frameworks.torch.stepping.history import History
+from tb_netdebug.frameworks.torch.stepping.history import ValueHistory
 from tb_netdebug.frameworks.torch.stepping.kept import KeptTensors
 from tb_netdebug.frameworks.torch.stepping.layer_stops import LayerStops
-from tb_netdebug.frameworks.torch.stepping.layers import COMPILED, Layer, Layers
+from tb_netdebug.frameworks.torch.stepping.layers import COMPILED, SteppedLayer, SteppedLayers
 from tb_netdebug.frameworks.torch.stepping.losses import Losses
 from tb_netdebug.frameworks.torch.stepping.op_stops import OpStops
 from tb_netdebug.frameworks.torch.stepping.optimizer_stops import OptimizerStops
@@ -28,10 +28,10 @@ from tb_netdebug.frameworks.torch.stepping.previous import PreviousValues
 from tb_netdebug.frameworks.torch.stepping.quiet import reading
 from tb_netdebug.frameworks.torch.stepping.spans import Spans
 from tb_netdebug.frameworks.torch.stepping.summaries import changes_of, summaries_of
-from tb_netdebug.frameworks.torch.stepping.tensors import Tensors
+from tb_netdebug.frameworks.torch.stepping.tensors import ReachableTensors
 from tb_netdebug.frameworks.torch.stepping.visits import Visits
 from tb_netdebug.frameworks.torch.values import tensors_in
-from tb_netdebug.recording.collector import Collector
+from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 
@@ -46,7 +46,7 @@ class TorchWorkbench:
         graph: GraphTracer,
         *,
         stops: Stops,
-        collector: Collector,
+        collector: StepCollector,
         guard: Guard,
     ) -> None:
         self._guard = guard
@@ -54,11 +54,11 @@ class TorchWorkbench:
         self._optimizers = optimizers
         self._graph = graph
         self._needs = NOTHING
-        self._layers = Layers(models, parameters)
+        self._layers = SteppedLayers(models, parameters)
         self._kept = KeptTensors()
         self._previous = PreviousValues()
-        self._tensors = Tensors(self._layers, self._kept, self._previous, optimizers.known)
-        self._history = History(self._layers, self._tensors, self._previous, optimizers)
+        self._tensors = ReachableTensors(self._layers, self._kept, self._previous, optimizers.known)
+        self._history = ValueHistory(self._layers, self._tensors, self._previous, optimizers)
         self._spans = Spans(self._layers)
         self._ops = OpStops(self._layers, self._spans, lambda: self._visits)
         self._visits = Visits(stops, guard, self._ops.settle)
@@ -164,7 +164,7 @@ class TorchWorkbench:
             for place, tensor in tensors_in(value, name):
                 self._kept.put("batch", place, tensor)
 
-    def _came_out(self, layer: Layer, output: Any) -> None:
+    def _came_out(self, layer: SteppedLayer, output: Any) -> None:
         self._spans.leave(layer)
         self._backward.came_out(layer, output)
 
@@ -202,7 +202,7 @@ class TorchWorkbench:
     def modules(self) -> list[dict[str, Any]]:
         return [self._described(layer) for layer in self._layers.all()]
 
-    def _described(self, layer: Layer) -> dict[str, Any]:
+    def _described(self, layer: SteppedLayer) -> dict[str, Any]:
         code = code_of(layer.module)
         return {
             "name": layer.name,
