@@ -11,12 +11,28 @@ from tb_netdebug.version import __version__
 if TYPE_CHECKING:
     from tb_netdebug.debugger.trainer.session import pause_in_code as breakpoint
     from tb_netdebug.frameworks.torch.numerics.replay import replay
+    from tb_netdebug.integrations.keras_callback import KerasCallback
+    from tb_netdebug.integrations.lightning import LightningCallback
+    from tb_netdebug.integrations.optuna import OptunaPruning
+    from tb_netdebug.integrations.transformers import TransformersCallback
     from tb_netdebug.judging.logdir import check
     from tb_netdebug.training.excepthook import install_excepthook
     from tb_netdebug.training.monitor import Monitor
     from tb_netdebug.training.watch import watch
 
-__all__ = ["Monitor", "__version__", "breakpoint", "check", "install_excepthook", "replay", "watch"]
+__all__ = [
+    "KerasCallback",
+    "LightningCallback",
+    "Monitor",
+    "OptunaPruning",
+    "TransformersCallback",
+    "__version__",
+    "breakpoint",
+    "check",
+    "install_excepthook",
+    "replay",
+    "watch",
+]
 
 # Imported when they are first used: `import tb_netdebug` alone stays fast and touches no framework.
 _PLACES = {

@@ -309,9 +309,4 @@ def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
                 f"optimizer is a {type(each).__name__}, not a keras.optimizers.Optimizer; leave it out, and "
                 "those that step are found"
             )
-    if keras.backend.backend() != "tensorflow":
-        raise TypeError(
-            f"Keras runs on {keras.backend.backend()} here; NetDebug watches it on TensorFlow only so far "
-            "(KERAS_BACKEND=tensorflow)"
-        )
     return lambda collector, guard, settings: KerasAdapter(models, optimizers, collector, guard, settings)
