@@ -18,6 +18,18 @@ from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
 from tb_netdebug.checks.rules import ALL
 from tb_netdebug.core.records.graph import Graph
+from tb_netdebug.core.records.scalar_names import (
+    EVAL_MODULES,
+    GRADIENT_NORM,
+    LOSS,
+    LOSS_SCALE,
+    LOSSES,
+    MEMORY,
+    NONFINITE_GRADIENTS,
+    RATES,
+    TIME_STEP,
+    WORDS,
+)
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 from tb_netdebug.core.stats.packed import NONFINITE
 
@@ -192,23 +204,23 @@ class Engine:
     def _note_needs(self) -> None:
         history = self.history
         has = {
-            "loss": history.curve("loss") is not None,
-            "gradient-norm": history.curve("gradient_norm") is not None,
+            LOSS: history.curve(LOSS) is not None,
+            "gradient-norm": history.curve(GRADIENT_NORM) is not None,
             "weights": history.weights.looks,
             "gradients": history.gradients.looks,
             "updates": history.updates.looks,
             "activations": history.activations.looks,
             "loss-call": "loss-call" in history.known_facts,
-            "labels": any(curve.name.endswith("/target_min") for curve in history.curves("probe/loss/")),
+            "labels": any(curve.name.endswith("/target_min") for curve in history.curves(LOSSES)),
             "inputs": any(name.startswith("input/") for name in history.of_kind(Kind.TENSOR).names)
-            or any(history.curves("probe/words/")),
+            or any(history.curves(WORDS)),
             "evaluation-loss": any(is_evaluation(curve.name) for curve in history.curves()),
             "optimizer": "optimizer" in history.known_facts,
-            "modes": history.curve("probe/eval_modules") is not None,
-            "memory": any(history.curves("memory/")),
-            "time": history.curve("time/step") is not None,
-            "learning-rate": any(history.curves("lr/")),
-            "loss-scale": history.curve("probe/loss_scale") is not None,
+            "modes": history.curve(EVAL_MODULES) is not None,
+            "memory": any(history.curves(MEMORY)),
+            "time": history.curve(TIME_STEP) is not None,
+            "learning-rate": any(history.curves(RATES)),
+            "loss-scale": history.curve(LOSS_SCALE) is not None,
             "ranks": bool(history.ranks),
         }
         self._has = {name for name, is_there in has.items() if is_there}
@@ -216,8 +228,8 @@ class Engine:
 
 def is_alarming(record: StepRecord) -> bool:
     """Not to be left until the next sixteenth step."""
-    loss = record.scalars.get("loss", 0.0)
-    return not math.isfinite(loss) or record.scalars.get("nonfinite_gradients", 0.0) > 0
+    loss = record.scalars.get(LOSS, 0.0)
+    return not math.isfinite(loss) or record.scalars.get(NONFINITE_GRADIENTS, 0.0) > 0
 
 
 def is_nonfinite(sample: Sample) -> bool:

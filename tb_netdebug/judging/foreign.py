@@ -15,6 +15,7 @@ from tb_netdebug.checks.rules.loss_curves import loss_of
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
 from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
 from tb_netdebug.core.eventlog.reader.views import BandView, ScalarColumns
+from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, LOSS, name_of_own, name_of_rate
 from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.core.stats.packed import HEADER
 
@@ -39,9 +40,9 @@ KINDS: Sequence[tuple[Kind, re.Pattern[str]]] = (
     (Kind.WEIGHT, word("weights?|kernels?|bias|biases|params?|parameters?")),
 )
 SCALARS: Sequence[tuple[str, re.Pattern[str]]] = (
-    ("gradient_norm", word("(total_?)?grad(ient)?s?[_ -]?norm")),
-    ("lr/0", word("lr|learning[_ -]?rate")),
-    ("loss", word("(train(ing)?[_ -]?)?loss")),
+    (GRADIENT_NORM, word("(total_?)?grad(ient)?s?[_ -]?norm")),
+    (name_of_rate(0), word("lr|learning[_ -]?rate")),
+    (LOSS, word("(train(ing)?[_ -]?)?loss")),
 )
 
 
@@ -58,7 +59,7 @@ def tells_of_training(history: History) -> bool:
     tensors = (history.weights, history.gradients, history.activations)
     return (
         loss_of(history) is not None
-        or history.curve("gradient_norm") is not None
+        or history.curve(GRADIENT_NORM) is not None
         or any(each.has_values for each in tensors)
     )
 
@@ -88,7 +89,7 @@ def records_of(run: FollowedRun) -> Iterator[StepRecord]:
 
 def names_of(tags: Sequence[str]) -> dict[str, str]:
     """For each tag the name of the scalar: one of ours for the first that means it, else the user's own."""
-    found = {tag: f"scalar/{tag}" for tag in tags}
+    found = {tag: name_of_own(tag) for tag in tags}
     taken: dict[str, str] = {}
     for tag in sorted(tags, key=len):  # "loss" before "loss/regularisation"
         if is_evaluation(tag):

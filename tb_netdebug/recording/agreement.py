@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tb_netdebug.core.records.scalar_names import BATCH_ID, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 
 # What a process tells the first one of its last steps, so that the checks may compare processes.
-SCALARS_TOLD = ("time/step", "time/data", "time/forward", "time/optimizer", "probe/batch_id")
+SCALARS_TOLD = (TIME_STEP, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, BATCH_ID)
 FACTS_TOLD = ("first-nonfinite",)
 MOST_STEPS_TOLD = 64
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tb_netdebug.core.machine.processor_wait import ProcessorWait
+from tb_netdebug.core.records.scalar_names import PAUSED, TIME_DATA, TIME_STEP, WAITED
 
 now = time.perf_counter
 
@@ -22,7 +23,7 @@ class StepClock:
 
     def __init__(self) -> None:
         self._began = self._since = now()
-        self._phase: str | None = "time/data"
+        self._phase: str | None = TIME_DATA
         self._times: dict[str, float] = {}
         self._queue = ProcessorWait()
         self._held_secs = 0.0
@@ -48,14 +49,14 @@ class StepClock:
         times, self._times = self._times, {}
         if self._phase is not None:
             times[self._phase] = times.get(self._phase, 0.0) + moment - self._since
-        self._phase = "time/data"
+        self._phase = TIME_DATA
         if len(times) == 1:
             times = {}  # nothing was seen of the model: all of it would be called data
-        times["time/step"] = whole = moment - self._began
+        times[TIME_STEP] = whole = moment - self._began
         waited = self._queue.of_step(whole, ended=moment)
         if waited is not None:
-            times["probe/waited"] = waited  # for a processor
+            times[WAITED] = waited  # for a processor
         if self._held_secs:
-            times["probe/paused"], self._held_secs = self._held_secs, 0.0
+            times[PAUSED], self._held_secs = self._held_secs, 0.0
         self._began = self._since = moment
         return times

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 
+from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, LOSS, NONFINITE_GRADIENTS
+
 # Compared with their own running mean; loss and gradient norm of a healthy run stay well within.
-JUMPS = (("loss", 3.0), ("gradient_norm", 10.0))
+JUMPS = ((LOSS, 3.0), (GRADIENT_NORM, 10.0))
 # The first steps of a training are wild; there is nothing to compare with yet.
 WARM_UP_STEPS = 20
 SMOOTHING = 0.05
@@ -27,9 +29,9 @@ class Trouble:
 
     def seen(self, scalars: dict[str, float]) -> str | None:
         self._steps += 1
-        if scalars.get("nonfinite_gradients"):
+        if scalars.get(NONFINITE_GRADIENTS):
             return "a gradient is not finite"
-        loss = scalars.get("loss")
+        loss = scalars.get(LOSS)
         if loss is not None and not math.isfinite(loss):
             return "the loss is not finite"
         jumped = None

@@ -10,6 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_SIZE,
+    CUDA,
+    GPUS,
+    GRADIENT_NORM,
+    LOSS,
+    MEMORY,
+    NONFINITE_GRADIENTS,
+    RSS,
+    TIME_STEP,
+)
+
 # About a screen, so that a header is always in sight.
 LINES_PER_HEADER = 30
 
@@ -19,7 +31,7 @@ WIDTHS = {"step": 8, "loss": 12, "batch": 8, "grad norm": 12, "rss": 10, "gpu": 
 
 # What stands for the memory in use on GPUs, the best first: NVML's word on this process includes what
 # torch's allocator does not know of; what is used on the whole device includes other people's programs.
-DEVICE_PREFIXES = ("memory/gpu", "memory/cuda")
+DEVICE_PREFIXES = (GPUS, CUDA)
 DEVICE_ENDINGS = ("/process", "/reserved", "/used")
 
 
@@ -52,19 +64,19 @@ class ConsoleLine:
                 self._terminal.broken = f"{type(error).__name__}: {error}"
 
     def _lines_for(self, step: int, scalars: Mapping[str, float], terminal: Terminal) -> str:
-        self._memory.update((name, scalars[name]) for name in scalars if name.startswith("memory/"))
+        self._memory.update((name, scalars[name]) for name in scalars if name.startswith(MEMORY))
         gpu = gpu_bytes(self._memory)
         cells = {
             "step": str(step),
-            "loss": number(scalars.get("loss")),
-            "batch": count(scalars.get("batch_size")),
-            "grad norm": number(scalars.get("gradient_norm")),
-            "rss": size(self._memory.get("memory/rss")),
+            LOSS: number(scalars.get(LOSS)),
+            "batch": count(scalars.get(BATCH_SIZE)),
+            "grad norm": number(scalars.get(GRADIENT_NORM)),
+            "rss": size(self._memory.get(RSS)),
             **({} if gpu is None else {"gpu": size(gpu)}),
-            "time": duration(scalars.get("time/step"), terminal.microsecond),
+            "time": duration(scalars.get(TIME_STEP), terminal.microsecond),
         }
         line = "".join([terminal.cell(text, WIDTHS[name]) for name, text in cells.items()])
-        nonfinite = scalars.get("nonfinite_gradients")
+        nonfinite = scalars.get(NONFINITE_GRADIENTS)
         if nonfinite:
             line += "  " + terminal.alarm(f"{nonfinite:.0f} non-finite gradients")
         return self._header_for(tuple(cells), terminal) + line + "\n"

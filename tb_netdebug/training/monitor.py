@@ -18,6 +18,7 @@ from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.eventlog.writer.event_writer import EventWriter
 from tb_netdebug.core.machine.memory import MemorySampler
 from tb_netdebug.core.records.run_info import decode_run_info, encode_run_info
+from tb_netdebug.core.records.scalar_names import OVERHEAD, SAMPLED_EVERY, name_of_own
 from tb_netdebug.core.records.step import Kind, Series, StepRecord
 from tb_netdebug.core.records.verdict import BEFORE_FIRST_STEP, ENDED_WITH
 from tb_netdebug.judging.online import Judge
@@ -375,8 +376,8 @@ class Monitor:
     def _note_sampling(self) -> None:
         """What the governor decided, to be shown: how far apart samples are, and what it all costs."""
         step = self._collector.step
-        self._collector.scalars["monitor/every"] = float(max(step - self._sampled_at, 1))
-        self._collector.scalars["monitor/overhead"] = self._governor.share
+        self._collector.scalars[SAMPLED_EVERY] = float(max(step - self._sampled_at, 1))
+        self._collector.scalars[OVERHEAD] = self._governor.share
         self._sampled_at = step
 
     def _put_rest(self) -> None:
@@ -386,7 +387,7 @@ class Monitor:
         facts, collector.facts = collector.facts, []
         if (later or facts) and collector.step:
             # there is time to wait for a device now
-            scalars = {f"scalar/{name}": number(value) for name, value in later.items()}
+            scalars = {name_of_own(name): number(value) for name, value in later.items()}
             self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, [], facts))
 
     def _deliver(self, *, wait: bool) -> None:

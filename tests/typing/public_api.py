@@ -11,10 +11,10 @@ from typing_extensions import assert_type
 
 import tb_netdebug as nd
 from tb_netdebug import KerasCallback, LightningCallback, OptunaPruning, TransformersCallback
+from tb_netdebug.judging.report import Report
 
 if TYPE_CHECKING:
     from tb_netdebug.checks.finding import Finding
-    from tb_netdebug.judging.report import Report
 
 
 def a_loop(model: nn.Module) -> None:
@@ -35,7 +35,7 @@ def report_of(finding: Finding) -> None:
 
 def a_folder() -> bool:
     report = nd.check(Path("runs"))
-    assert_type(report, "Report")
+    assert_type(report, Report)
     return report.healthy
 
 

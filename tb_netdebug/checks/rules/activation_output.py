@@ -14,6 +14,7 @@ from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.activation_layers import activation_layers
 from tb_netdebug.checks.rules.loss_course import course
+from tb_netdebug.core.records.scalar_names import of_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ class ConstantOutput(Rule):
         if len(calls) != 1:
             return None
         key = next(iter(calls))
-        given, wanted = (history.value(f"probe/loss/{key}/{name}_std") for name in ("input", "target"))
-        if given is None or wanted is None or history.value(f"probe/loss/{key}/uniform") is not None:
+        given, wanted = (history.value(of_loss(key, f"{name}_std")) for name in ("input", "target"))
+        if given is None or wanted is None or history.value(of_loss(key, "uniform")) is not None:
             return None
         return given / wanted if wanted > 0 else None
 
@@ -108,7 +109,7 @@ class ConstantOutput(Rule):
         answer gets is nothing beside what it got once."""
         limits = self.limits
         for key, call in history.known_facts.get("loss-call", {}).items():
-            baseline = history.curve(f"probe/loss/{key}/baseline")
+            baseline = history.curve(of_loss(key, "baseline"))
             if not call.get("target_learns") or baseline is None or history.step < limits.ignored:
                 continue
             newest = baseline.tail(limits.looks)

@@ -9,6 +9,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import named
 from tb_netdebug.checks.rules.activation_layers import activation_layers
 from tb_netdebug.checks.rules.loss_looks import CLASS_LOSSES
+from tb_netdebug.core.records.scalar_names import of_loss
 
 
 def unheard_classes(history: History, place: int, dead: int, count: int, looks: int) -> Sign | None:
@@ -17,7 +18,7 @@ def unheard_classes(history: History, place: int, dead: int, count: int, looks: 
     call = _scores_of(history, place, count)
     if call is None or not dead:
         return None
-    classes = history.curve(f"probe/loss/{call.get('id')}/classes")
+    classes = history.curve(of_loss(call.get("id"), "classes"))
     if classes is None or classes.highest <= count - dead:
         return None
     name = history.activations.names[place]

@@ -11,6 +11,18 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, percent, span
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_ID,
+    BATCH_IS_SLICE,
+    BATCH_SHARE,
+    EVALUATIONS,
+    LOADER_BATCHES,
+    LOADER_RESTARTS,
+    RANDOM_SET_BACK,
+    TIME_DATA,
+    TIME_FORWARD,
+    TIME_STEP,
+)
 
 # Of the last steps that drew numbers at random; more of them say nothing new.
 DRAWS_KEPT = 64
@@ -50,20 +62,20 @@ class InputRepeatedBatch(Rule):
 
     def update(self, history: History) -> Sign | None:
         for record in history.recent:
-            batch = record.scalars.get("probe/batch_id")
+            batch = record.scalars.get(BATCH_ID)
             if batch is None:
                 continue
             if batch != self._batch:
                 self._batch, self._looks, self._since = batch, 0, record.step
                 self._drawn.clear()
             self._looks += 1
-            if "probe/random_set_back" in record.scalars:
-                self._drawn.append(record.scalars["probe/random_set_back"] == 1.0)
-            self._slice = record.scalars.get("probe/batch_share", self._slice)
+            if RANDOM_SET_BACK in record.scalars:
+                self._drawn.append(record.scalars[RANDOM_SET_BACK] == 1.0)
+            self._slice = record.scalars.get(BATCH_SHARE, self._slice)
         return self._judge(history) if self._looks >= self.limits.steps else None
 
     def _judge(self, history: History) -> Sign:
-        batches = last_of(history, "probe/loader_batches")
+        batches = last_of(history, LOADER_BATCHES)
         more = f" Yet there are {batches:.0f} batches in the data." if batches > 1 else ""
         why = SEED if self._is_seeded() else self._why(history, batches)
         return Sign(
@@ -86,11 +98,11 @@ class InputRepeatedBatch(Rule):
 
     def _why(self, history: History, batches: float) -> str:
         """Empty when it may be all of the data."""
-        restarts = last_of(history, "probe/loader_restarts")
+        restarts = last_of(history, LOADER_RESTARTS)
         if batches > 1 and restarts >= self.limits.restarts * history.steps:
             times = counted(restarts, "time")
             return f" Its iterator was made anew {times}: each time it begins with the first batch."
-        is_slice = last_of(history, "probe/batch_is_slice") == 1.0 and self._slice < self.limits.slice_share
+        is_slice = last_of(history, BATCH_IS_SLICE) == 1.0 and self._slice < self.limits.slice_share
         return " Yet it is a part of a bigger tensor." if is_slice else ""
 
 
@@ -137,15 +149,15 @@ class DataWait(Rule):
     def update(self, history: History) -> Sign | None:
         for record in history.recent:
             scalars = record.scalars
-            wait, whole = scalars.get("time/data"), scalars.get("time/step")
-            if "time/forward" not in scalars or scalars.get("probe/evaluations"):
+            wait, whole = scalars.get(TIME_DATA), scalars.get(TIME_STEP)
+            if TIME_FORWARD not in scalars or scalars.get(EVALUATIONS):
                 continue  # the model is called in parts, or was evaluated meanwhile: that is no waiting
             if wait is not None and whole:
                 self._waits.append((record.step, wait, whole))
         known = [each for each in self._waits if each[0] >= self.limits.skipped]
         if len(known) < self.limits.steps:
             return None
-        has_loader = last_of(history, "probe/loader_batches") > 0
+        has_loader = last_of(history, LOADER_BATCHES) > 0
         return self._judge(known, has_loader=has_loader)
 
     def _judge(self, known: Sequence[tuple[int, float, float]], *, has_loader: bool) -> Sign | None:

@@ -20,6 +20,7 @@ from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.rules.weights_still import Streaks
 from tb_netdebug.checks.tensors import Flags
+from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, GRADIENTS_KEPT
 from tb_netdebug.core.records.step import Kind
 
 ZERO_LOSS = 1e-9
@@ -202,7 +203,7 @@ class GradNotCleared(Rule):
     limits = KeptLimits()
 
     def update(self, history: History) -> Sign | None:
-        kept = history.curve("probe/gradients_kept")
+        kept = history.curve(GRADIENTS_KEPT)
         if kept is None or kept.count < self.limits.probes:
             return None
         values = kept.tail(16)
@@ -234,7 +235,7 @@ class GradNotCleared(Rule):
 
 def norm_growth(history: History) -> float:
     """The highest mean of four norms in a row against the first norms."""
-    curve = history.curve("gradient_norm")
+    curve = history.curve(GRADIENT_NORM)
     if curve is None or curve.count < 6:
         return 0.0
     first = curve.first

@@ -14,6 +14,7 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_curves import loss_of
 from tb_netdebug.checks.rules.parameters import Integers, ParameterTable, parameters_of
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.core.records.scalar_names import GRADIENT_NORM
 from tb_netdebug.core.records.step import Kind
 
 CLIP = (
@@ -51,7 +52,7 @@ class ExplodingGradients(Rule):
 
     def _grown(self, history: History) -> Sign | None:
         """Against the median of what came before the last four."""
-        curve = history.curve("gradient_norm")
+        curve = history.curve(GRADIENT_NORM)
         if curve is None or curve.count < 2:
             return None
         if curve.highest < self.limits.growth * curve.lowest:
@@ -74,7 +75,7 @@ class ExplodingGradients(Rule):
 
     def _jumped(self, history: History) -> Sign | None:
         """Huge from the start, so that the first updates replace the weights."""
-        norm = history.value("gradient_norm")
+        norm = history.value(GRADIENT_NORM)
         known = parameters_of(history)
         if norm is not None and norm >= self.limits.norm and history.updates.now is not None:
             update = known.column(history, Kind.UPDATE, "rms")
@@ -84,7 +85,7 @@ class ExplodingGradients(Rule):
                 self._replaced = history.step if self._replaced < 0 else self._replaced
         if self._replaced < 0 or not self._is_worse(history):
             return None
-        curve = history.curve("gradient_norm")
+        curve = history.curve(GRADIENT_NORM)
         highest = curve.highest if curve is not None else math.nan
         return self._sign(
             f"The norm (overall size) of the gradients was {number(highest)} (more than "

@@ -10,6 +10,7 @@ from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rules.loss_course import course
 from tb_netdebug.checks.rules.loss_curves import main_curves
 from tb_netdebug.checks.rules.progress import mean
+from tb_netdebug.core.records.scalar_names import LOSS
 
 FIRST = 4
 NEWEST = 8
@@ -67,7 +68,7 @@ def headway(history: History) -> Headway | None:
         base = mean(bases[-NEWEST:])
         before *= base / max(mean(bases[:-NEWEST]), 1e-30)
     start = curve.windows[0].mean if curve.windows else math.nan
-    unit = 1.0 if curve.name == "loss" else factor(history)
+    unit = 1.0 if curve.name == LOSS else factor(history)
     first, start, before, now, base = (unit * each for each in (curve.first, start, before, now, base))
     return Headway(history.steps, first, start, before, now, base, curve.nonfinite)
 

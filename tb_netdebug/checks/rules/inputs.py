@@ -11,6 +11,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.headway import Headway, headway
+from tb_netdebug.core.records.scalar_names import BATCH_SIZE, of_input, of_words
 
 
 def input_places(history: History) -> list[tuple[str, int]]:
@@ -51,7 +52,7 @@ class InputConstant(Rule):
 
     def update(self, history: History) -> Sign | None:
         now = history.tensors.now
-        rows = history.value("batch_size")
+        rows = history.value(BATCH_SIZE)
         if rows is None or rows < self.limits.rows:
             return None
         places = [] if now is None else [place for _, place in input_places(history) if now.count[place] > 0]
@@ -59,7 +60,7 @@ class InputConstant(Rule):
             return self._words(history)
         size = now.abs_max[places]
         is_constant = bool((now.std[places] <= self.limits.spread * size).all())
-        features = [history.value(f"probe/input/{index}/constant_features") for index in range(len(places))]
+        features = [history.value(of_input(index, "constant_features")) for index in range(len(places))]
         is_alike = all(share == 1.0 for share in features)
         if not self._constant and not self._alike:
             self._since = history.step
@@ -78,7 +79,7 @@ class InputConstant(Rule):
 
     def _words(self, history: History) -> Sign | None:
         """All of them the same: they are unknown to the vocabulary, or padding."""
-        ends = [[history.value(f"probe/words/{place}/{end}") for end in ("min", "max")] for place in range(4)]
+        ends = [[history.value(of_words(place, end)) for end in ("min", "max")] for place in range(4)]
         known = [(low, high) for low, high in ends if low is not None and high is not None]
         if not known:
             return None
@@ -189,7 +190,7 @@ class InputScale(Rule):
             ),
             ("feature_offset", "mean of a feature over its spread", limits.feature_offset),
         ):
-            curve = history.curve(f"probe/input/{index}/{name}")
+            curve = history.curve(of_input(index, name))
             if curve is not None and middle(curve.values) > limit:
                 found[words] = Evidence(middle(curve.values), limit)
         return found

@@ -12,6 +12,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
+from tb_netdebug.core.records.scalar_names import BATCH_SIZE
 
 # What makes scores of similarities and distances; a classifier's scores come out of a layer.
 PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")
@@ -35,7 +36,7 @@ def has_one_label_each(call: dict[str, Any], history: History) -> bool:
     shape = tuple(call.get("target_shape") or ())
     if len(shape) > 1 and math.prod(shape[1:]) != 1:
         return False
-    batch = history.curve("batch_size")
+    batch = history.curve(BATCH_SIZE)
     return batch is None or rows(call) <= MOST_LABELS * batch.last
 
 

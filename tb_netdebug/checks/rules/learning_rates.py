@@ -18,6 +18,7 @@ from tb_netdebug.checks.rules.loss_course import course as course_of
 from tb_netdebug.checks.rules.loss_shape import is_falling
 from tb_netdebug.checks.rules.nonfinite_origin import is_in_the_batch
 from tb_netdebug.checks.rules.numbers_forward import is_lost
+from tb_netdebug.core.records.scalar_names import LOSS, RATES, TIME_OPTIMIZER, UPDATES_MADE
 from tb_netdebug.core.records.step import Kind, StepRecord
 
 # A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
@@ -57,7 +58,7 @@ class LearningRateZero(Rule):
         self._highest = 0.0
 
     def update(self, history: History) -> Sign | None:
-        curves = list(history.curves("lr/"))
+        curves = list(history.curves(RATES))
         if not curves:
             return None
         for step, rate in fresh_rates(curves, self._step):
@@ -106,7 +107,7 @@ class LearningRateZero(Rule):
 
 def updates_made(history: History) -> float | None:
     """How often an optimizer has stepped so far, at least; None when nobody knows."""
-    made, timed = history.curve("probe/updates_made"), history.curve("time/optimizer")
+    made, timed = history.curve(UPDATES_MADE), history.curve(TIME_OPTIMIZER)
     if made is not None:
         return made.last
     return None if timed is None else float(timed.count)
@@ -114,11 +115,11 @@ def updates_made(history: History) -> float | None:
 
 def is_loss_gone(record: StepRecord) -> bool:
     """Return whether the loss of this step is no number, and the weights took it up."""
-    return not math.isfinite(record.scalars.get("loss", 0.0)) and is_lost(record)
+    return not math.isfinite(record.scalars.get(LOSS, 0.0)) and is_lost(record)
 
 
 def rate_now(history: History) -> float:
-    return max((curve.last for curve in history.curves("lr/")), default=math.nan)
+    return max((curve.last for curve in history.curves(RATES)), default=math.nan)
 
 
 def fresh_rates(curves: Sequence[Curve], since: int) -> list[tuple[int, float]]:
@@ -167,7 +168,7 @@ class LearningRateHigh(Rule):
         self._look(history)
         if self._gone_step is None:
             self._gone_step = next((each.step for each in history.recent if is_loss_gone(each)), None)
-        curve = history.curve("loss")
+        curve = history.curve(LOSS)
         if self._ratio < self.limits.sure_ratio or curve is None or rate_now(history) <= 0:
             return None
         course = headway(history)

@@ -18,6 +18,7 @@ from tb_netdebug.checks.rules.loss_rise import DivergingLoss
 from tb_netdebug.checks.rules.loss_start import LossAtChanceStart
 from tb_netdebug.checks.rules.loss_swing import LossOscillating, LossSpike
 from tb_netdebug.checks.rules.loss_turned import climbed
+from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,13 @@ class LossNegative(Rule):
         for key, call in calls.items():
             if call.get("function") in NEVER_NEGATIVE:
                 for record in history.recent:
-                    value = record.scalars.get(f"probe/loss/{key}/value")
+                    value = record.scalars.get(of_loss(key, "value"))
                     if value is not None and value < -self.limits.below:
                         return self._impossible(call, key, value, record.scalars, record.step)
         turned = climbed(history)
         if turned is not None:
             return turned
-        losses = [record.scalars.get("loss", 0.0) for record in history.recent]
+        losses = [record.scalars.get(LOSS, 0.0) for record in history.recent]
         lowest = min(filter(math.isfinite, losses), default=0.0)
         if lowest >= -self.limits.below:
             return None
@@ -60,7 +61,7 @@ class LossNegative(Rule):
         evidence = {"loss": Evidence(value, -self.limits.below)}
         for side, name in (("input", "what goes in"), ("target", "targets")):
             for end in ("min", "max"):
-                known = scalars.get(f"probe/loss/{key}/{side}_{end}")
+                known = scalars.get(of_loss(key, f"{side}_{end}"))
                 if known is not None:
                     evidence[f"{end} of {name}"] = Evidence(known)
         wants = {

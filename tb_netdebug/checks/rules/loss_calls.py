@@ -11,6 +11,7 @@ import numpy as np
 
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rules.loss_shape import middle
+from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 from tb_netdebug.core.records.step import StepRecord
 
 # The recorded loss is that of the loss calls when their ratio is the same to within this …
@@ -125,12 +126,12 @@ class LossCallTable:
         value, chance = 0.0, 0.0
         was_measured = False
         for key, call in calls.items():
-            one = record.scalars.get(f"probe/loss/{key}/value")
+            one = record.scalars.get(of_loss(key, "value"))
             if one is not None:
                 was_measured = True
                 value += one
                 chance += chance_of(call, key, record.scalars)
-        loss = record.scalars.get("loss")
+        loss = record.scalars.get(LOSS)
         if was_measured and loss is not None and value and math.isfinite(loss) and math.isfinite(value):
             self._ratios.append(loss / value)
             if math.isnan(self.first_ratio):
@@ -159,8 +160,8 @@ class LossCallTable:
 def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float:
     """What the best constant answer would get on such data; that for this very batch is less, the fewer
     rows it has. NaN when they are too few to tell."""
-    baseline = scalars.get(f"probe/loss/{key}/baseline", math.nan)
-    uniform, classes = scalars.get(f"probe/loss/{key}/uniform"), scalars.get(f"probe/loss/{key}/classes", 2.0)
+    baseline = scalars.get(of_loss(key, "baseline"), math.nan)
+    uniform, classes = scalars.get(of_loss(key, "uniform")), scalars.get(of_loss(key, "classes"), 2.0)
     shape = call.get("target_shape") or (1,)
     if uniform is None:
         rows = max(shape[0], 1)
@@ -176,16 +177,16 @@ def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> floa
 
 def is_fixed(history: History, key: Any) -> bool:
     """Whether all labels were alike so far, though there are several classes."""
-    baseline = history.curve(f"probe/loss/{key}/baseline")
-    has_classes = history.curve(f"probe/loss/{key}/uniform") is not None
+    baseline = history.curve(of_loss(key, "baseline"))
+    has_classes = history.curve(of_loss(key, "uniform")) is not None
     return has_classes and baseline is not None and baseline.highest == 0.0
 
 
 def moving_targets(history: History, key: Any) -> bool:
-    mean, std = (history.curve(f"probe/loss/{key}/target_{name}") for name in ("mean", "std"))
+    mean, std = (history.curve(of_loss(key, f"target_{name}")) for name in ("mean", "std"))
     if mean is None or std is None or mean.count < LEAST_ALIKE:
         return False
-    if history.curve(f"probe/loss/{key}/uniform") is not None:
+    if history.curve(of_loss(key, "uniform")) is not None:
         return False
     means, widths = mean.tail(64), std.tail(64)
     quarter = len(means) // 4

@@ -12,6 +12,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rules.loss_calls import LossCallTable
 from tb_netdebug.checks.rules.loss_shape import Doubles, noise
+from tb_netdebug.core.records.scalar_names import LOSS
 
 # A training's first values, before it has learned anything.
 FIRST_VALUES = 8
@@ -103,10 +104,10 @@ class LossCurve:
             or self._models(history.layers) > 1
             or "elsewhere" in history.known_facts  # the loss depends on what another optimizer trains
         )
-        curve = history.curve("loss")
+        curve = history.curve(LOSS)
         if curve is None:
             return
-        losses = [(record.step, record.scalars["loss"]) for record in new if "loss" in record.scalars]
+        losses = [(record.step, record.scalars[LOSS]) for record in new if LOSS in record.scalars]
         self._count += len(losses)
         if self._count != curve.count:  # some came while nobody asked
             self._count, self._used = curve.count, 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.history import History
+from tb_netdebug.core.records.scalar_names import EVALUATION_LOSS, LOSS, LOSSES, OWN, of_loss
 
 
 def loss_of(history: History) -> Curve | None:
     """The loss given to `monitor.step`, or else the first that a user logged or a probe has seen."""
-    given = history.curve("loss")
+    given = history.curve(LOSS)
     if given is not None:
         return given
     for curve in history.curves():
@@ -22,15 +23,15 @@ def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
     calls = history.known_facts.get("loss-call", {})
     if len(calls) == 1:
         number = next(iter(calls))
-        value = history.curve(f"probe/loss/{number}/value")
+        value = history.curve(of_loss(number, "value"))
         if value is not None:
-            return value, history.curve(f"probe/loss/{number}/baseline")
-    return history.curve("loss"), None
+            return value, history.curve(of_loss(number, "baseline"))
+    return history.curve(LOSS), None
 
 
 def is_loss(name: str) -> bool:
     """Of a batch that is trained on, as a user has logged it or a probe has seen it."""
-    if name.startswith("probe/loss/"):
+    if name.startswith(LOSSES):
         return name.endswith("/value")
-    is_logged = name.startswith("scalar/") and "loss" in name.lower()
-    return is_logged and name != "scalar/eval_loss"
+    is_logged = name.startswith(OWN) and "loss" in name.lower()
+    return is_logged and name != EVALUATION_LOSS

@@ -16,6 +16,7 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_course import LossCurve, course, is_turn
 from tb_netdebug.checks.rules.loss_shape import Doubles, error_of_mean, is_falling, noise
 from tb_netdebug.checks.rules.stillness import LEAST_UPDATE, update_ratio
+from tb_netdebug.core.records.scalar_names import OWN, RATES
 
 is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)
 
@@ -85,7 +86,7 @@ class Overfitting(Rule):
 
     def _sign(self, name: str, best: float, level: float, since: int, training: tuple[float, float]) -> Sign:
         rise = level / best - 1.0
-        shown = name.removeprefix("scalar/")
+        shown = name.removeprefix(OWN)
         return Sign(
             Severity.ERROR if rise >= self.limits.error_rise else Severity.WARNING,
             f"{shown} was lowest at step {since} ({number(best, 4)}) and has risen by {percent(rise)} or "
@@ -148,7 +149,7 @@ class LossPlateau(Rule):
 
     def _reason(self, history: History, seen: LossCurve, begun: int) -> tuple[str, str]:
         """The learning rate, when it is certain; else empty."""
-        for curve in history.curves("lr/"):
+        for curve in history.curves(RATES):
             cut = self._cut(curve)
             if cut is not None and cut <= begun + 8 and self._fell_until(seen, cut):
                 return (

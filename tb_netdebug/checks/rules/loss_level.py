@@ -24,6 +24,7 @@ from tb_netdebug.checks.rules.loss_term import outweighed
 from tb_netdebug.checks.rules.loss_words import over
 from tb_netdebug.checks.rules.stillness import standstill
 from tb_netdebug.checks.rules.warm_up import still_warming_up
+from tb_netdebug.core.records.scalar_names import LOSSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def _means(history: History, what: str) -> float | None:
     """Over the last measured steps of the loss calls."""
     found = [
         curve.tail(8).mean()
-        for curve in history.curves("probe/loss/")
+        for curve in history.curves(LOSSES)
         if curve.name.endswith(f"/{what}") and curve.count
     ]
     return float(np.mean(found)) if found else None

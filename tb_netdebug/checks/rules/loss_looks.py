@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tb_netdebug.checks.history import History
+from tb_netdebug.core.records.scalar_names import of_loss
 
 CLASS_LOSSES = frozenset({"cross_entropy", "nll_loss"})
 BINARY_LOSSES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
@@ -65,7 +66,7 @@ class LossLooks:
         for number, call in list(calls.items()):
             keys = self._keys.get(number)
             if keys is None:
-                keys = self._keys[number] = [(name, f"probe/loss/{number}/{name}") for name in self._names]
+                keys = self._keys[number] = [(name, of_loss(number, name)) for name in self._names]
             first = keys[0][1]
             for record in records:
                 scalars = record.scalars

@@ -14,6 +14,7 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_course import LossCurve, course
 from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling, middle
 from tb_netdebug.checks.rules.loss_words import over
+from tb_netdebug.core.records.scalar_names import LOSS
 
 LOWER_RATE = (
     "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
@@ -51,7 +52,7 @@ class DivergingLoss(Rule):
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
-        curve = history.curve("loss")
+        curve = history.curve(LOSS)
         if curve is None or len(seen.values) < 4 or not seen.start > 0:
             return None
         start = max(seen.start if len(seen.first) >= 8 else seen.first[0], 0.0)

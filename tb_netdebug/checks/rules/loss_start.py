@@ -12,6 +12,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.inputs import InputScaleLimits, input_places
+from tb_netdebug.core.records.scalar_names import of_input, of_loss
 
 MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
@@ -57,7 +58,7 @@ class LossAtChanceStart(Rule):
         is_excused = has_frozen(history) or has_large_inputs(history)
         signs = []
         for key, call in calls.items():
-            seen = {name: record.scalars.get(f"probe/loss/{key}/{name}") for name in MEASURED}
+            seen = {name: record.scalars.get(of_loss(key, name)) for name in MEASURED}
             if call.get("reduction") in ("mean", "sum") and seen["value"] is not None:
                 rows = math.prod(call.get("target_shape") or (1,))
                 seen = of_one_answer(seen, call, rows)
@@ -163,5 +164,5 @@ def has_large_inputs(history: History) -> bool:
 
 
 def is_uneven(history: History, index: int) -> bool:
-    ratio = history.curve(f"probe/input/{index}/feature_scale_ratio")
+    ratio = history.curve(of_input(index, "feature_scale_ratio"))
     return ratio is not None and ratio.last > LIMITS.feature_scale_ratio

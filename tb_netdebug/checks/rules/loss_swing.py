@@ -23,6 +23,7 @@ from tb_netdebug.checks.rules.loss_shape import (
     variation,
     without_spikes,
 )
+from tb_netdebug.core.records.scalar_names import BATCH_ID, LOADER_BATCHES, LOSS
 
 # So many of them tell how much batches differ.
 BATCHES = 16
@@ -59,7 +60,7 @@ class LossSpike(Rule):
             return None
         before = self._spikes
         for record in history.recent:
-            loss = record.scalars.get("loss")
+            loss = record.scalars.get(LOSS)
             if loss is not None and math.isfinite(loss):
                 self._follow(record.step, loss, seen.start)
         return self._sign(seen) if self._spikes > before else None
@@ -185,7 +186,7 @@ class LossOscillating(Rule):
         self, history: History, seen: LossCurve, recent: Doubles, turns: int | None, least: float
     ) -> Sign:
         low, high = (float(value) for value in np.quantile(recent, (0.1, 0.9)))
-        batches = history.curve("probe/loader_batches")
+        batches = history.curve(LOADER_BATCHES)
         is_epoch = turns is not None and batches is not None and abs(turns - batches.last) <= 0.1 * turns
         how = f"every {turns} steps" if turns else "without a pattern"
         guess = "" if seen.chance is None else f"; a constant answer would get {number(seen.chance, 4)}"
@@ -224,5 +225,5 @@ def batches_differ(history: History, swing: float, *, share: float) -> bool:
 
 def always_the_same(history: History) -> bool:
     """Whether every batch is the whole data."""
-    batches = history.curve("probe/batch_id")
+    batches = history.curve(BATCH_ID)
     return batches is not None and batches.count >= 8 and batches.lowest == batches.highest

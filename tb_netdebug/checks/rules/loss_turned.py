@@ -12,6 +12,7 @@ from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rules.loss_calls import LEAST_COMPARED, SAME
 from tb_netdebug.checks.rules.loss_course import LossCurve, course
 from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling
+from tb_netdebug.core.records.scalar_names import DESCENDED, LOSS
 
 
 def climbed(history: History) -> Sign | None:
@@ -30,7 +31,7 @@ def climbed(history: History) -> Sign | None:
 def pairs_in(history: History) -> list[tuple[float, float]]:
     """The loss, and what the gradients are taken of, in the steps in which this was measured: where it is not
     the loss itself."""
-    descent, loss = history.curve("probe/descended"), history.curve("loss")
+    descent, loss = history.curve(DESCENDED), history.curve(LOSS)
     if descent is None or loss is None:
         return []
     losses = dict(zip(loss.steps, loss.values, strict=True))

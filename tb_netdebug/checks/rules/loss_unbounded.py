@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import number
+from tb_netdebug.core.records.scalar_names import DIVISORS
 
-PREFIX = "probe/divisor/"
+PREFIX = DIVISORS
 
 
 def unbounded(history: History, least: float) -> Iterator[Sign]:

@@ -12,6 +12,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import percent, size
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.core.records.scalar_names import CHILDREN_RSS, GPUS, HOST_AVAILABLE, MEMORY, RSS
 
 MB = 1 << 20
 
@@ -46,8 +47,8 @@ class MemoryGrowth(Rule):
     def update(self, history: History) -> Iterator[Sign]:
         if history.steps < self.limits.steps:
             return
-        for curve in history.curves("memory/"):
-            is_own = curve.name in ("memory/rss", "memory/children_rss")
+        for curve in history.curves(MEMORY):
+            is_own = curve.name in (RSS, CHILDREN_RSS)
             if not is_own and not curve.name.endswith(("/allocated", "/process")):
                 continue
             if self._read.get(curve.name) != curve.count:  # a reading comes every second or so
@@ -122,10 +123,10 @@ class MemoryPressure(Rule):
     limits = PressureLimits()
 
     def update(self, history: History) -> Iterator[Sign]:
-        host = history.curve("memory/host_available")
+        host = history.curve(HOST_AVAILABLE)
         if host is not None:
-            yield from self._host(host, history.curve("memory/rss"))
-        for curve in history.curves("memory/gpu"):
+            yield from self._host(host, history.curve(RSS))
+        for curve in history.curves(GPUS):
             if curve.name.endswith("/used"):
                 yield from self._device(curve, history.curve(curve.name.replace("/used", "/total")))
 
@@ -143,7 +144,7 @@ class MemoryPressure(Rule):
             "Make batches smaller, use fewer workers in the DataLoader, load data piece by piece; or end "
             "other programs.",
             {"bytes left": Evidence(float(left[-1]), limit), "bytes of this process": Evidence(taken)},
-            where=("memory/host_available",),
+            where=(HOST_AVAILABLE,),
             sureness=0.8,
         )
 

@@ -11,6 +11,13 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import agree, counted, listed, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.learning_rates import LearningRateHigh, LearningRateZero
+from tb_netdebug.core.records.scalar_names import (
+    EVAL_MODULES,
+    EVALUATIONS,
+    MODE_MODULES,
+    OWN,
+    TRAIN_MODE_EVALUATIONS,
+)
 
 
 def remark(names: Sequence[str]) -> str:
@@ -42,9 +49,9 @@ class EvalModeTraining(Rule):
 
     def update(self, history: History) -> Sign | None:
         for record in history.recent:
-            modules = record.scalars.get("probe/mode_modules")
+            modules = record.scalars.get(MODE_MODULES)
             if modules:
-                in_eval = record.scalars.get("probe/eval_modules", 0.0)
+                in_eval = record.scalars.get(EVAL_MODULES, 0.0)
                 self._take(record.step, in_eval, modules)
         return self._sign(history.fact("modes") or {}) if self._since is not None else None
 
@@ -113,14 +120,14 @@ class TrainModeEvaluating(Rule):
 
     def _take(self, step: int, scalars: Mapping[str, float]) -> None:
         self._steps += 1
-        calls = scalars.get("probe/evaluations")
+        calls = scalars.get(EVALUATIONS)
         if not calls:
             return
         self._with_calls += 1
         if not has_evaluation_loss(scalars):
             return
         self._evaluated = step if self._evaluated < 0 else self._evaluated
-        in_train = scalars.get("probe/train_mode_evaluations", 0.0)
+        in_train = scalars.get(TRAIN_MODE_EVALUATIONS, 0.0)
         if in_train == calls > self._calls:
             self._since, self._calls = step if self._since is None else self._since, calls
 
@@ -157,7 +164,7 @@ EVALUATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|te
 
 def has_evaluation_loss(scalars: Mapping[str, float]) -> bool:
     """Without one, calls without gradients may be anything: a teacher, a target, a sample."""
-    return any(name.startswith("scalar/") and EVALUATION.search(name[7:].lower()) for name in scalars)
+    return any(name.startswith(OWN) and EVALUATION.search(name.removeprefix(OWN).lower()) for name in scalars)
 
 
 RULES: tuple[type[Rule], ...] = (EvalModeTraining, TrainModeEvaluating, LearningRateZero, LearningRateHigh)

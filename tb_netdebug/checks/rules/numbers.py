@@ -14,7 +14,6 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
 from tb_netdebug.checks.rules.numbers_forward import (
     CLEAN,
-    LOSS_LEFT_OUT,
     MOST_NAMED,
     NonfiniteActivation,
     NonfiniteInput,
@@ -22,9 +21,10 @@ from tb_netdebug.checks.rules.numbers_forward import (
     losses,
     nonfinite,
 )
-from tb_netdebug.checks.rules.numbers_left_out import GRADIENTS_LEFT_OUT, left_out_gradients
+from tb_netdebug.checks.rules.numbers_left_out import left_out_gradients
 from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, PrecisionHeadroom
 from tb_netdebug.checks.rules.parameters import parameters_of
+from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT, LOSS, LOSS_LEFT_OUT, NONFINITE_GRADIENTS
 from tb_netdebug.core.records.step import Kind, StepRecord
 
 TAKEN_UP = " Unless this step is left out, the weights take up NaN from here on."
@@ -100,7 +100,7 @@ class NonfiniteLoss(Rule):
         message = f"The loss is {text(value)} at step {record.step}{before}.{place}"
         if record.scalars.get(LOSS_LEFT_OUT):
             return left_out_sign(message, origin, record.step, evidence)
-        are_numbers = record.scalars.get("nonfinite_gradients") == 0.0
+        are_numbers = record.scalars.get(NONFINITE_GRADIENTS) == 0.0
         return bad_loss_sign(message, origin, evidence, record.step, UNHARMED if are_numbers else TAKEN_UP)
 
 
@@ -124,7 +124,7 @@ class NonfiniteGradient(Rule):
         if left_out is not None:
             yield left_out
         for record in history.recent:
-            count = record.scalars.get("nonfinite_gradients", 0.0)
+            count = record.scalars.get(NONFINITE_GRADIENTS, 0.0)
             if count > 0 and not (is_skipped(record) or record.scalars.get(GRADIENTS_LEFT_OUT)):
                 self._first = self._first or (record, count)
                 yield self._sign(history, record, count)
@@ -138,7 +138,7 @@ class NonfiniteGradient(Rule):
         else:
             opening = ""
         places = tuple(sample.series.name for sample in nonfinite(record, Kind.GRADIENT))[:MOST_NAMED]
-        loss = record.scalars.get("loss", math.nan)
+        loss = record.scalars.get(LOSS, math.nan)
         but = " although the loss is a number" if math.isfinite(loss) else ""
         return Sign(
             Severity.ERROR,
@@ -313,7 +313,7 @@ def writers(history: History, origin: TracedOrigin) -> str:
             f"The update of step {step - 1} wrote it, by a gradient that was not finite: what the optimizer "
             f"keeps of its gradients is not, either{advice}."
         )
-    curve = history.curve("nonfinite_gradients")
+    curve = history.curve(NONFINITE_GRADIENTS)
     before = {} if curve is None else dict(zip(curve.steps, curve.values, strict=True))
     if before.get(step - 1) == 0.0:
         return (

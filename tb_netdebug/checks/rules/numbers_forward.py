@@ -11,14 +11,19 @@ from tb_netdebug.checks.phrases import agree, counted, named
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_curves import is_loss
 from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin
-from tb_netdebug.checks.rules.numbers_left_out import GRADIENTS_LEFT_OUT, was_left_out
+from tb_netdebug.checks.rules.numbers_left_out import was_left_out
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_LEFT_OUT,
+    GRADIENTS_LEFT_OUT,
+    LOSS,
+    LOSS_LEFT_OUT,
+    LOSS_SCALE_SKIPPED,
+    NONFINITE_GRADIENTS,
+)
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 from tb_netdebug.core.stats.packed import HEADER
 
 MOST_NAMED = 50
-# No backward pass has followed on the loss of this step, or on one of its batches, which held NaN.
-LOSS_LEFT_OUT, BATCH_LEFT_OUT = "probe/loss_left_out", "probe/batch_left_out"
-SCALER_SKIPPED = "probe/loss_scale_skipped"
 SKIPPED = " The gradient scaler skipped this step: it did not reach the weights."
 NOT_STEPPED = " The program did not step on its gradients: this batch did not reach the weights."
 CLEAN = (
@@ -182,8 +187,8 @@ class NonfiniteInput(Rule):
 def losses(record: StepRecord) -> Iterator[tuple[str, float]]:
     """The loss; where none was given, those that were logged or seen by a probe."""
     scalars = record.scalars
-    if "loss" in scalars:
-        yield "loss", scalars["loss"]
+    if LOSS in scalars:
+        yield LOSS, scalars[LOSS]
         return
     for name, value in scalars.items():
         if is_loss(name):
@@ -200,19 +205,19 @@ def were_others(history: History, kind: Kind) -> bool:
 def is_lost(record: StepRecord) -> bool:
     """Whether NaN came into the weights, as far as scalars tell: gradients are not counted in every step."""
     scalars = record.scalars
-    is_bad = scalars.get("nonfinite_gradients", 0.0) > 0 or not math.isfinite(scalars.get("loss", 0.0))
+    is_bad = scalars.get(NONFINITE_GRADIENTS, 0.0) > 0 or not math.isfinite(scalars.get(LOSS, 0.0))
     is_off = is_skipped(record) or scalars.get(LOSS_LEFT_OUT) or scalars.get(GRADIENTS_LEFT_OUT)
     return is_bad and not is_off
 
 
 def is_skipped(record: StepRecord) -> bool:
     """Return whether a gradient scaler kept this step from the weights."""
-    return bool(record.scalars.get(SCALER_SKIPPED))
+    return bool(record.scalars.get(LOSS_SCALE_SKIPPED))
 
 
 def fate_of(history: History, origin: TracedOrigin) -> tuple[Severity, str]:
     """Return how bad it is, and what became of its batch, as a sentence or nothing."""
-    skipped = history.curve(SCALER_SKIPPED)
+    skipped = history.curve(LOSS_SCALE_SKIPPED)
     if skipped is not None and (origin.step, 1.0) in zip(skipped.steps, skipped.values, strict=True):
         return Severity.WARNING, SKIPPED
     if was_left_out(history, origin.step):

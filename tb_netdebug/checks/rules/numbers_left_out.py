@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, percent
+from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT
 
-GRADIENTS_LEFT_OUT = "probe/gradients_left_out"
 # As for a gradient scaler (`numbers_precision.ScaleLimits`): fewer are worth knowing.
 SHARE, SHARE_OF_ERROR = 0.25, 0.9
 BATCHES, FEWEST = 32, 16

@@ -13,6 +13,7 @@ from tb_netdebug.checks.phrases import counted, named, number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.parameters import parameters_of
 from tb_netdebug.checks.tensors import Flags, TensorTable
+from tb_netdebug.core.records.scalar_names import LOSS_SCALE, LOSS_SCALE_SKIPPED
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.core.stats.sketch import LOWER, UPPER
 
@@ -134,7 +135,7 @@ class LossScaleOverflow(Rule):
     limits = LossScaleLimits()
 
     def update(self, history: History) -> Sign | None:
-        skipped, scale = history.curve("probe/loss_scale_skipped"), history.curve("probe/loss_scale")
+        skipped, scale = history.curve(LOSS_SCALE_SKIPPED), history.curve(LOSS_SCALE)
         if skipped is None or not skipped.count or not any(skipped.tail(int(self.limits.steps))):
             return None
         values = list(skipped.values)

@@ -13,6 +13,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import agree, percent, span
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.weights_replicas import is_sharded
+from tb_netdebug.core.records.scalar_names import BATCH_ID, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP
 
 Batches = dict[int, float]  # fingerprints by step
 MOST_NAMED = 8
@@ -20,8 +21,8 @@ MOST_NAMED = 8
 STEPS_COMPARED = 64
 # What a process does by itself: in the backward pass it also waits for the others, and in the forward pass as
 # well where the weights lie in parts on all of them.
-OWN = ("time/data", "time/forward", "time/optimizer")
-OWN_OF_PARTS = ("time/data", "time/optimizer")
+OWN = (TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER)
+OWN_OF_PARTS = (TIME_DATA, TIME_OPTIMIZER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,7 @@ def own_secs(curve_of: Callable[[str], Curve | None], names: Sequence[str], step
 
 
 def middle_step(getters: dict[int, Callable[[str], Curve | None]]) -> float:
-    steps = [
-        curve.tail(STEPS_COMPARED) for get in getters.values() if (curve := get("time/step")) is not None
-    ]
+    steps = [curve.tail(STEPS_COMPARED) for get in getters.values() if (curve := get(TIME_STEP)) is not None]
     return float(np.median(np.concatenate(steps))) if steps else 0.0
 
 
@@ -125,8 +124,8 @@ class DuplicateBatches(Rule):
         shared = history.fact("data-parallel")
         if not history.ranks or shared is None or not shared["batches"] >= shared["processes"]:
             return None
-        curves = {0: history.curve("probe/batch_id")}
-        curves.update({rank: known.curves.get("probe/batch_id") for rank, known in history.ranks.items()})
+        curves = {0: history.curve(BATCH_ID)}
+        curves.update({rank: known.curves.get(BATCH_ID) for rank, known in history.ranks.items()})
         seen = {
             rank: dict(zip(curve.steps, curve.values, strict=True))
             for rank, curve in sorted(curves.items())

@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import percent
+from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, RATES
 from tb_netdebug.core.records.step import Kind
 
 # Steps of Adam change a weight of size 0.05 by 1e-3 / 0.05 = 2 %; where the whole network moves by less than
@@ -17,13 +18,13 @@ LEAST_GRADIENT = 1e-4
 
 def standstill(history: History) -> tuple[bool, str]:
     """Whether, and why as the end of a sentence; empty when there is no sign of it."""
-    rates = [curve.last for curve in history.curves("lr/")]
+    rates = [curve.last for curve in history.curves(RATES)]
     if rates and max(rates) == 0.0:
         return True, "; the learning rate is 0"
     ratio = update_ratio(history)
     if ratio is not None and ratio < LEAST_UPDATE:
         return True, f"; a step changes the weights by {percent(ratio)} of their size only"
-    norm = history.curve("gradient_norm")
+    norm = history.curve(GRADIENT_NORM)
     if norm is not None and norm.count >= 8:
         recent = norm.tail(8)
         if len(recent) and norm.highest > 0 and recent.max() < LEAST_GRADIENT * norm.highest:

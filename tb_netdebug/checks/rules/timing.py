@@ -12,6 +12,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, percent, span
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.core.records.scalar_names import EVALUATIONS, GRAPH_TRACED, PAUSED, TIME_STEP, WAITED
 
 STEPS_KEPT = 512
 
@@ -42,13 +43,13 @@ class StepTimeOutlier(Rule):
 
     def update(self, history: History) -> Sign | None:
         for record in history.recent:
-            secs = record.scalars.get("time/step")
+            secs = record.scalars.get(TIME_STEP)
             self._seen += 1
             # an evaluation takes its time, and is meant to; so does a graph that is made anew
-            is_special = record.scalars.get("probe/evaluations") or record.scalars.get("probe/traced")
+            is_special = record.scalars.get(EVALUATIONS) or record.scalars.get(GRAPH_TRACED)
             if secs is not None and self._seen > self.limits.skipped and not is_special:
                 # what another program on this machine took is not the training's
-                self._secs.append((record.step, secs - record.scalars.get("probe/waited", 0.0)))
+                self._secs.append((record.step, secs - record.scalars.get(WAITED, 0.0)))
         return self._judge() if len(self._secs) >= self.limits.steps else None
 
     def _judge(self) -> Sign | None:
@@ -113,14 +114,12 @@ class Stalled(Rule):
         signs = []
         for record in history.recent:
             gap = record.wall_time - self._last if self._last is not None else 0.0
-            gap -= record.scalars.get("probe/paused", 0.0)
+            gap -= record.scalars.get(PAUSED, 0.0)
             self._last = record.wall_time
             if len(self._gaps) >= 4 and gap > self.limits.secs:
                 usual = median(self._gaps)
                 if gap > self.limits.factor * usual:
-                    signs.append(
-                        self._sign(gap, usual, record.step, bool(record.scalars.get("probe/evaluations")))
-                    )
+                    signs.append(self._sign(gap, usual, record.step, bool(record.scalars.get(EVALUATIONS))))
             self._gaps.append(gap)
         return signs
 

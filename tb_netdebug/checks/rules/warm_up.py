@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 from tb_netdebug.checks.history import History
+from tb_netdebug.core.records.scalar_names import RATES
 
 STEPS_BACK = 16
 
 
 def is_rising(history: History) -> bool:
     """A learning rate that is higher than some steps ago: a warm-up."""
-    for curve in history.curves("lr/"):
+    for curve in history.curves(RATES):
         rates = list(curve.values)[-STEPS_BACK:]
         if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
             return True
@@ -20,7 +21,7 @@ def is_rising(history: History) -> bool:
 
 def still_warming_up(history: History) -> bool:
     """Whether a learning rate has been rising until now."""
-    for curve in history.curves("lr/"):
+    for curve in history.curves(RATES):
         values = list(curve.values)[-STEPS_BACK:]
         if len(values) > 1 and values[-1] > values[0] and values[-1] >= curve.highest:
             return True

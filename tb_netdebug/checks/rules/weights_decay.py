@@ -11,6 +11,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.progress import progress_of
+from tb_netdebug.core.records.scalar_names import name_of_rate
 
 # Those in which each step takes rate × decay off a weight. In the others the decay is a part of the gradient,
 # which is then divided by its own size.
@@ -74,6 +75,6 @@ def strongest(history: History) -> tuple[float, float]:
 
 def rate_of(history: History, group: dict[str, Any], place: int | None) -> float | None:
     """As it is now, where there is one optimizer; with several, as it was when they were first seen."""
-    curve = None if place is None else history.curve(f"lr/{place}")
+    curve = None if place is None else history.curve(name_of_rate(place))
     rate: float | None = group.get("lr") if curve is None else curve.last
     return rate

@@ -14,6 +14,7 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.parameters import ParameterTable, median, parameters_of
 from tb_netdebug.checks.rules.progress import progress_of
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.core.records.scalar_names import LOSSES
 from tb_netdebug.core.records.step import Kind
 
 LOOKS_KEPT = 8
@@ -183,7 +184,7 @@ class WeightCollapse(Rule):
             return True
         compared = [
             (float(np.mean(values)), float(np.mean(baselines)))
-            for curve in history.curves("probe/loss/")
+            for curve in history.curves(LOSSES)
             if curve.name.endswith("/baseline") and len(baselines := curve.tail(4))
             if (value := history.curve(curve.name.replace("/baseline", "/value"))) is not None
             if len(values := value.tail(4))

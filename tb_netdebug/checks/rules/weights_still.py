@@ -15,6 +15,7 @@ from tb_netdebug.checks.rules.progress import learns
 from tb_netdebug.checks.rules.warm_up import is_rising
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.core.records.scalar_names import RATES
 from tb_netdebug.core.records.step import Kind
 
 HALVES = ("bfloat16", "float16")
@@ -264,5 +265,5 @@ class FrozenWeights(Rule):
 
 def has_rates(history: History) -> bool:
     """Whether all learning rates are above 0; with one that is 0 it is not known whose it is."""
-    rates = [curve.last for curve in history.curves("lr/")]
+    rates = [curve.last for curve in history.curves(RATES)]
     return all(rate != 0 for rate in rates)

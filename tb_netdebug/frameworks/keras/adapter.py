@@ -11,6 +11,15 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_SIZE,
+    EVALUATIONS,
+    LOSS,
+    LOSS_SCALE,
+    NONFINITE_GRADIENTS,
+    UPDATES_MADE,
+    name_of_own,
+)
 from tb_netdebug.core.records.step import Sample, Units
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.keras.alarm import Alarm
@@ -117,18 +126,18 @@ class KerasAdapter:
             self._take_loop(look)
         if not self._idle.is_over:
             self._look_for_idleness(has_fit=has_fit)
-        self._scalars.put("loss", loss)
+        self._scalars.put(LOSS, loss)
         for name, value in scalars.items():
-            self._scalars.put(f"scalar/{name}", value)
+            self._scalars.put(name_of_own(name), value)
         optimizers = self._optimizers.known()
         self._scalars.put_rates(optimizers)
         if look.probing:
-            collector.scalars["probe/updates_made"] = float(self._updates.made(optimizers))
+            collector.scalars[UPDATES_MADE] = float(self._updates.made(optimizers))
         if look.sampling and self._updates.are_whole(optimizers):
             self._reading.add_weights(look)
         else:
             look.weights = []
-        size = collector.scalars.get("batch_size")
+        size = collector.scalars.get(BATCH_SIZE)
         self._graph.look([each.tap for each in ran] or [self._loop.tap], size)
         self._loop.begin_step(sampling=False)
         self._ended += 1
@@ -229,7 +238,7 @@ class KerasAdapter:
     def evaluated(self) -> None:
         """An evaluation lies between two steps: its time belongs to neither."""
         self._collector.clock.finish()
-        self._collector.scalars["probe/evaluations"] = 1.0
+        self._collector.scalars[EVALUATIONS] = 1.0
 
     # ---- a step ------------------------------------------------------------------------------------------
 
@@ -245,7 +254,7 @@ class KerasAdapter:
 
     def _tell_comparison(self, tap: StepTap) -> None:
         """Of each graph once; a batch of one has nothing to be confused."""
-        size = int(self._collector.scalars.get("batch_size", 0.0))
+        size = int(self._collector.scalars.get(BATCH_SIZE, 0.0))
         if tap.compares_all and size > 1:
             tap.compares_all = False
             self._collector.fact("difference", id=0, prediction_shape=[size, 1], shape=[size, size])
@@ -274,12 +283,12 @@ class KerasAdapter:
         self._collector.scalars.update(self._loop.datasets.scalars())
         for tensor in shown["inputs"][:1]:
             if tensor.shape.rank:
-                self._collector.scalars["batch_size"] = float(tensor.shape[0])
+                self._collector.scalars[BATCH_SIZE] = float(tensor.shape[0])
         self._coverage.look(tap)
         for scale in [scale for _, _, scale in tap.gradients() if scale is not None][:1]:
-            self._collector.scalars["probe/loss_scale"] = float(scale)
+            self._collector.scalars[LOSS_SCALE] = float(scale)
         self._alarm.note_norm(shown["gradients"])
-        is_bad = bool(self._collector.scalars.get("nonfinite_gradients"))
+        is_bad = bool(self._collector.scalars.get(NONFINITE_GRADIENTS))
         self._reading.add_run(look, tap, lambda: shown, is_bad=is_bad)
 
     def _look_for_idleness(self, *, has_fit: bool) -> None:

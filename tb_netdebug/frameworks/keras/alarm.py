@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tb_netdebug.core.records.scalar_names import LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.keras.counts import HEALTH, NAN, POSITIVE
 from tb_netdebug.frameworks.keras.following import counted
 from tb_netdebug.frameworks.keras.scalars import Scalars
@@ -32,10 +33,10 @@ class Alarm:
             self._scalars.note(HEALTH, health)
             self.note_norm(ran.of("gradients"))
             return False
-        numbers = (self._collector.scalars.get("loss", 0.0), 0.0 if health is None else number_of(health))
+        numbers = (self._collector.scalars.get(LOSS, 0.0), 0.0 if health is None else number_of(health))
         is_bad = not all(map(math.isfinite, numbers))
         self.note_norm(ran.of("gradients"), always=is_bad or health is None)
-        is_bad = is_bad or self._collector.scalars.get("nonfinite_gradients", 0.0) > 0
+        is_bad = is_bad or self._collector.scalars.get(NONFINITE_GRADIENTS, 0.0) > 0
         return is_bad or (self._looks_at_layers and has_bad_layer(ran))
 
     def note_norm(self, gradients: Sequence[Any], *, always: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tb_netdebug.core.records.scalar_names import BATCH_ID
 from tb_netdebug.core.records.step import Kind, Series
 from tb_netdebug.frameworks.keras.reader import KerasTensorReader
 from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
@@ -61,7 +62,7 @@ class KerasBatches:
             digest.update(f"{array.shape}{array.dtype.char}".encode())
             digest.update(chosen.tobytes())
         number = int.from_bytes(digest.digest(), "little") >> 12
-        self._collector.scalars["probe/batch_id"] = float(number)
+        self._collector.scalars[BATCH_ID] = float(number)
 
 
 def selection(array: Array, most: int) -> Array:

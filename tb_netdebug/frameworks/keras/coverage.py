@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug.core.records.scalar_names import EVAL_MODULES, MODE_MODULES
 from tb_netdebug.frameworks.keras.layers import Network, WatchedWeight, native
 from tb_netdebug.recording.collector import StepCollector
 
@@ -157,7 +158,7 @@ class KerasCoverage:
     def _put_modes(self, tap: StepTap) -> None:
         if tap.modes:
             scalars = self._collector.scalars
-            scalars["probe/mode_modules"], scalars["probe/eval_modules"] = tap.mode_counts
+            scalars[MODE_MODULES], scalars[EVAL_MODULES] = tap.mode_counts
 
     def _is_all_frozen(self) -> bool:
         return bool(self._network.weights) and not self._trainable()

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tb_netdebug.core.records.scalar_names import LOADER_BATCHES, LOADER_RESTARTS
 from tb_netdebug.recording.guard import Guard
 
 DATASET: Any = tf.data.Dataset
@@ -67,8 +68,8 @@ class Datasets:
         if found is None or found.batches is None:
             return {}
         return {
-            "probe/loader_batches": float(found.batches),
-            "probe/loader_restarts": float(found.starts),
+            LOADER_BATCHES: float(found.batches),
+            LOADER_RESTARTS: float(found.starts),
         }
 
 

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_SIZE,
+    DESCENDED,
+    GRADIENT_NORM,
+    LOSS,
+    LOSS_SCALE,
+    NONFINITE_GRADIENTS,
+)
 from tb_netdebug.core.records.step import Series
 from tb_netdebug.frameworks.keras.batches import KerasBatches
 from tb_netdebug.frameworks.keras.counts import HEALTH, NEGATIVE
@@ -51,7 +59,7 @@ class StepSample:
     def kind(self) -> tuple[int, ...]:
         """Looks of the same kind keep about as many bytes."""
         parts = [len(tensors) for _, shown in self.runs for tensors in shown.values()]
-        return (int(self.scalars.get("batch_size", 0.0)), len(self.weights), *parts)
+        return (int(self.scalars.get(BATCH_SIZE, 0.0)), len(self.weights), *parts)
 
 
 class Looks:
@@ -104,7 +112,7 @@ class Looks:
 
     def _take_late(self, look: StepSample) -> None:
         found = {name: number_of(tensor) for name, tensor in look.late.items()}
-        numbers = (found.pop(HEALTH, 0.0), found.get("loss", 0.0))
+        numbers = (found.pop(HEALTH, 0.0), found.get(LOSS, 0.0))
         look.is_bad = look.is_bad or not np.isfinite(numbers).all()
         self._collector.scalars.update(found)
         look.scalars = {**look.scalars, **found}
@@ -119,7 +127,7 @@ class Looks:
 
     def _take_losses(self, tap: StepTap, shown: Shown) -> None:
         for target in shown.get("descended", []):
-            self._collector.scalars["probe/descended"] = number_of(target)
+            self._collector.scalars[DESCENDED] = number_of(target)
         parts = [shown.get(name, []) for name in ("given", "targets", "values")]
         parts.append(shown.get("behind") or parts[0])
         for number, (seen, *values) in enumerate(zip(tap.losses, *parts, strict=False)):
@@ -155,7 +163,7 @@ class Looks:
             return []
         named = [(watched.gradient, tensor) for (watched, _, _), tensor in zip(known, tensors, strict=True)]
         if any(scale is not None for _, _, scale in known):
-            factor = look.scalars.get("probe/loss_scale", 1.0)
+            factor = look.scalars.get(LOSS_SCALE, 1.0)
             named = [
                 (series, array_of(tensor).astype(np.float32) / np.float32(factor)) for series, tensor in named
             ]
@@ -165,8 +173,8 @@ class Looks:
             for (watched, _, _), summary in zip(known, summaries, strict=True)
             if summary is not None
         ]
-        self._collector.scalars["gradient_norm"] = sum(total for _, (total, _) in found) ** 0.5
-        self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, (_, others) in found))
+        self._collector.scalars[GRADIENT_NORM] = sum(total for _, (total, _) in found) ** 0.5
+        self._collector.scalars[NONFINITE_GRADIENTS] = float(sum(others for _, (_, others) in found))
         return [(watched, others) for watched, (_, others) in found]
 
     def _before(self, watched: WatchedWeight) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tb_netdebug.core.records.scalar_names import of_loss
 from tb_netdebug.frameworks.keras.loss_calls import LossSeen
 from tb_netdebug.frameworks.keras.squashing import squashing
 from tb_netdebug.frameworks.keras.values import Array, array_of
@@ -64,7 +65,7 @@ class KerasLosses:
         elif answers.size:
             found |= of_numbers(function, floats_of(answers))
         for name, number_found in found.items():
-            self._collector.scalars[f"probe/loss/{number}/{name}"] = float(number_found)
+            self._collector.scalars[of_loss(number, name)] = float(number_found)
 
     def _function(self, number: int, seen: LossSeen, scores: Floats) -> str:
         """Named once: probabilities for a loss that expects them are judged by their logarithms."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tb_netdebug.core.records.scalar_names import LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.keras.operations import Counts, word_of
 from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
 from tb_netdebug.recording.collector import StepCollector
@@ -50,8 +51,8 @@ class KerasOrigin:
     ) -> None:
         """`outputs` and `gradients`: with the number of values that are no numbers; -infinity alone is how
         scores are masked."""
-        is_loss_bad = not np.isfinite(scalars.get("loss", 0.0))
-        is_bad = is_loss_bad or scalars.get("nonfinite_gradients") or any(map(is_wrong, outputs))
+        is_loss_bad = not np.isfinite(scalars.get(LOSS, 0.0))
+        is_bad = is_loss_bad or scalars.get(NONFINITE_GRADIENTS) or any(map(is_wrong, outputs))
         step = self._collector.step
         if not is_bad:
             return
@@ -82,8 +83,8 @@ def known_of(
 ) -> dict[int, Counts]:
     """Of the tensors in a graph those that were read in this run, by id: how many values are no numbers."""
     known = {id(each): FINE for name in ("inputs", "labels") for each in tap.shown.get(name, [])}
-    if "loss" in scalars:
-        loss = np.float64(scalars["loss"])
+    if LOSS in scalars:
+        loss = np.float64(scalars[LOSS])
         counts = int(np.isneginf(loss)), int(np.isposinf(loss)), int(np.isnan(loss))
         known |= {id(each): counts for each in tap.shown.get("loss", [])}
     known |= zip(map(id, tap.shown.get("activations", [])), (counts for _, counts in outputs), strict=False)

@@ -8,6 +8,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_SIZE,
+    GRADIENT_NORM,
+    LOSS,
+    LOSS_SCALE,
+    NONFINITE_GRADIENTS,
+    TIME_DATA,
+    name_of_rate,
+)
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.keras.coverage import rate_of
 from tb_netdebug.frameworks.keras.traced import TracedRun
@@ -30,13 +39,13 @@ class Scalars:
         for tensor in ran.of("inputs")[:1]:
             sizes = tensor._shape_tuple()  # a tenth of the time of `shape`
             if sizes:
-                self._collector.scalars["batch_size"] = float(sizes[0])
-        self.note("loss", ran.loss)
-        self.note("probe/loss_scale", ran.first("scale"))
-        self.note("time/data", ran.wait_secs)
+                self._collector.scalars[BATCH_SIZE] = float(sizes[0])
+        self.note(LOSS, ran.loss)
+        self.note(LOSS_SCALE, ran.first("scale"))
+        self.note(TIME_DATA, ran.wait_secs)
         rates = ran.of("rates")
         for number, tensor in enumerate(rates):
-            self.note(f"lr/{number}", tensor)
+            self.note(name_of_rate(number), tensor)
         self._has_rates = self._has_rates or bool(rates)
 
     def note(self, name: str, tensor: Any) -> None:
@@ -68,7 +77,7 @@ class Scalars:
         has_rates, self._has_rates = self._has_rates, False
         known = () if has_rates else optimizers
         for number, rate in enumerate(rate for each in known if (rate := rate_of(each)) is not None):
-            self._collector.scalars[f"lr/{number}"] = rate
+            self._collector.scalars[name_of_rate(number)] = rate
 
     def take_late(self) -> dict[str, Any]:
         late, self.late = self.late, {}
@@ -78,11 +87,11 @@ class Scalars:
         """The norm of all gradients, and how many of their values are no numbers."""
         if self.waits:
             norm = tf.linalg.global_norm([tf.cast(each, tf.float32) for each in gradients])
-            self.late["gradient_norm"] = norm / self.late.get("probe/loss_scale", 1.0)
+            self.late[GRADIENT_NORM] = norm / self.late.get(LOSS_SCALE, 1.0)
             return
         arrays = [array_of(gradient) for gradient in gradients]
         items = [item for array in arrays if (item := item_of(array)) is not None]
         total, others = kernel.sum_squares(items, threads)
         scalars = self._collector.scalars
-        scalars["gradient_norm"] = total**0.5 / (scalars.get("probe/loss_scale") or 1.0)
-        scalars["nonfinite_gradients"] = float(others)
+        scalars[GRADIENT_NORM] = total**0.5 / (scalars.get(LOSS_SCALE) or 1.0)
+        scalars[NONFINITE_GRADIENTS] = float(others)

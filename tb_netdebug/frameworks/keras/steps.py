@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
+from tb_netdebug.core.records.scalar_names import GRAPH_TRACED
 from tb_netdebug.frameworks.keras.authorship import is_all_of_keras
 from tb_netdebug.frameworks.keras.calls import heard, listening
 from tb_netdebug.frameworks.keras.differences import crosses
@@ -212,7 +213,7 @@ class TrainSteps:
         """A new `compile`, or a batch of another shape, makes TensorFlow trace anew: once, however long."""
         before, self._tracings = self._tracings, self.tracing_count()
         if self._tracings > before:
-            self.collector.scalars["probe/traced"] = 1.0
+            self.collector.scalars[GRAPH_TRACED] = 1.0
 
     def _explain(self) -> None:
         """What is not seen of such a model, once."""

@@ -13,6 +13,7 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim import Optimizer
 
+from tb_netdebug.core.records.scalar_names import LOSS, NONFINITE_GRADIENTS, name_of_own
 from tb_netdebug.core.records.step import Kind, Sample, Series, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.debugger.workbench import Stops
@@ -113,10 +114,10 @@ class TorchAdapter:
             self._weights.look_at_rest(list(self._parameters.current().values()))
         self._phases.saw_forward = self._saw_gradients = False
         if loss is not None:
-            self._put_scalar("loss", loss)
+            self._put_scalar(LOSS, loss)
             self._probes.told_loss(loss)
         for name, value in scalars.items():
-            self._put_scalar(f"scalar/{name}", value)
+            self._put_scalar(name_of_own(name), value)
         self._optimizers.put_rates()
         self._probes.end_step()
         if self._parameters.is_stale or self._generation != self._parameters.changes:
@@ -257,7 +258,7 @@ class TorchAdapter:
         if gradients and self._settings.gradients and is_wanted:
             squares = self._reader.squares(gradients, SKIPPED)
             if squares is not None:
-                self._collector.scalars["nonfinite_gradients"] = float(squares[1])
+                self._collector.scalars[NONFINITE_GRADIENTS] = float(squares[1])
                 if squares[1] and self._collector.sampling:
                     self._optimizers.sample_gradients(SKIPPED, watched)  # they tell where
 

@@ -6,6 +6,7 @@ from collections import deque
 from operator import itemgetter
 from typing import Any
 
+from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, NONFINITE_GRADIENTS
 from tb_netdebug.core.records.step import Sample, Series, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.torch.reader import SKIPPED, TensorReader
@@ -102,7 +103,7 @@ def norm_of(sums: dict[Look, Squares]) -> dict[str, float]:
     if not sums:
         return {}
     last = {optimizer: sums[optimizer, number] for optimizer, number in sorted(sums, key=itemgetter(1))}
-    scalars = {"nonfinite_gradients": float(sum(others for _, others in last.values()))}
+    scalars = {NONFINITE_GRADIENTS: float(sum(others for _, others in last.values()))}
     if SKIPPED not in last:
-        scalars["gradient_norm"] = sum(total for total, _ in last.values()) ** 0.5
+        scalars[GRADIENT_NORM] = sum(total for total, _ in last.values()) ** 0.5
     return scalars

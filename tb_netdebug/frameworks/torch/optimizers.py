@@ -11,6 +11,12 @@ import torch
 from torch.optim import Optimizer
 
 from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.records.scalar_names import (
+    GRADIENT_NORM,
+    NONFINITE_GRADIENTS,
+    TIME_OPTIMIZER,
+    name_of_rate,
+)
 from tb_netdebug.core.records.step import Series
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.hooks import after_step, before_step
@@ -120,8 +126,8 @@ class OptimizerHooks:
         self._is_owed = False
         sums = [squares for squares in self._squares.values() if squares is not None]
         if sums and len(sums) == len(self._squares):
-            self._collector.scalars["gradient_norm"] = sum(total for total, _ in sums) ** 0.5
-            self._collector.scalars["nonfinite_gradients"] = float(sum(others for _, others in sums))
+            self._collector.scalars[GRADIENT_NORM] = sum(total for total, _ in sums) ** 0.5
+            self._collector.scalars[NONFINITE_GRADIENTS] = float(sum(others for _, others in sums))
         self._squares.clear()
         self.stepped = False
 
@@ -202,7 +208,7 @@ class OptimizerHooks:
             self.look_at_gradients(id(optimizer), self._moved)
         if self._weights is not None and self._is_sampling:
             self._weights.keep(self._moved)
-        self._collector.clock.enter("time/optimizer")
+        self._collector.clock.enter(TIME_OPTIMIZER)
 
     def _count(self, optimizer: Optimizer) -> None:
         self.stepped = True
@@ -275,7 +281,7 @@ def smallest_of_first(watched: Sequence[WatchedParameter]) -> WatchedParameter |
 
 @cache
 def rate_name(number: int) -> str:
-    return f"lr/{number}"
+    return name_of_rate(number)
 
 
 def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:

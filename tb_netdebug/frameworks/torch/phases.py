@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tb_netdebug.core.records.scalar_names import BATCH_SIZE, TIME_BACKWARD, TIME_FORWARD
 from tb_netdebug.frameworks.torch.batches.entries import can_be_called
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.values import is_tensor, tensors_in
@@ -69,7 +70,7 @@ class PhaseHooks:
             self._guard.fault("looking at the batch", error)
         if self._running is None or self._running is module:
             self._running = module
-            self._collector.clock.enter("time/forward")
+            self._collector.clock.enter(TIME_FORWARD)
         self._collector.spent_secs += now() - started
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -79,7 +80,7 @@ class PhaseHooks:
             return
         started = now()
         self._running = None
-        self._collector.clock.enter("time/backward")
+        self._collector.clock.enter(TIME_BACKWARD)
         self.saw_forward = self.sees_calls = True
         self._collector.spent_secs += now() - started
 
@@ -90,12 +91,12 @@ class PhaseHooks:
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:
         if args and is_tensor(args[0]) and args[0].dim():
-            self._collector.add("batch_size", float(args[0].size(0)))
+            self._collector.add(BATCH_SIZE, float(args[0].size(0)))
             return
         for source in (args, kwargs):
             for _, tensor in tensors_in(source):
                 if tensor.dim():
-                    self._collector.add("batch_size", float(tensor.size(0)))
+                    self._collector.add(BATCH_SIZE, float(tensor.size(0)))
                     return
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug.core.records.scalar_names import LOSSES
 from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.settings import Settings
 
@@ -77,7 +78,7 @@ class Training:
         seen = self._collector
         if self.monitor is None or seen is None:
             return False
-        return bool(seen.samples) or any(not name.startswith("probe/loss/") for name in seen.scalars)
+        return bool(seen.samples) or any(not name.startswith(LOSSES) for name in seen.scalars)
 
     def flush(self, timeout_secs: float) -> None:
         if self.monitor is not None:

@@ -11,6 +11,15 @@ import keras
 import numpy as np
 
 from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_SIZE,
+    EVALUATIONS,
+    LOSS,
+    NONFINITE_GRADIENTS,
+    UPDATES_MADE,
+    name_of_own,
+    name_of_rate,
+)
 from tb_netdebug.core.records.step import Sample, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.debugger.workbench import Stops
@@ -97,22 +106,22 @@ class BackendAdapter(ABC):
     def _is_bad(self) -> bool:
         """What looking into this step may explain."""
         scalars = self._collector.scalars
-        return not np.isfinite(scalars.get("loss", 0.0)) or bool(scalars.get("nonfinite_gradients"))
+        return not np.isfinite(scalars.get(LOSS, 0.0)) or bool(scalars.get(NONFINITE_GRADIENTS))
 
     # ---- the seam ----------------------------------------------------------------------------------------
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         runs = self._runs()
         if loss is not None:
-            self._put("loss", loss)
+            self._put(LOSS, loss)
         for name, value in scalars.items():
-            self._put(f"scalar/{name}", value)
+            self._put(name_of_own(name), value)
         self._put_rates()
         if self._collector.probing:
             made = self._updates.made(self.known_optimizers())
-            self._collector.scalars["probe/updates_made"] = float(made)
+            self._collector.scalars[UPDATES_MADE] = float(made)
         self._look(runs)
-        self._graph.look([tap for tap, _ in runs], self._collector.scalars.get("batch_size"))
+        self._graph.look([tap for tap, _ in runs], self._collector.scalars.get(BATCH_SIZE))
         return False
 
     def late(self, *, wait: bool) -> Late:
@@ -189,7 +198,7 @@ class BackendAdapter(ABC):
     def evaluated(self) -> None:
         """An evaluation lies between two steps: its time belongs to neither."""
         self._collector.clock.finish()
-        self._collector.scalars["probe/evaluations"] = 1.0
+        self._collector.scalars[EVALUATIONS] = 1.0
 
     # ---- a step ------------------------------------------------------------------------------------------
 
@@ -257,7 +266,7 @@ class BackendAdapter(ABC):
         for number, optimizer in enumerate(self.known_optimizers()):
             rate = self.rate_of(optimizer)
             if rate is not None:
-                self._collector.scalars[f"lr/{number}"] = rate
+                self._collector.scalars[name_of_rate(number)] = rate
 
     def _array_of(self, value: Any) -> Array:
         if isinstance(value, keras.Variable):

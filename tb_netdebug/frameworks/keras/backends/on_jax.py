@@ -10,6 +10,7 @@ import jax
 import keras
 import numpy as np
 
+from tb_netdebug.core.records.scalar_names import BATCH_SIZE, LOSS, LOSS_SCALE, TIME_DATA, name_of_own
 from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter, Late, Run
 from tb_netdebug.frameworks.keras.backends.jax_program import StepValues, inputs_of, size_of
 from tb_netdebug.frameworks.keras.backends.jax_steps import JaxStep, JaxSteps
@@ -150,8 +151,8 @@ class KerasOnJax(BackendAdapter):
         scalars = self._collector.scalars
         size = size_of(ran.batch)
         if size is not None:
-            scalars["batch_size"] = size
-        scalars["time/data"] = ran.wait_secs
+            scalars[BATCH_SIZE] = size
+        scalars[TIME_DATA] = ran.wait_secs
         inputs, targets = ([Shown(each, self.read) for each in part] for part in inputs_of(ran.batch))
         shown: dict[str, list[Any]] = {"inputs": inputs, "targets": targets, "labels": targets}
         self._tell_later(ran, steps, size)
@@ -164,10 +165,10 @@ class KerasOnJax(BackendAdapter):
 
     def _shown(self, tap: EagerTap, seen: StepValues, steps: JaxSteps) -> dict[str, list[Any]]:
         scalars = self._collector.scalars
-        scalars["loss"] = float(seen.loss)
+        scalars[LOSS] = float(seen.loss)
         scale = float(seen.scale)
         if scale != 1.0 and np.isfinite(scale):
-            scalars["probe/loss_scale"] = scale
+            scalars[LOSS_SCALE] = scale
         else:
             scale = 1.0
         weights = [self._network.stand_in(each) for each in steps.model.trainable_variables]
@@ -193,7 +194,7 @@ class KerasOnJax(BackendAdapter):
             is_first=ran.is_first,
             has_loss=ran.seen is not None,
         )
-        self._collector.awaited |= {"loss" if name == "loss" else f"scalar/{name}" for name in told.values}
+        self._collector.awaited |= {"loss" if name == "loss" else name_of_own(name) for name in told.values}
         self._told.append(told)
 
     def rate_of(self, optimizer: Any) -> float | None:

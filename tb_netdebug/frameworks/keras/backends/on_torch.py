@@ -11,6 +11,16 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_SIZE,
+    GRADIENT_NORM,
+    LOSS,
+    LOSS_SCALE,
+    NONFINITE_GRADIENTS,
+    TIME_BACKWARD,
+    TIME_FORWARD,
+    TIME_OPTIMIZER,
+)
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter, Run
 from tb_netdebug.frameworks.keras.backends.standins import Array, Shown
@@ -131,7 +141,7 @@ class KerasOnTorch(BackendAdapter):
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         if self._is_here():
             if id(layer) in self._roots:
-                self._collector.clock.enter("time/forward")
+                self._collector.clock.enter(TIME_FORWARD)
             self._tap.entered(layer, args, kwargs)
 
     def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
@@ -140,7 +150,7 @@ class KerasOnTorch(BackendAdapter):
         self._tap.left(layer, args, kwargs, output)
         self._flow.append((layer, (args, kwargs), output))
         if id(layer) in self._roots:
-            self._collector.clock.enter("time/backward")
+            self._collector.clock.enter(TIME_BACKWARD)
             if not self._inputs:
                 given = [each for each in keras.tree.flatten((args, kwargs)) if is_data(each)]
                 self._inputs = given[:MOST_INPUTS]
@@ -166,7 +176,7 @@ class KerasOnTorch(BackendAdapter):
         except Exception as error:
             self._guard.fault("looking at gradients", error)
         self._collector.charge(started)
-        self._collector.clock.enter("time/optimizer")
+        self._collector.clock.enter(TIME_OPTIMIZER)
 
     def applied(self, optimizer: Any, variables: Any) -> None:
         if self._applying and threading.get_ident() == self._thread:
@@ -235,15 +245,15 @@ class KerasOnTorch(BackendAdapter):
         tap: Any = self._tap
         scalars = self._collector.scalars
         if self._loss is not None:
-            scalars["loss"] = self._loss / self._scale
+            scalars[LOSS] = self._loss / self._scale
         if self._scale != 1.0:
-            scalars["probe/loss_scale"] = self._scale
+            scalars[LOSS_SCALE] = self._scale
         inputs = [Shown(each, self.read) for each in self._inputs]
         if inputs and inputs[0].shape.rank:
-            scalars["batch_size"] = float(inputs[0].shape[0])
+            scalars[BATCH_SIZE] = float(inputs[0].shape[0])
         if self._squares:
-            scalars["gradient_norm"] = sum(total for total, _ in self._squares) ** 0.5
-            scalars["nonfinite_gradients"] = float(sum(others for _, others in self._squares))
+            scalars[GRADIENT_NORM] = sum(total for total, _ in self._squares) ** 0.5
+            scalars[NONFINITE_GRADIENTS] = float(sum(others for _, others in self._squares))
         if self._collector.probing:
             self._coverage.look(tap)
         gradients = tap.gradients() if self._settings.gradients else []

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tb_netdebug.core.records.scalar_names import LOSS, name_of_own
+
 
 @dataclass(slots=True, eq=False)
 class Told:
@@ -29,8 +31,8 @@ class RunningLoss:
 
     def numbers(self, told: Told) -> dict[str, float]:
         """Step after step. Waits for values that are not there yet."""
-        found = {f"scalar/{name}": float(np.mean(value)) for name, value in told.values.items()}
-        loss = found.pop("scalar/loss", None)
+        found = {name_of_own(name): float(np.mean(value)) for name, value in told.values.items()}
+        loss = found.pop(name_of_own("loss"), None)
         if told.is_first:
             self._seen = self._total = 0.0
         if loss is None:
@@ -40,7 +42,7 @@ class RunningLoss:
             before, self._total = self._total, loss * self._seen
             loss = (self._total - before) / told.size
         if not told.has_loss:
-            found["loss"] = loss
+            found[LOSS] = loss
         return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tb_netdebug.core.records.scalar_names import LOSS, OWN
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.debugger.tensors.array_readable import ArrayReadable, summary_of
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, TensorEntry, WorkbenchError
@@ -154,9 +155,9 @@ class KerasWorkbench:
     def scalars(self) -> Mapping[str, float]:
         """Names as the user has given them to `step`, or as Keras calls its metrics, and "loss"."""
         return {
-            name.removeprefix("scalar/"): float(value)
+            name.removeprefix(OWN): float(value)
             for name, value in self._collector.scalars.items()
-            if name == "loss" or name.startswith("scalar/")
+            if name == LOSS or name.startswith(OWN)
         }
 
     def learning_rates(self) -> list[dict[str, Any]]:

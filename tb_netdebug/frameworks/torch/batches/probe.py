@@ -9,6 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from tb_netdebug.core.records.scalar_names import (
+    BATCH_ID,
+    BATCH_IS_SLICE,
+    BATCH_SHARE,
+    LOADER_BATCHES,
+    LOADER_RESTARTS,
+    RANDOM_SET_BACK,
+    of_words,
+)
 from tb_netdebug.core.records.step import Kind, Series
 from tb_netdebug.frameworks.torch.batches.columns import feature_scalars
 from tb_netdebug.frameworks.torch.batches.contents import (
@@ -105,7 +114,7 @@ class BatchProbe:
             return
         is_set_back = self._random.called()
         if is_set_back is not None:
-            self._collector.scalars["probe/random_set_back"] = float(is_set_back)
+            self._collector.scalars[RANDOM_SET_BACK] = float(is_set_back)
         self._loader = self._loaders.source()
         self._look_for_slice([tensor for _, tensor in given])
         if self._collector.probing:
@@ -130,8 +139,8 @@ class BatchProbe:
         tensor, share = given[0], share_of_rows(given[0])
         if self._before is not None:
             is_new = self._before() is not tensor
-            self._collector.scalars["probe/batch_is_slice"] = float(is_new and share < 1.0)
-            self._collector.scalars["probe/batch_share"] = share
+            self._collector.scalars[BATCH_IS_SLICE] = float(is_new and share < 1.0)
+            self._collector.scalars[BATCH_SHARE] = share
         self._before = weakref.ref(tensor)
 
     def _look_at_data(self, data: list[torch.Tensor]) -> None:
@@ -147,16 +156,16 @@ class BatchProbe:
         """Their numbers have no size, but they should differ."""
         for place, tensor in enumerate(given[:MOST_INPUTS]):
             low, high = tensor.aminmax()
-            self._collector.scalars[f"probe/words/{place}/min"] = float(low)
-            self._collector.scalars[f"probe/words/{place}/max"] = float(high)
+            self._collector.scalars[of_words(place, "min")] = float(low)
+            self._collector.scalars[of_words(place, "max")] = float(high)
 
     def _put(self) -> None:
         scalars = self._collector.scalars
         if self._fingerprint is not None:
-            scalars["probe/batch_id"] = self._fingerprint.number()
+            scalars[BATCH_ID] = self._fingerprint.number()
         if self._loader is not None and self._loader.batches is not None:
-            scalars["probe/loader_batches"] = float(self._loader.batches)
-            scalars["probe/loader_restarts"] = float(self._loader.restarts)
+            scalars[LOADER_BATCHES] = float(self._loader.batches)
+            scalars[LOADER_RESTARTS] = float(self._loader.restarts)
         self._calls = 0
         self._fingerprint = Fingerprint()
         self._loader = None

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tb_netdebug.core.records.scalar_names import BATCH_SIZE, LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 
 # So many batches tell that nothing moves the weights: when gradients are cleared again and again without
@@ -43,9 +44,9 @@ class IdleParameters:
             return self.end(0)
         gradient = next((each.grad for each in watched if each.grad is not None), None)
         self._note_gradient(gradient)
-        if scalars.get("nonfinite_gradients"):
+        if scalars.get(NONFINITE_GRADIENTS):
             return None
-        if self._saw_gradient or ("loss" in scalars and "batch_size" in scalars):
+        if self._saw_gradient or (LOSS in scalars and BATCH_SIZE in scalars):
             self._batches += 1
         if self._batches == BATCHES_CLEARED:
             self._listen(watched[-1])

@@ -14,14 +14,13 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad_norm_
 
+from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.reader import SKIPPED
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
-
-LEFT_OUT = "probe/gradients_left_out"
 
 
 def when_clipped(told: Callable[[], None]) -> Handle:
@@ -84,4 +83,4 @@ class ClippingProbe:
     def _left_out(self, *_: Any) -> None:
         if self._is_bad:
             self._is_bad = False
-            self._context.collector.add(LEFT_OUT, 1.0)
+            self._context.collector.add(GRADIENTS_LEFT_OUT, 1.0)

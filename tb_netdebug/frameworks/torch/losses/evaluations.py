@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from tb_netdebug.core.records.scalar_names import EVALUATION_LOSS
 from tb_netdebug.frameworks.torch.losses.functions import LossCall
 from tb_netdebug.frameworks.torch.losses.outlet import Outlet, measuring
-
-NAME = "scalar/eval_loss"
 
 
 class Evaluations:
@@ -41,12 +40,12 @@ class Evaluations:
 
     def end_step(self) -> None:
         """After calls; unless the user says the number."""
-        if not self._outlet.has(NAME):
+        if not self._outlet.has(EVALUATION_LOSS):
             total: Tensor | float = self._host_total
             if self._device_total is not None:
                 with measuring(self._device_total.device):
                     total = (self._device_total + total) / self.calls
             else:
                 total = self._host_total / self.calls
-            self._outlet.put(NAME, total)
+            self._outlet.put(EVALUATION_LOSS, total)
         self._host_total, self._device_total, self.calls = 0.0, None, 0

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
+from tb_netdebug.core.records.scalar_names import GRADIENTS_KEPT
 from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import PLAIN_TYPES
 
-NAME = "probe/gradients_kept"
 MOST_LOOKED_AT = 3
 MOST_OPTIMIZERS = 1024
 UNKNOWN = -2
@@ -126,7 +126,7 @@ class KeptGradients:
             known = [each for each in self._verdicts if each is not None]
             found = highest(known)
             if len(known) == len(self._verdicts) or (not isinstance(found, Tensor) and found == 1.0):
-                self._outlet.put(NAME, found)
+                self._outlet.put(GRADIENTS_KEPT, found)
             self._verdicts = []
 
     def before_backward(self) -> None:

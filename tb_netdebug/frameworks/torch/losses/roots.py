@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tb_netdebug.core.records.scalar_names import LOSS
 from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
 from tb_netdebug.frameworks.torch.losses.scale import LossScale
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, is_opaque
-
-NAME = "loss"
 
 
 class LossRoots:
@@ -33,7 +32,7 @@ class LossRoots:
         self._device: Tensor | None = None
 
     def end_step(self, *, calls: int) -> None:
-        if self._outlet.has(NAME):
+        if self._outlet.has(LOSS):
             self.is_told = True
             self._host = self._device = None
             return
@@ -43,7 +42,7 @@ class LossRoots:
         self._host = self._device = None
         if found is None:
             return
-        self._outlet.put(NAME, found)
+        self._outlet.put(LOSS, found)
         if not calls and not self._has_said:
             self._has_said = True
             self._context.collector.fact("backward-loss", value_name="backward")

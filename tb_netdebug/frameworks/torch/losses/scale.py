@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from tb_netdebug.core.records.scalar_names import LOSS_SCALE, LOSS_SCALE_SKIPPED
 from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.taps import listen
 
-SCALE = "probe/loss_scale"
-SKIPPED = "probe/loss_scale_skipped"
 MOST_SCALED = 16
 
 Scaled = tuple["weakref.ref[Tensor]", Tensor]
@@ -72,12 +71,12 @@ class LossScale:
             return
         skipped = self._skipped(scaler, optimizer)
         if isinstance(skipped, float):
-            if skipped or not self._outlet.has(SKIPPED):
-                self._outlet.put(SKIPPED, skipped)
+            if skipped or not self._outlet.has(LOSS_SCALE_SKIPPED):
+                self._outlet.put(LOSS_SCALE_SKIPPED, skipped)
         elif self._context.collector.probing:
-            self._outlet.put(SKIPPED, skipped)
+            self._outlet.put(LOSS_SCALE_SKIPPED, skipped)
         if self._context.collector.probing or skipped == 1.0 or self._outlet.reads(scale):
-            self._outlet.put(SCALE, scale)
+            self._outlet.put(LOSS_SCALE, scale)
 
     def _skipped(self, scaler: GradScaler, optimizer: Any) -> Tensor | float:
         """A fused optimizer skips its step on the device, any other is not called."""

@@ -10,6 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from tb_netdebug.core.records.scalar_names import (
+    EVAL_MODULES,
+    EVALUATIONS,
+    MODE_MODULES,
+    TRAIN_MODE_EVALUATIONS,
+)
 from tb_netdebug.frameworks.torch.batches.contents import is_on_host
 from tb_netdebug.frameworks.torch.batches.entries import entry_of
 from tb_netdebug.frameworks.torch.hooks import before_forward
@@ -198,8 +204,8 @@ class ModeProbe:
         in_eval = [switch for root in trained for switch in root.in_eval]
         frozen = {switch.name for switch in in_eval if switch.is_frozen}
         counted = [switch.name for switch in in_eval if switch.name not in frozen]
-        self._collector.scalars["probe/mode_modules"] = float(len(switches) - len(frozen))
-        self._collector.scalars["probe/eval_modules"] = float(len(counted))
+        self._collector.scalars[MODE_MODULES] = float(len(switches) - len(frozen))
+        self._collector.scalars[EVAL_MODULES] = float(len(counted))
         self._now = {
             "eval": counted[:MOST_NAMES],
             "total": len(switches) - len(frozen),
@@ -208,8 +214,8 @@ class ModeProbe:
         }
 
     def _put_evaluations(self) -> None:
-        self._collector.scalars["probe/evaluations"] = float(self._evaluations)
-        self._collector.scalars["probe/train_mode_evaluations"] = float(self._evaluations_in_train)
+        self._collector.scalars[EVALUATIONS] = float(self._evaluations)
+        self._collector.scalars[TRAIN_MODE_EVALUATIONS] = float(self._evaluations_in_train)
 
     def _tell(self) -> None:
         fact = {

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from tb_netdebug.core.records.scalar_names import BATCH_LEFT_OUT, LOSS, LOSS_LEFT_OUT
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
@@ -90,10 +91,10 @@ class NumericsProbe:
         """What the user calls the loss of the step that ends."""
         is_tensor = isinstance(loss, torch.Tensor) and not is_functorch_wrapped(loss)
         is_known = bool(self._keeper.calls) or (is_tensor and loss.requires_grad)
-        value = self._collector.scalars.get("loss")  # that of a device comes later
+        value = self._collector.scalars.get(LOSS)  # that of a device comes later
         if self._left_out.is_differentiated or not is_known or (value is not None and math.isfinite(value)):
             return
-        self._collector.scalars["probe/loss_left_out"] = 1.0
+        self._collector.scalars[LOSS_LEFT_OUT] = 1.0
         if is_tensor and value is not None and not self._left_out.is_pending:
             self._left_out.suspect(loss)
 
@@ -221,7 +222,7 @@ class NumericsProbe:
             return
         is_left_out = not self._left_out.may_be_used
         if is_left_out:
-            self._collector.scalars["probe/batch_left_out"] = 1.0
+            self._collector.scalars[BATCH_LEFT_OUT] = 1.0
         asked = suspect.known()
         if asked is not None:
             asked.left_out = is_left_out

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tb_netdebug.core.records.scalar_names import RANKS_GRADIENT_NORM, RANKS_MERGED
 from tb_netdebug.core.records.step import Sample, Series
 from tb_netdebug.frameworks.torch.ranks.letters import Letter, merged, squares, without_bins
 from tb_netdebug.frameworks.torch.ranks.meeting import FAN, AbandonedError, RankMeeting, roll_call
@@ -211,10 +212,10 @@ class Exchange:
             held = self._held.pop(step, None)
             if held is None or not letter.parts:
                 return
-            scalars = {"ranks/merged": float(self._size)}
+            scalars = {RANKS_MERGED: float(self._size)}
             norm = (squares(letter.parts) + held.squares) ** 0.5
             if norm:
-                scalars["ranks/gradient_norm"] = norm
+                scalars[RANKS_GRADIENT_NORM] = norm
             samples = [Sample(series, summary) for series, summary in letter.parts.items()]
             self._results.append((step, scalars, samples))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tb_netdebug.core.records.scalar_names import LOSS, OWN
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, TensorEntry
 from tb_netdebug.frameworks.torch.graph import GraphTracer, code_of
@@ -218,9 +219,9 @@ class TorchWorkbench:
         """Names as the user has given them to `step`, and "loss"."""
         known = self._collector.scalars
         found = {
-            name.removeprefix("scalar/"): float(value)
+            name.removeprefix(OWN): float(value)
             for name, value in known.items()
-            if name == "loss" or name.startswith("scalar/")
+            if name == LOSS or name.startswith(OWN)
         }
         if "loss" not in found and (loss := self._present_loss()) is not None:
             found["loss"] = loss
