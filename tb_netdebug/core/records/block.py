@@ -1,4 +1,7 @@
-"""The step block: many steps in one columnar, compressed payload."""
+"""The step block: many steps in one columnar, compressed payload.
+
+The writer encodes them; readers take the columns, and `StepBlock.records` restores the records.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,12 @@ __all__ = [
 
 VERSION = 1
 MOST_SCALARS = 1 << 16
-MOST_CELLS = 1 << 24  # numbers, whether present or not
+MOST_CELLS = 1 << 24  # scalars times steps, whether present or not
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarColumn:
-    """One scalar over the steps of a block; where it is not `present`, its value is NaN and means nothing."""
+    """One scalar over the steps of a block; where it is not `present`, its value is a meaningless NaN."""
 
     values: Doubles
     present: Flags
@@ -52,7 +55,7 @@ class ScalarColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepBlock:
-    """Steps in the order in which they were recorded."""
+    """A decoded block: its steps as columns, in the order in which they were recorded."""
 
     version: int
     rank: int
@@ -60,10 +63,10 @@ class StepBlock:
     wall_times: Doubles
     scalars: dict[str, ScalarColumn]
     samples: SampleTable
-    facts: list[tuple[int, Fact]]  # with the rows that they belong to
+    facts: list[tuple[int, Fact]]  # each with the index of its step
 
     def records(self) -> list[StepRecord]:
-        """Exactly the records that were encoded."""
+        """Return exactly the records that were encoded."""
         times = self.wall_times.tolist()
         records = [StepRecord(step, time) for step, time in zip(self.steps.tolist(), times, strict=True)]
         for name, column in self.scalars.items():
@@ -79,7 +82,7 @@ class StepBlock:
 
 
 def encode_block(records: Sequence[StepRecord], *, rank: int = 0) -> bytes:
-    """ValueError when a sample is malformed, or when the records are too many for one block."""
+    """Encode records; raise ValueError if a sample is malformed or they are too many for one block."""
     steps = np.array([record.step for record in records], np.int64)
     samples, sketches, _ = encode_samples([record.samples for record in records])
     columns = pb.StepColumns(
@@ -89,6 +92,8 @@ def encode_block(records: Sequence[StepRecord], *, rank: int = 0) -> bytes:
         samples=samples,
         facts=put_facts([record.facts for record in records]),
     )
+    # The range of steps and the sizes stay outside the compressed part: a reader looks for blocks by them.
+    # Steps may come in any order, so both ends of the range are searched for.
     block = pb.StepBlock(
         version=VERSION,
         rank=rank,
@@ -97,13 +102,16 @@ def encode_block(records: Sequence[StepRecord], *, rank: int = 0) -> bytes:
         steps=len(records),
         samples=sum(len(record.samples) for record in records),
         columns=compressed(columns),
-        sketches=sketches,
+        sketches=sketches,  # as good as random, hence not compressed again
     )
     return block.SerializeToString()
 
 
 def decode_block(payload: bytes) -> StepBlock:
-    """Raises UnsupportedVersion or DamagedBlock. Damage inside a sketch shows only when it is asked for."""
+    """Decode a block; raise UnsupportedVersion or DamagedBlock.
+
+    Damage inside a sketch raises only when that sketch is read.
+    """
     block = parsed(payload, pb.StepBlock())
     check_version("step block", block.version, known=VERSION)
     require(block.steps <= MOST_ROWS, f"a block claims {block.steps} steps")
@@ -143,7 +151,10 @@ def _get_scalars(columns: pb.ScalarColumns, rows: int) -> dict[str, ScalarColumn
 def get_presence(
     table: pb.NameTable, flags: bytes, rows: int, *, numbers: int = 1
 ) -> tuple[list[str], Flags]:
-    """The names of scalars, and for each name in which rows it occurs, there with so many numbers."""
+    """Return the names of scalars, and for each name the rows that hold it.
+
+    `numbers` is how many numbers a cell holds, which counts towards the limit of a block.
+    """
     names = get_names(table)
     require(_fits(len(names), rows, numbers), "a block claims too many scalars")
     require(len(set(names)) == len(names), "two scalars of a block have the same name")
@@ -151,7 +162,7 @@ def get_presence(
 
 
 def name_places(rows: Iterable[Iterable[str]]) -> dict[str, int]:
-    """A number for each name, in the order of first occurrence."""
+    """Number the names in the order of their first occurrence."""
     return {name: place for place, name in enumerate(dict.fromkeys(name for row in rows for name in row))}
 
 

@@ -1,4 +1,4 @@
-"""Which codec of sketches is in use: C where it was compiled, else its twin."""
+"""The sketch codec in use: the C module where it was compiled, otherwise its Python twin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tb_netdebug.core.records import codec_twin
 
 
 class Codec(Protocol):
-    """The functions that `codec_twin` specifies."""
+    """The interface of both codecs; `codec_twin` is its specification."""
 
     def encode(self, summaries: Sequence[bytes], fresh: bytes, /) -> tuple[bytes, bytes, bytes]: ...
 

@@ -1,13 +1,14 @@
-"""Single bits, least significant first, and the number codes made of them."""
+"""Bit-level reader and writer of `codec_twin`, least significant bit first, with Rice and Golomb codes."""
 
 from __future__ import annotations
 
+# The longest unary prefix of each code. A Rice code with so many ones is followed by a plain number.
 UNARY_LIMIT = 24
 GOLOMB_LIMIT = 32
 
 
 class BitWriter:
-    """Collects one row."""
+    """The bits of one row, collected in an integer."""
 
     def __init__(self) -> None:
         self._held = 0
@@ -18,7 +19,7 @@ class BitWriter:
         self._bits += bits
 
     def rice(self, value: int, k: int) -> None:
-        """Short for values about 2**k; a far greater one is written out with its length."""
+        """Write a Rice code, short for values around 2**k; a far larger value is written in full."""
         ones = min(value >> k, UNARY_LIMIT)
         if ones < UNARY_LIMIT:
             self.put((1 << ones) - 1, ones + 1)
@@ -29,7 +30,7 @@ class BitWriter:
             self.put(value, value.bit_length())
 
     def golomb(self, value: int, k: int) -> None:
-        """The exponential Golomb code of order k."""
+        """Write the exponential Golomb code of order k."""
         x = (value >> k) + 1
         n = x.bit_length() - 1
         self.put((1 << n) - 1, n + 1)
@@ -41,7 +42,7 @@ class BitWriter:
 
 
 class BitReader:
-    """Reads one row; ValueError past its end."""
+    """The bits of one row, read in order; reading past the end raises ValueError."""
 
     def __init__(self, row: bytes) -> None:
         self._held = int.from_bytes(row, "little")
@@ -82,7 +83,10 @@ def unzigzag(code: int) -> int:
 
 
 def fold(value: int, guess: int) -> int:
-    """How far a count is from its guess; it is never negative, so that far above only one side is left."""
+    """Return a count's signed distance from its guess as a non-negative code, small for a good guess.
+
+    A count is never negative: above twice the guess only one side is left, and the code is the count itself.
+    """
     if value > 2 * guess:
         return value
     return 2 * (value - guess) if value >= guess else 2 * (guess - value) - 1

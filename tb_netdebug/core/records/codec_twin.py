@@ -1,7 +1,8 @@
-"""Sketches of packed summaries as a bit stream, in plain Python: the specification of `codec.c`.
+"""The sketches of packed summaries as a bit stream, in plain Python: the specification of `codec.c`.
 
-Both give the same bytes. A row is one summary. Its finite bins are walked from small to large magnitude,
-first the positive half, then the negative one; every count is predicted, and only the surprise is stored.
+Both produce the same bytes. A row is one summary. Its finite bins are walked from small to large magnitude,
+first the positive half, then the negative one. Every count is predicted, and only the prediction error is
+stored.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ HALF = 0x800
 LAST_FINITE = 0x7F7
 MOST_ROW_BYTES = 1 << 16
 CAP = 1 << 40  # keeps guesses and averages far from what 64 bits hold
+# The bins of zeros, infinities and NaNs, of which the header mostly knows the counts already.
 SPECIAL_BINS = [bin_ for bin_ in range(BINS) if not 0 < bin_ & (HALF - 1) <= LAST_FINITE]
 
 
 @dataclass(slots=True)
 class SketchRow:
-    """One sketch, with the occupied finite range of each half; 0 when a half is empty."""
+    """One sketch; `low` and `top` are the first and last occupied finite bin of each half, 0 if empty."""
 
     counts: list[int] = field(default_factory=lambda: [0] * BINS)
     low: list[int] = field(default_factory=lambda: [0, 0])
@@ -32,7 +34,10 @@ class SketchRow:
 
 
 class Walk:
-    """What the coder knows while it walks one half; all averages are 16 times too large."""
+    """The predictor of counts along one half, kept in step by encoder and decoder.
+
+    Averages are fixed-point integers, scaled by 16, so that C computes the same ones.
+    """
 
     def __init__(self, row: SketchRow, before: SketchRow | None, half: int) -> None:
         self._mirror = row.counts if half else None
@@ -52,18 +57,22 @@ class Walk:
         return _parameter(self._gap)
 
     def enter_bin(self, h: int) -> None:
-        """Bins of the next octave are twice as wide."""
+        """Double the expected counts at the start of an octave, where bins become twice as wide."""
         if h & 7 == 0:
             self._level *= 2
             self.last = [min(2 * count, CAP) for count in self.last]
 
     def learn_gap(self, gap: int) -> None:
         self._gap = _follow(self._gap, gap, 2)
+        # Whatever was learnt before a stretch of empty bins says little about what comes behind it.
         if gap:
             self._level, self.last = 0, [0, 0, 0]
 
     def guess(self, h: int) -> int:
-        """Of the neighbours, their trend, the mirrored bin, the row before: what was right most lately."""
+        """Predict a count by the predictor with the smallest recent error.
+
+        There are four: the neighbours, their trend, the mirrored bin, and the same bin of the previous row.
+        """
         level = (self._level + 8) >> 4
         trend = max(3 * self.last[0] - self.last[2], 0) >> 1
         mirror = min(self._mirror[h], CAP) if self._mirror else level
@@ -81,7 +90,7 @@ class Walk:
 
 
 def encode(summaries: Sequence[bytes], fresh: bytes) -> tuple[bytes, bytes, bytes]:
-    """Headers, row lengths (uint32) and rows of packed summaries; `fresh[i]` is 1 where a series begins."""
+    """Return headers, row lengths (uint32) and rows; `fresh[i]` is 1 where a series begins."""
     if len(fresh) != len(summaries):
         raise ValueError("fresh needs one byte for each summary")
     rows, before = [], None
@@ -97,7 +106,7 @@ def encode(summaries: Sequence[bytes], fresh: bytes) -> tuple[bytes, bytes, byte
 
 
 def decode(headers: bytes, lengths: bytes, fresh: bytes, stream: bytes, limit: int) -> list[bytes]:
-    """The packed summaries; ValueError when damaged, or when they take much more than `limit` bytes."""
+    """Return the packed summaries; raise ValueError if damaged, or if they exceed `limit` bytes by much."""
     if len(lengths) != 4 * len(fresh) or len(headers) != HEADER.size * len(fresh):
         raise ValueError("headers, lengths and fresh differ in their number of rows")
     packed: list[bytes] = []
@@ -129,6 +138,7 @@ def _encode_row(row: SketchRow, before: SketchRow | None, header: dict[int, int]
     for bin_ in [] if plain else SPECIAL_BINS:
         bits.put(row.counts[bin_].bit_length(), 7)
         bits.put(row.counts[bin_], row.counts[bin_].bit_length())
+    # The negative half comes second: it is predicted from the positive one.
     _encode_half(bits, row, before, 0)
     _encode_half(bits, row, before, 1)
     return bits.row()
@@ -162,8 +172,9 @@ def _encode_half(bits: BitWriter, row: SketchRow, before: SketchRow | None, half
     low, top = row.low[half], row.top[half]
     walk, h = Walk(row, before, half), low
     while 0 < h <= top:
-        occupied = h in (low, top)
+        occupied = h in (low, top)  # known not to be empty, so one less is coded
         walk.enter_bin(h)
+        # Behind an empty bin comes the number of further empty ones, not a zero for each.
         if not occupied and not walk.last[0]:
             gap = next(n for n in range(BINS) if counts[h + n])
             bits.golomb(gap, walk.gap_parameter)
@@ -204,14 +215,14 @@ def _decode_half(bits: BitReader, row: SketchRow, before: SketchRow | None, half
 
 
 def _expected_range(row: SketchRow, before: SketchRow | None, half: int) -> tuple[int, int]:
-    """Where it was before, else as in the other half, else around 1."""
+    """Return the range of the previous row, else that of the other half, else bins around 1."""
     if before is not None:
         return before.low[half], before.top[half]
     return (row.low[0], row.top[0]) if half else (800, 1000)
 
 
 def _header(summary: bytes) -> dict[int, int]:
-    """The counts of those bins that the header nearly always knows."""
+    """Return the counts of the special bins that the header nearly always determines."""
     _, nan, pos_inf, neg_inf, zeros, *_ = HEADER.unpack_from(summary)
     return {0: zeros, 0x7F8: pos_inf, 0xFF8: neg_inf, 0x7FC: nan}
 
@@ -236,8 +247,10 @@ def _pack(row: SketchRow) -> bytes:
 
 
 def _follow(average: int, value: int, shift: int) -> int:
+    # An exponential moving average with weight 2**-shift, in integers scaled by 16.
     return average - (average >> shift) + (value << (4 - shift))
 
 
 def _parameter(average: int) -> int:
+    # The Rice parameter for a mean, here scaled by 16: log2 of 1.25 times the mean, rounded down.
     return (average * 5 >> 7).bit_length()

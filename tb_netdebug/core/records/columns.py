@@ -1,6 +1,6 @@
-"""Columns of numbers and names as bytes, in forms that zstd compresses well.
+"""Columns of numbers and names as bytes, laid out so that zstd compresses them well.
 
-Everything read here may be hostile: each function knows how many entries must come, and refuses other sizes
+Input may be hostile: every `get_` function is told how many entries to expect, and rejects any other size
 before it allocates for them.
 """
 
@@ -27,14 +27,17 @@ _NAME_ERRORS = "surrogatepass"  # a Python name may hold what UTF-8 proper does 
 
 
 def put_words(values: NDArray[Any], *, columns: int = 1) -> bytes:
-    """Any 64-bit numbers: of each of `columns` equal parts first all lowest bytes, at last all highest."""
+    """Encode 64-bit numbers of any type as byte planes.
+
+    Each of `columns` equal parts is stored with all of its lowest bytes first and all of its highest last.
+    """
     planes = np.ascontiguousarray(values).view(np.uint8).reshape(columns, values.size // columns, 8)
     data: bytes = planes.transpose(0, 2, 1).tobytes()
     return data
 
 
 def get_words(data: bytes, count: int, *, columns: int = 1) -> Words:
-    """`count` numbers, column after column."""
+    """Return `count` numbers, column after column."""
     require(len(data) == 8 * count, f"a column of {count} numbers has {len(data)} bytes")
     planes = np.frombuffer(data, np.uint8).reshape(columns, 8, count // columns)
     words: Words = np.ascontiguousarray(planes.transpose(0, 2, 1)).reshape(-1).view("<u8")
@@ -50,7 +53,8 @@ def get_doubles(data: bytes, count: int) -> Doubles:
 
 
 def put_deltas(values: NDArray[np.int64] | NDArray[np.float64]) -> bytes:
-    """Numbers of which the next is mostly a little above the last; of doubles it takes the bits."""
+    """Encode numbers that mostly rise in small steps; doubles are taken by their bits."""
+    # Unsigned arithmetic wraps, so any difference is exact; zigzag keeps a small negative one small.
     bits = np.ascontiguousarray(values).view("<u8")
     steps = np.diff(bits, prepend=np.uint64(0))
     return put_words((steps << np.uint64(1)) ^ (np.uint64(0) - (steps >> np.uint64(63))))
@@ -67,7 +71,7 @@ def put_varints(values: Sequence[int] | NDArray[Any]) -> bytes:
 
 
 def get_varints(data: bytes, count: int, *, limit: int) -> Integers:
-    """Each of them at most `limit`, which is below 2**63."""
+    """Return `count` numbers; raise DamagedBlock if one is above `limit`, which is below 2**63."""
     require(count <= len(data) <= MOST_VARINT_BYTES * count, f"a column of {count} numbers is cut off")
     try:
         values = read_varints(np.frombuffer(data, np.uint8))
@@ -94,7 +98,8 @@ def put_names(names: Iterable[str]) -> pb.NameTable:
 
 
 def get_names(table: pb.NameTable) -> list[str]:
-    """The number of names is that of the bytes below 128 in their lengths."""
+    """Return the names of a table; raise DamagedBlock if it is inconsistent."""
+    # The last byte of a varint is the only one below 128, so these bytes count the names.
     count = int(np.count_nonzero(np.frombuffer(table.lengths, np.uint8) < 128))
     require(count <= MOST_NAMES, f"a block has {count} names")
     ends = np.cumsum(get_varints(table.lengths, count, limit=len(table.text)))

@@ -1,7 +1,7 @@
-"""Levels of detail: what a long run looks like from afar, made while it runs.
+"""Levels of detail: coarser records of a long run, made while it runs (`eventlog/writer/packing.py`).
 
-Level 1 tells 16 steps as one, level 2 tells 256, and so on. Samples of a tensor are counted by themselves:
-whatever the sampling rate, 16 of them become one of the next level.
+A record of level 1 stands for 16 steps, one of level 2 for 256, and so on. Tensor samples are counted on
+their own: whatever the sampling rate, 16 of them become one of the next level.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ DEPTH = 4
 
 
 class DetailLevels:
-    """Takes steps one after another and hands out coarser records.
+    """A cascade that turns steps, added one by one, into records of every level.
 
-    For each level it holds at most `factor` records, and of each tensor fewer than `factor` samples that wait
-    for others and a few that wait for the next record.
+    For each level it holds at most `factor` records and, of each tensor, fewer than `factor` samples that
+    wait to be merged and a few that wait for the next record.
     """
 
     def __init__(self, *, factor: int = FACTOR, depth: int = DEPTH) -> None:
@@ -50,7 +50,7 @@ class DetailLevels:
         self._tensors = [_TensorLevel(factor) for _ in range(depth)]
 
     def add(self, record: StepRecord) -> list[DetailRecord]:
-        """The records of all levels that this step completes, the finest first."""
+        """Add a step and return the records that it completes, the finest level first."""
         step, finest = record.step, self._tensors[0]
         for sample in record.samples:
             merged = finest.add(DetailSample(step, step, 1, sample))
@@ -63,9 +63,9 @@ class DetailLevels:
         return done
 
     def flush(self) -> list[DetailRecord]:
-        """The incomplete records at the end of a run; then everything begins anew.
+        """Return the incomplete records at the end of a run, and start anew.
 
-        What would tell no more than the level below is left out: a record or sample made of a single one.
+        A record or sample made of a single part is left out: it says no more than the level below.
         """
         done: list[DetailRecord] = []
         for level, tensors in enumerate(self._tensors):
@@ -87,11 +87,13 @@ class DetailLevels:
             part, level = merged, level + 1
 
     def _pass_up(self, row: DetailRecord) -> list[DetailRecord]:
-        """The record, and those of higher levels that it completes."""
+        """Return the record, and those of higher levels that it completes."""
         row.samples = self._tensors[row.level - 1].take()
+        # The top level has no parent, and a record of zero steps has nothing to merge.
         if row.level == len(self._rows) or not row.steps:
             return [row]
         siblings = self._rows[row.level]
+        # Samples climb on their own (`_climb`), so the parent must not get them a second time.
         siblings.append(replace(row, samples=[]))
         if len(siblings) < self._factor:
             return [row]
@@ -111,7 +113,7 @@ class DetailLevels:
 
 
 class DetailBlocks:
-    """The same as payloads `(level, bytes)`, of several records each, so that names are paid for once."""
+    """`DetailLevels` as payloads `(level, bytes)` of several records each, so that names are stored once."""
 
     def __init__(self, *, rank: int = 0, rows: int = FACTOR, levels: DetailLevels | None = None) -> None:
         self._rank = rank
@@ -120,13 +122,13 @@ class DetailBlocks:
         self._waiting: dict[int, list[DetailRecord]] = {}
 
     def add(self, records: Iterable[StepRecord]) -> list[tuple[int, bytes]]:
-        """The payloads that these steps complete."""
+        """Add steps and return the payloads that they complete."""
         for record in records:
             self._wait(self._levels.add(record))
         return self._payloads(self._rows)
 
     def finish(self) -> list[tuple[int, bytes]]:
-        """All that waits, at the end of a run."""
+        """Return everything that still waits, at the end of a run."""
         self._wait(self._levels.flush())
         return self._payloads(1)
 
@@ -140,12 +142,12 @@ class DetailBlocks:
 
 
 class _TensorLevel:
-    """Collects samples tensor by tensor; `factor` of them become one, which then waits for a record."""
+    """The samples of one level, tensor by tensor; `factor` of them become one, which waits for a record."""
 
     def __init__(self, factor: int) -> None:
         self._factor = factor
         self._parts: dict[tuple[str, int], list[DetailSample]] = {}
-        # The same few objects come again and again, and are known faster than their names.
+        # Samples share a few Series objects: finding one by identity is faster than hashing its name.
         self._known: dict[int, tuple[Series, list[DetailSample]]] = {}
         self.ready: list[DetailSample] = []
 
@@ -163,7 +165,7 @@ class _TensorLevel:
 
     def _parts_of(self, series: Series) -> list[DetailSample]:
         parts = self._parts.setdefault((series.name, int(series.kind)), [])
-        if len(self._known) > 2 * len(self._parts):  # somebody makes new ones for every sample
+        if len(self._known) > 2 * len(self._parts):  # a caller makes a new Series for every sample
             self._known.clear()
         self._known[id(series)] = series, parts
         return parts
@@ -181,7 +183,7 @@ class _TensorLevel:
 
 
 def _carrier(level: int, samples: Sequence[DetailSample]) -> DetailRecord:
-    """A record of no steps, for samples that are complete when no record is."""
+    """Return a record of zero steps for samples that are complete when no record is."""
     first = min(part.first_step for part in samples)
     last = max(part.last_step for part in samples)
     return DetailRecord(level, first, last, 0.0, 0.0, 0)

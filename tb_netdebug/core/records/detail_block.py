@@ -1,4 +1,7 @@
-"""Detail records in one columnar, compressed payload, made like a step block."""
+"""The detail block: the records of one level of detail in one columnar, compressed payload.
+
+Its layout follows the step block (`core/records/block.py`).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _VALUES = ("min", "max", "sum", "first", "last")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeColumns:
-    """One scalar over the rows of a block: `ScalarRange` as columns; 0 and NaN where it is not `present`."""
+    """One scalar over the rows of a block: `ScalarRange` as columns, 0 or NaN where it is not `present`."""
 
     present: Flags
     count: Integers
@@ -57,10 +60,10 @@ class RangeColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DetailBlock:
-    """Rows of one level, in the order of the steps.
+    """The rows of one level, in the order of the steps.
 
-    The samples have ranges of steps of their own, in the order of the table; `steps` may be 0 in the last
-    row of a run, which then has samples alone.
+    Each sample has a step range of its own (`sample_first_steps`, `sample_last_steps`), in the order of the
+    table. `steps` may be 0 in the last row of a run, which then holds only samples.
     """
 
     version: int
@@ -78,7 +81,7 @@ class DetailBlock:
     sample_merged: Integers
 
     def records(self) -> list[DetailRecord]:
-        """Exactly the records that were encoded."""
+        """Return exactly the records that were encoded."""
         columns = (self.first_steps, self.last_steps, self.first_times, self.last_times, self.steps)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         records = [DetailRecord(self.level, *row) for row in rows]
@@ -93,9 +96,10 @@ class DetailBlock:
 
 
 def encode_detail(records: Sequence[DetailRecord], *, rank: int = 0) -> bytes:
-    """At least one record, all of the same level; ValueError else, or when they are too many."""
+    """Encode records of one level; raise ValueError if there are none, several levels, or too many."""
     if len({record.level for record in records}) != 1:
         raise ValueError("a detail block holds the records of one level")
+    # The samples' own columns have to stand in the order of the table, which groups samples by series.
     samples, sketches, order = encode_samples([[s.sample for s in record.samples] for record in records])
     details = [detail for record in records for detail in record.samples]
     table = [details[at] for at in np.argsort(order).tolist()]
@@ -126,7 +130,10 @@ def encode_detail(records: Sequence[DetailRecord], *, rank: int = 0) -> bytes:
 
 
 def decode_detail(payload: bytes) -> DetailBlock:
-    """Raises UnsupportedVersion or DamagedBlock. Damage inside a sketch shows only when it is asked for."""
+    """Decode a block; raise UnsupportedVersion or DamagedBlock.
+
+    Damage inside a sketch raises only when that sketch is read.
+    """
     block = parsed(payload, pb.DetailBlock())
     check_version("detail block", block.version, known=DETAIL_VERSION)
     rows = block.rows

@@ -1,4 +1,4 @@
-"""Several steps told as one: ranges of scalars, and tensors whose summaries are merged."""
+"""Several steps in one record: ranges of scalars, and tensor samples with merged summaries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tb_netdebug.core.stats import kernel
 
 @dataclass(frozen=True, slots=True)
 class ScalarRange:
-    """What a scalar did over some steps.
+    """A scalar over several steps.
 
-    `count` is how often it was measured. `min`, `max` and `sum` are over the finite values (NaN, NaN and 0.0
-    when there is none); `sum` adds the sums of the level below in their order. `first` and `last` are taken
-    as they came, finite or not.
+    `count` is the number of measurements. `min`, `max` and `sum` cover the finite values (NaN, NaN and 0.0
+    when there are none); `sum` adds the sums of the level below in their order. `first` and `last` are the
+    values as measured, finite or not.
     """
 
     count: int
@@ -34,7 +34,7 @@ class ScalarRange:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> ScalarRange:
-        """Of at least one value."""
+        """Return the range of at least one value."""
         finite = [value for value in values if math.isfinite(value)]
         nan = sum(map(math.isnan, values)) if len(finite) < len(values) else 0
         pos_inf = sum(value == math.inf for value in values) if len(finite) < len(values) else 0
@@ -52,7 +52,7 @@ class ScalarRange:
 
     @classmethod
     def merged(cls, parts: Sequence[ScalarRange]) -> ScalarRange:
-        """Of at least one range."""
+        """Return the union of at least one range, in the order of the steps."""
         finite = [part for part in parts if part.finite]
         return cls(
             count=sum(part.count for part in parts),
@@ -76,7 +76,7 @@ class ScalarRange:
 
 
 class DetailSample(NamedTuple):
-    """`merged` samples of one tensor, taken from `first_step` to `last_step`, as one."""
+    """One sample that stands for `merged` samples of a tensor, taken from `first_step` to `last_step`."""
 
     first_step: int
     last_step: int
@@ -85,7 +85,7 @@ class DetailSample(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[DetailSample]) -> DetailSample:
-        """Of at least one part; a unit is active when it was active in any of them."""
+        """Merge at least one part; a unit is active when it was active in any of them."""
         summary = kernel.merge([part.sample.summary for part in parts])
         units = _active_in_any([part.sample.units for part in parts if part.sample.units is not None])
         return cls(
@@ -98,7 +98,10 @@ class DetailSample(NamedTuple):
 
 @dataclass(slots=True)
 class DetailRecord:
-    """`steps` steps in a row. The tensors have ranges of steps of their own: they are sampled less often."""
+    """A number of consecutive steps as one record of a level.
+
+    The samples have step ranges of their own, because tensors are sampled less often than scalars.
+    """
 
     level: int
     first_step: int
@@ -111,7 +114,7 @@ class DetailRecord:
 
 
 def of_steps(records: Sequence[StepRecord]) -> DetailRecord:
-    """The first level; tensors are left out."""
+    """Merge steps into a record of the first level, without tensor samples."""
     columns: dict[str, list[float]] = {}
     for record in records:
         for name, value in record.scalars.items():
@@ -122,7 +125,7 @@ def of_steps(records: Sequence[StepRecord]) -> DetailRecord:
 
 
 def of_details(records: Sequence[DetailRecord]) -> DetailRecord:
-    """The next level; tensors are left out."""
+    """Merge records of one level into one of the next, without tensor samples."""
     columns: dict[str, list[ScalarRange]] = {}
     for record in records:
         for name, part in record.scalars.items():
@@ -148,5 +151,8 @@ def _active_in_any(parts: Sequence[Units]) -> Units | None:
 
 
 def _sum_in_order(terms: Sequence[float]) -> float:
-    """Not `sum`, which since Python 3.12 adds more exactly: the stored numbers must not depend on that."""
+    """Add floats from left to right.
+
+    `sum` is more exact since Python 3.12, and stored numbers must not depend on the version of Python.
+    """
     return reduce(operator.add, terms, 0.0)

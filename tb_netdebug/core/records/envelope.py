@@ -1,4 +1,4 @@
-"""What all payloads share: a version in front, a compressed message inside, and a bound on its size."""
+"""The envelope of every payload: a version, a zstd-compressed message, and a limit on its size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def compressed(message: Message, *, limit: int = MOST_COLUMN_BYTES) -> bytes:
-    """Raises ValueError when no reader would accept the message."""
+    """Return the message compressed; raise ValueError when it is larger than a reader accepts."""
     data = message.SerializeToString()
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes are too many for one block, which holds {limit}: use several")
@@ -24,10 +24,11 @@ def compressed(message: Message, *, limit: int = MOST_COLUMN_BYTES) -> bytes:
 
 
 def decompressed(frame: bytes, message: AnyMessage, *, limit: int = MOST_COLUMN_BYTES) -> AnyMessage:
-    """Fills `message`; the size is known and checked before anything is unpacked."""
+    """Decompress a frame into `message`; the size it declares is checked before anything is unpacked."""
     try:
         size = zstandard.frame_content_size(frame)
         require(0 <= size <= limit, f"a block wants to unpack to {size} bytes, at most {limit} are allowed")
+        # A frame that does not state its size reports -1 and is refused; 0 is an empty message.
         data = zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False) if size else b""
     except zstandard.ZstdError as error:
         raise DamagedBlock(f"the compressed part of a block is damaged: {error}") from None

@@ -1,10 +1,10 @@
-"""Why a stored payload cannot be read."""
+"""The errors of reading a stored payload, raised by every decoder of this folder."""
 
 from __future__ import annotations
 
 
 class UnsupportedVersion(ValueError):  # noqa: N818 - it says what is wrong as it is
-    """Written by a newer NetDebug than this one."""
+    """A payload written by a newer NetDebug than this one."""
 
     def __init__(self, what: str, version: int, known: int) -> None:
         super().__init__(
@@ -15,7 +15,7 @@ class UnsupportedVersion(ValueError):  # noqa: N818 - it says what is wrong as i
 
 
 class DamagedBlock(ValueError):  # noqa: N818 - likewise
-    """Bytes that no NetDebug wrote, or that were changed since."""
+    """A payload that NetDebug did not write, or that was changed since."""
 
 
 def require(condition: object, complaint: str) -> None:

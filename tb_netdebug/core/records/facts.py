@@ -1,4 +1,4 @@
-"""Facts inside a step block."""
+"""The facts of a step block, each stored as JSON with the row it belongs to."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from tb_netdebug.core.records.errors import DamagedBlock, require
 from tb_netdebug.core.records.step import Fact
 
 MOST_FACTS = 4096
-# Of one fact; a longer one (a thousand names of parameters) is cut by who makes it.
+# Limit for one fact; its producer shortens what would be longer, such as a thousand parameter names.
 MOST_FACT_BYTES = 1 << 18
 
 
 def put_facts(rows: Iterable[Sequence[Fact]]) -> list[pb.Fact]:
-    """What is no plain value becomes its text; facts beyond what a reader takes are left out."""
+    """Encode the facts of all rows.
+
+    Values that JSON does not know become text; facts beyond the limits of a reader are dropped.
+    """
     put: list[pb.Fact] = []
     for row, facts in enumerate(rows):
         for fact in facts:
@@ -26,7 +29,7 @@ def put_facts(rows: Iterable[Sequence[Fact]]) -> list[pb.Fact]:
 
 
 def get_facts(stored: Sequence[pb.Fact], *, rows: int) -> list[tuple[int, Fact]]:
-    """With the row of each. Raises DamagedBlock."""
+    """Return each fact with its row; raise DamagedBlock."""
     require(len(stored) <= MOST_FACTS, f"a block claims {len(stored)} facts")
     return [(_row(each.row, rows), _fact(each)) for each in stored]
 

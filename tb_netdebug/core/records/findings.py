@@ -1,4 +1,4 @@
-"""Findings as they are stored: what the trainer itself has found so far, all of it each time."""
+"""Findings as the trainer stores them; each payload holds all it has found so far."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ SEVERITIES = ("info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class StoredFindings:
-    """`findings` are dictionaries as `checks.finding.Finding.as_dict` makes them, the worst first;
-    `steps` is how many steps they are judged on, `checks` what the user changed about the checks."""
+    """The findings of a run as its trainer last stored them.
+
+    `findings` are dictionaries made by `checks.finding.Finding.as_dict`, the worst first. `steps` is the
+    number of steps they are based on, `checks` the user's changes to the checks.
+    """
 
     findings: list[dict[str, Any]]
     steps: int
@@ -34,7 +37,7 @@ def encode_findings(findings: Sequence[dict[str, Any]], *, steps: int, checks: d
 
 
 def decode_findings(payload: bytes) -> StoredFindings:
-    """Raises UnsupportedVersion or DamagedBlock."""
+    """Decode stored findings; raise UnsupportedVersion or DamagedBlock."""
     if len(payload) > MOST_BYTES:
         raise DamagedBlock("the findings are too big")
     try:
@@ -52,12 +55,13 @@ def decode_findings(payload: bytes) -> StoredFindings:
 
 
 def is_finding(found: Any) -> bool:
-    """Whether every field that is shown is there and of its type."""
+    """Return whether every displayed field is present and has its type."""
     texts = ("rule", "severity", "message", "advice")
     return (
         isinstance(found, dict)
         and all(isinstance(found.get(name), str) for name in texts)
         and found["severity"] in SEVERITIES
+        # bool is a subclass of int, so the exact type is compared.
         and all(type(found.get(name)) is int for name in ("first_step", "last_step"))
         and isinstance(found.get("evidence"), dict)
         and all(_are_texts(found.get(name)) for name in ("where", "consequences"))

@@ -1,4 +1,4 @@
-"""The modules of a network and the data flow between them, as its first forward pass went."""
+"""The modules of a network and the data flow between them, as seen in its first forward pass."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ __all__ = [
 ]
 
 GRAPH_VERSION = 1
-# Messages take far more memory than their bytes, so this is the bound on hostile ones too.
+# A parsed message takes far more memory than its bytes, so this also bounds what a hostile one can claim.
 MOST_GRAPH_BYTES = 16 * 1024 * 1024
+# A Python name may hold lone surrogates, which strict UTF-8 refuses.
 _TEXT_ERRORS = "surrogatepass"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and element type, such as `TensorType((32, 10), "float32")`."""
+    """The shape and element type of a tensor, such as `TensorType((32, 10), "float32")`."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -38,7 +39,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One of a module's own parameters, by its name inside the module."""
+    """One of a module's own parameters, under its name inside the module."""
 
     name: str
     tensor: TensorType
@@ -47,10 +48,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A module. Its parameters are counted with those of its children; `own_parameters` are its alone.
+    """A module. `parameters` counts its children's too; `own_parameters` lists only its own.
 
-    `parent` is the name of another node, None for a root. `order` is the place in the order of execution,
-    None when the module was never called.
+    `parent` is the name of another node, or None for a root. `order` is the position in the order of
+    execution, or None when the module was never called.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A tensor that went from an output of one module into an input of another, both by name."""
+    """A tensor that went from an output of one module to an input of another; both are names of nodes."""
 
     source: str
     target: str
@@ -80,15 +81,18 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The names of the nodes differ, and parents stand before their children."""
+    """The nodes, with unique names and parents before their children, and the edges between them."""
 
     nodes: tuple[Node, ...] = ()
     edges: tuple[Edge, ...] = ()
 
 
 def encode_graph(graph: Graph, *, rank: int = 0) -> bytes:
-    """ValueError when two nodes share a name, a parent does not stand before its children, or an edge
-    names no node."""
+    """Encode a graph.
+
+    Raises ValueError when two nodes share a name, a parent does not stand before its children, or an edge
+    names an unknown node.
+    """
     places = {node.name: place for place, node in enumerate(graph.nodes)}
     if len(places) < len(graph.nodes):
         raise ValueError("two nodes of a graph have the same name")
@@ -103,7 +107,7 @@ def encode_graph(graph: Graph, *, rank: int = 0) -> bytes:
 
 
 def decode_graph(payload: bytes) -> Graph:
-    """Raises UnsupportedVersion or DamagedBlock."""
+    """Decode a graph; raise UnsupportedVersion or DamagedBlock."""
     block = parsed(payload, pb.GraphBlock())
     check_version("graph", block.version, known=GRAPH_VERSION)
     content = decompressed(block.graph, pb.Graph(), limit=MOST_GRAPH_BYTES)
@@ -119,6 +123,7 @@ def decode_graph(payload: bytes) -> Graph:
 
 def _check_parents(nodes: Sequence[pb.GraphNode]) -> None:
     for place, node in enumerate(nodes):
+        # `parent` is stored one higher: equal to `place` it names the node right before this one.
         if node.parent > place:
             raise ValueError(f"the node {_text(node.name)!r} does not stand after its parent")
 
@@ -127,6 +132,7 @@ def _put_node(node: Node, places: dict[str, int]) -> pb.GraphNode:
     return pb.GraphNode(
         name=_bytes(node.name),
         class_name=_bytes(node.class_name),
+        # Parent and order are stored one higher, because 0 means that there is none.
         parent=0 if node.parent is None else places[node.parent] + 1,
         parameters=node.parameters,
         trainable=node.trainable,

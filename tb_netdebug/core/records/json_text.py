@@ -1,6 +1,6 @@
-"""Values as JSON, which has no NaN and no infinities: they are the strings "NaN", "Infinity" and "-Infinity".
+"""JSON for the page and the debugger, where non-finite numbers are "NaN", "Infinity" and "-Infinity".
 
-It is all ASCII, with names escaped, so any name survives, also one that is no valid text.
+The output is pure ASCII with names escaped, so any name survives, even one that is not valid Unicode.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ _COMPACT = (",", ":")
 
 
 def json_bytes(value: object) -> bytes:
-    """Raises TypeError for what has no JSON."""
+    """Encode a value as compact JSON; raise TypeError for a type that JSON does not know."""
+    # Non-finite numbers are rare: only when json refuses one is the whole value copied and rewritten.
     try:
         return json.dumps(value, allow_nan=False, separators=_COMPACT, default=_plain).encode()
     except ValueError:

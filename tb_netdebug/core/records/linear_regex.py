@@ -1,8 +1,9 @@
-"""Regular expressions of others, searched in linear time: no pattern keeps a program waiting.
+"""Untrusted regular expressions, searched in linear time, so that no pattern can hang a program.
 
-Python's own engine tries one way after the other and may take exponentially long. Here its parser reads the
-pattern and its engine decides about single letters and places, so that both mean the same; but all ways are
-followed at once, letter by letter (Thompson's construction). What cannot be followed so is refused.
+Python's own engine backtracks and may take exponential time. Here Python's parser reads the pattern, and its
+engine decides about single letters, classes and anchors, so that patterns keep their meaning. All
+alternatives are followed at once, letter by letter (Thompson's construction). A pattern that needs more, such
+as a reference to a group, is refused.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ else:
     import sre_parse as parser
 
 MOST_LETTERS = 500
-# After repetitions with numbers were written out.
+# Counted after numbered repetitions such as {3,5} are expanded.
 MOST_STATES = 1000
+# Entries of each memo table, which is emptied when full: memory must not grow with the text searched.
 MOST_REMEMBERED = 4096
 CHAR, SPLIT, PLACE, FOUND = range(4)
 
@@ -34,20 +36,21 @@ _REFUSED = {
     "ATOMIC_GROUP": "an atomic group",
     "POSSESSIVE_REPEAT": "a possessive repetition",
 }
+# The flags of the whole pattern that may also be set for a part of it, as in (?i:...).
 _LOCAL_FLAGS = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.ASCII | re.UNICODE
 
 Node = tuple[int, int, int]
 
 
 class PatternError(ValueError):
-    """A pattern that is not searched for; the sentence says why."""
+    """A pattern that is refused; the message says why."""
 
 
 class LinearPattern:
-    """Finds what `re.search` would find. Raises PatternError for what is no regular expression, or needs more
-    than a number of steps for each letter.
+    """A compiled pattern that finds what `re.search` would find, in linear time.
 
-    `steps` counts those taken so far. Not safe for several threads at once.
+    Raises PatternError for an invalid regular expression, and for one that would need more than a fixed
+    number of steps for each letter. `steps` counts those taken so far. Not safe for several threads at once.
     """
 
     def __init__(self, text: str) -> None:
@@ -62,12 +65,15 @@ class LinearPattern:
         return self._walk.all_steps
 
     def search(self, text: str) -> bool:
-        """Whether it is found anywhere."""
+        """Return whether the pattern matches anywhere in the text."""
         return next(self._walk.found_at(text), None) is not None
 
 
 class _Walk:
-    """Goes through a text, letter by letter, and is in all states at once that a pattern may be in there."""
+    """The automaton of a pattern: one pass over a text, in all possible states at once.
+
+    The set of states is an integer with one bit for each letter or class of the pattern.
+    """
 
     def __init__(self, machine: _Machine, *, is_backwards: bool) -> None:
         self.steps = 0
@@ -88,8 +94,8 @@ class _Walk:
         return self.steps + sum(look.walk.all_steps for look in self._places if isinstance(look, _Look))
 
     def found_at(self, text: str) -> Iterator[int]:
-        """The places at which the pattern ends; backwards those at which it begins."""
-        bits = 0  # the letters of the pattern that the last letter of the text was taken for
+        """Yield the offsets at which a match ends or, walking backwards, begins."""
+        bits = 0  # the letters of the pattern that the last letter of the text matched
         holds = [place.holding(text) for place in self._places]
         places = range(len(text), -1, -1) if self._is_backwards else range(len(text) + 1)
         for at in places:
@@ -101,17 +107,18 @@ class _Walk:
             self.steps += 1 + bits.bit_count()
             if reached & self._found:
                 yield at
+            # Walking backwards, the letter to consume at an offset is the one before it.
             if at != places[-1]:
                 bits = reached & self._fitting(text[at - self._is_backwards])
 
     def _fitting(self, letter: str) -> int:
-        """The places in the pattern that a letter fits, as bits."""
+        """Return the letters and classes of the pattern that match a letter, as bits."""
         known = self._fits.get(letter)
         if known is None:
             if len(self._fits) >= MOST_REMEMBERED:
                 self._fits.clear()
             known = 0
-            fits: dict[int, bool] = {}  # the same letter or class may stand in many places
+            fits: dict[int, bool] = {}  # a letter or class may occur many times
             for bit, at in enumerate(self._char_at):
                 number = self._nodes[at][1]
                 if number not in fits:
@@ -121,7 +128,10 @@ class _Walk:
         return known
 
     def _part(self, truth: int, byte: int, value: int) -> int:
-        """What comes next behind some of eight places in the pattern; with byte -1 behind its beginning."""
+        """Return the states that follow those in one byte of the state set; byte -1 is the pattern's start.
+
+        `truth` has a bit for each anchor and lookaround that holds here.
+        """
         key = truth, byte, value
         known = self._parts.get(key)
         if known is None:
@@ -136,7 +146,7 @@ class _Walk:
         return known
 
     def _closure(self, starts: Iterable[int], truth: int) -> int:
-        """All letters that may come next, without one in between."""
+        """Return all states that are reachable without consuming a letter."""
         waiting, seen, bits = list(starts), set(starts), 0
         while waiting:
             at = waiting.pop()
@@ -156,9 +166,10 @@ class _Walk:
 
 
 class _Machine:
-    """Nodes are made from the end of the pattern to its beginning: each knows what comes next.
+    """A pattern as nodes, built from its end to its beginning, because each node points to the next.
 
-    (CHAR, number of the letter's test, next), (SPLIT, next, next), (PLACE, number of the test, next), FOUND.
+    A node is (CHAR, index of the letter's test, next), (SPLIT, next, next), (PLACE, index of the test, next)
+    or FOUND.
     """
 
     def __init__(self, text: str, budget: list[int], *, is_backwards: bool = False) -> None:
@@ -201,6 +212,7 @@ class _Machine:
             return start
         if name == "SUBPATTERN":
             _, added, removed, inner = argument
+            # ASCII and UNICODE exclude each other, so a new one replaces that of the enclosing group.
             if added & (re.ASCII | re.UNICODE):
                 flags &= ~(re.ASCII | re.UNICODE)
             return self.sequence(inner, (flags | added) & ~removed, after)
@@ -211,7 +223,7 @@ class _Machine:
             return self.node(PLACE, self.anchor(op, argument, flags), after)
         if name in ("ASSERT", "ASSERT_NOT"):
             direction, inner = argument
-            # Where something follows is found from behind, in one walk for all places.
+            # A lookahead is matched backwards: one pass from the end of the text answers for every offset.
             part = _Machine(self.text, self.budget, is_backwards=direction > 0)
             part.start = part.sequence(inner, flags, 0)
             walk = _Walk(part, is_backwards=direction > 0)
@@ -222,6 +234,7 @@ class _Machine:
     def repeated(self, least: int, most: Any, inner: Any, flags: int, after: int) -> int:
         end = after
         if most is ops.MAXREPEAT:
+            # The node must exist before its body, which leads back to it; then its targets are filled in.
             end = loop = self.node(SPLIT, after, after)
             self.nodes[loop] = SPLIT, self.sequence(inner, flags, loop), after
         else:
@@ -230,12 +243,12 @@ class _Machine:
         for _ in range(least):
             before = end
             end = self.sequence(inner, flags, end)
-            if end == before:  # nothing is nothing, however often
+            if end == before:  # an empty pattern adds no node, however often it is repeated
                 break
         return end
 
     def letter(self, op: Any, argument: Any, flags: int) -> int:
-        """The number of the test of a letter or class; the same one may stand in many places."""
+        """Return the index of the test of a letter or class; equal ones share a test."""
         key = str(op), repr(argument), flags
         if key not in self._known:
             self.letters.append(_compiled(op, argument, flags))
@@ -251,7 +264,7 @@ class _Machine:
 
 
 class _Anchor(NamedTuple):
-    """`^`, `$`, `\\b` and the like: Python's own engine says whether one holds at a place."""
+    """`^`, `$`, `\\b` and the like: Python's own engine decides whether one holds at an offset."""
 
     test: re.Pattern[str]
 
@@ -260,7 +273,7 @@ class _Anchor(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """A look ahead or behind."""
+    """A lookahead or lookbehind; `wanted` is False for a negative one."""
 
     walk: _Walk
     wanted: bool
@@ -271,7 +284,7 @@ class _Look(NamedTuple):
 
 
 def _compiled(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
-    """One letter, class or anchor as a pattern of Python's own."""
+    """Compile one letter, class or anchor with Python's own engine."""
     state: Any = parser.State()
     state.flags = flags
     state.str = ""
@@ -281,6 +294,7 @@ def _compiled(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
 
 def _machine_of(text: str) -> _Machine:
     try:
+        # The parser warns of a pattern's style, such as [[: the user of the program cannot change it.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = parser.parse(text)

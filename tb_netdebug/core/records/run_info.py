@@ -1,4 +1,4 @@
-"""The description of a run: what was watched, on what, and what was not."""
+"""The description of a run: what was watched, on which system, and what was not."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from tb_netdebug.core.records.errors import DamagedBlock
 
-# Far more than any description needs; a reader takes nothing bigger.
+# Far more than any description needs; a reader refuses a larger one.
 MOST_BYTES = 4 << 20
 
 
 def encode_run_info(description: Mapping[str, Any]) -> bytes:
-    """Plain values stay what they are, everything else becomes its text."""
+    """Encode a description as JSON; values that JSON does not know become text."""
     return json.dumps({"schema": 1, **description}, default=_plain, ensure_ascii=True).encode()
 
 
 def decode_run_info(payload: bytes) -> dict[str, Any]:
-    """Raises DamagedBlock for anything that is not such a description."""
+    """Decode a description; raise DamagedBlock for anything else."""
     if len(payload) > MOST_BYTES:
         raise DamagedBlock("the description of the run is too big")
     try:

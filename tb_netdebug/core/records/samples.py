@@ -1,4 +1,4 @@
-"""The samples of many steps as columns."""
+"""Tensor samples of many steps as columns: the part that step blocks and detail blocks share."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from tb_netdebug.core.records.errors import DamagedBlock, require
 from tb_netdebug.core.records.step import Kind, Sample, Series, Units
 from tb_netdebug.core.stats.packed import Summary
 
+# Limits of one block. A reader checks them before it allocates, so that a hostile file cannot exhaust memory.
 MOST_SAMPLES = 1 << 20
 MOST_ROWS = 1 << 20
 MOST_UNITS = 1 << 31
 MOST_SUMMARY_BYTES = 256 * 1024 * 1024
 
+# The header of a packed summary in its stored order: six counts, then four doubles (`core.stats.packed`).
 HEADER_FIELDS = (
     "count", "nan", "pos_inf", "neg_inf", "zeros", "overflow", "min", "max", "sum", "sum_squares",
 )  # fmt: skip
@@ -40,16 +42,16 @@ HEADER_TYPE = np.dtype([(name, "<u8" if i < 6 else "<f8") for i, name in enumera
 class SampleTable:
     """All samples of a block, grouped by series; those of `series[i]` are the rows `rows_of(i)`.
 
-    `row_index` tells for each sample to which step (or row of a detail block) of the block it belongs, and
-    rises within a series. `headers` is a structured array: `headers["min"]` is the column of the minima.
-    The sketches stay coded until `summaries` is asked for them.
+    `row_index` holds for each sample the step (or the row of a detail block) that it belongs to, ascending
+    within a series. `headers` is a structured array: `headers["min"]` is the column of the minima.
+    The sketches stay encoded until `packed` or `summaries` is called.
     """
 
     series: tuple[Series, ...]
     starts: Integers
     row_index: Integers
     headers: NDArray[np.void]
-    order: Integers  # where the samples stand in the table, in the order of the records
+    order: Integers  # for each sample, in the order of the records, its row in this table
     _sketches: bytes
     _sketch_ends: Integers
     _unit_counts: Integers  # -1 without units
@@ -67,20 +69,21 @@ class SampleTable:
         return np.repeat(np.arange(len(self.series)), np.diff(self.starts))
 
     def units(self, row: int) -> Units | None:
-        """The bitmap of one sample, if it has one."""
+        """Return the bitmap of active channels of one sample, or None."""
         count, end = int(self._unit_counts[row]), int(self._unit_ends[row])
         if count < 0:
             return None
         return Units(count, self._unit_bytes[end - (count + 7) // 8 : end])
 
     def packed(self, series: int | None = None) -> list[bytes]:
-        """The packed summaries of one series, or of all; DamagedBlock when their sketches are damaged."""
+        """Return the packed summaries of one series or of all; raise DamagedBlock if a sketch is damaged."""
         rows = slice(0, len(self)) if series is None else self.rows_of(series)
         ends = self._sketch_ends[rows]
         if not len(ends):
             return []
         begin = int(self._sketch_ends[rows.start - 1]) if rows.start else 0
         lengths = np.diff(ends, prepend=begin).astype("<u4").tobytes()
+        # A row is encoded against the one before it in its series; the first of a series stands alone.
         fresh = np.zeros(len(ends), np.uint8)
         fresh[0 if series is not None else self.starts[:-1]] = 1
         stream = self._sketches[begin : int(ends[-1])]
@@ -91,22 +94,23 @@ class SampleTable:
             raise DamagedBlock(str(error)) from None
 
     def summaries(self, series: int | None = None) -> list[Summary]:
-        """The same, unpacked."""
+        """Return the summaries of one series or of all; raise DamagedBlock if one is damaged."""
         try:
             return [Summary.unpack(packed) for packed in self.packed(series)]
         except ValueError as error:
             raise DamagedBlock(str(error)) from None
 
     def samples(self) -> list[Sample]:
-        """All samples in the order of the records."""
+        """Return all samples in the order of the records."""
         packed, index = self.packed(), self.series_index.tolist()
         return [Sample(self.series[index[at]], packed[at], self.units(at)) for at in self.order.tolist()]
 
 
 def encode_samples(rows: Sequence[Sequence[Sample]]) -> tuple[pb.SampleColumns, bytes, Integers]:
-    """Columns and sketches; with them the order that `SampleTable.order` will have.
+    """Return the columns, the encoded sketches, and what `SampleTable.order` will be.
 
-    ValueError when a summary is not packed, or a bitmap has another length than its units need.
+    Raises ValueError when a summary is not packed, a bitmap has not the length that its units need, or there
+    is too much for one block.
     """
     samples = [sample for row in rows for sample in row]
     if len(samples) > MOST_SAMPLES or len(rows) > MOST_ROWS:
@@ -125,9 +129,11 @@ def encode_samples(rows: Sequence[Sequence[Sample]]) -> tuple[pb.SampleColumns, 
         kinds=bytes(one.kind for one in series),
         series_names=put_varints([places[one.name] for one in series]),
         row_sizes=put_varints([len(row) for row in rows]),
+        # Samples mostly follow their series in turn; coded against that, the order is mostly zeros.
         order=put_varints(zigzag(np.diff(index, prepend=-1) - 1)),
         headers=_put_headers(headers),
         sketch_lengths=put_varints(np.frombuffer(lengths, "<u4")),
+        # 0 says that there is no bitmap, so every count is stored one higher.
         unit_counts=put_varints([0 if s.units is None else _checked(s.units).count + 1 for s in grouped]),
         units=b"".join(s.units.active for s in grouped if s.units is not None),
     )
@@ -135,7 +141,7 @@ def encode_samples(rows: Sequence[Sequence[Sample]]) -> tuple[pb.SampleColumns, 
 
 
 def decode_samples(columns: pb.SampleColumns, sketches: bytes, *, rows: int, count: int) -> SampleTable:
-    """`rows` and `count` as the block says; everything is held against them."""
+    """Decode the samples and check every column against `rows` and `count`, which the block states."""
     require(rows <= MOST_ROWS and count <= MOST_SAMPLES, "a block claims too many samples")
     series = _get_series(columns)
     sizes = get_varints(columns.row_sizes, rows, limit=count)
@@ -166,9 +172,9 @@ def decode_samples(columns: pb.SampleColumns, sketches: bytes, *, rows: int, cou
 
 
 def _series_of(samples: Sequence[Sample]) -> tuple[list[Series], Integers]:
-    """The series in the order of their first sample, and which of them each sample belongs to."""
+    """Return the series in the order of their first sample, and for each sample the index of its series."""
     places: dict[Series, int] = {}
-    # The same few objects come again and again, and to hash one of them by value is slow.
+    # Samples share a few Series objects, and hashing one by value is slow: look them up by identity first.
     objects = {id(sample.series): sample.series for sample in samples}
     known = {key: places.setdefault(series, len(places)) for key, series in objects.items()}
     return list(places), np.array([known[id(sample.series)] for sample in samples], np.int64)
@@ -192,6 +198,7 @@ def _checked(units: Units) -> Units:
 
 
 def _put_headers(headers: bytes) -> bytes:
+    # Column after column: the minima of many samples resemble each other, the fields of one do not.
     table = np.frombuffer(headers, "<u8").reshape(-1, len(HEADER_FIELDS))
     return put_words(table.T.reshape(-1), columns=len(HEADER_FIELDS))
 

@@ -1,4 +1,7 @@
-"""What is known of one training step: scalars, and samples of tensors."""
+"""The record of one training step: its scalars, tensor samples and facts.
+
+The collectors in `frameworks/` fill it, the writer packs it into blocks, and the checks judge it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 
 class Kind(IntEnum):
-    """What a sampled tensor is; the numbers are part of the stored format."""
+    """The role of a sampled tensor; the numbers are part of the stored format."""
 
     WEIGHT = 1
     GRADIENT = 2
@@ -19,7 +22,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A tensor that is sampled again and again."""
+    """A tensor that is sampled repeatedly: the key under which its samples are stored."""
 
     kind: Kind
     name: str
@@ -27,7 +30,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Which channels were active: a bitmap, least significant bit first."""
+    """A bitmap of the channels that were active, least significant bit first."""
 
     count: int
     active: bytes
@@ -35,7 +38,7 @@ class Units:
 
 @dataclass(slots=True)
 class Sample:
-    """One look at one tensor; `summary` is a packed summary (see `core.stats.packed`)."""
+    """One tensor at one step; `summary` is packed (see `core.stats.packed`)."""
 
     series: Series
     summary: bytes
@@ -44,9 +47,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something about the training that is no number, told when it is first seen and when it changes.
+    """An observation about the training that is not a number, recorded when first seen and on every change.
 
-    `kind` says what it is, such as "loss-call"; `data` are plain values as in JSON.
+    `kind` names it, such as "loss-call"; `data` holds plain values as in JSON.
     """
 
     kind: str
@@ -55,7 +58,7 @@ class Fact:
 
 @dataclass(slots=True)
 class StepRecord:
-    """One batch. A scalar that was not measured is absent; NaN means that it was NaN."""
+    """The record of one batch. A scalar that was not measured is absent; NaN means that it was NaN."""
 
     step: int
     wall_time: float

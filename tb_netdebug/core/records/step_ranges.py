@@ -1,4 +1,4 @@
-"""A set of steps, kept as ranges without overlaps: a run of a million steps without gaps is one range."""
+"""A set of steps stored as ranges without overlaps: a million steps without a gap are one range."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 
 class StepRanges:
-    """Ranges include both of their ends; those that touch or overlap become one."""
+    """Step ranges in ascending order, both ends included; ranges that touch or overlap are joined.
+
+    `count` is the number of steps in them.
+    """
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -21,12 +24,12 @@ class StepRanges:
         return len(self._firsts)
 
     def overlaps(self, first: int, last: int) -> bool:
-        """Whether a step from `first` to `last` is in it."""
+        """Return whether any step from `first` to `last` is in the set."""
         at = bisect_left(self._lasts, first)
         return at < len(self._firsts) and self._firsts[at] <= last
 
     def outside(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The parts of a range that are not in it."""
+        """Yield the parts of the range from `first` to `last` that are not in the set."""
         for at in range(bisect_left(self._lasts, first), len(self._firsts)):
             if self._firsts[at] > last:
                 break
@@ -37,10 +40,12 @@ class StepRanges:
             yield first, last
 
     def add(self, first: int, last: int) -> None:
+        """Add the steps from `first` to `last`."""
         if self._lasts and first == self._lasts[-1] + 1:  # the usual case: the next step
             self._lasts[-1] = last
             self.count += last - first + 1
             return
+        # Ranges that touch the new one are absorbed as well, hence one step beyond either end.
         start = bisect_left(self._lasts, first - 1)
         stop = bisect_right(self._firsts, last + 1)
         if start < stop:

@@ -1,4 +1,7 @@
-"""The verdict on a run in one word, and why there is none: all doors ask here."""
+"""The verdict on a run in one word, or the reason why there is none.
+
+The command line, `nd.check`, the page and the trainer all take their verdict from here.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 SICK, SUSPECT, HEALTHY, UNKNOWN = "sick", "suspect", "healthy", "unknown"
-# Of the run's description, as long as no step has ended: see `recording.first_step`.
+# A key of the run's description, present until the first step ends; see `recording.first_step`.
 BEFORE_FIRST_STEP = "before_first_step"
-# The class of the error that ended the program, if one did.
+# A key of the same description: the class of the error that ended the program, if one did.
 ENDED_WITH = "ended_with"
 
 MOST_DAMAGE = 300
@@ -28,7 +31,8 @@ NO_LOSS = (
 NO_CURVES = "Nothing can be judged: the files of this run hold no scalar and no histogram."
 
 
-# From the end of a forward pass that keeps a graph for gradients; see `recording.clock`.
+# Scalars that tell whether anything trained. Backward time is counted from the end of a forward pass that
+# keeps a graph for gradients; see `recording.clock`.
 OF_BACKWARD = "time/backward"
 OF_EVALUATION = "probe/evaluations"
 OF_OPTIMIZER = "time/optimizer"
@@ -41,11 +45,11 @@ WHAT_TRAINS = (
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """What the steps of a run hold to judge a training by.
+    """The evidence in a run's steps that something was trained and can be judged.
 
-    Steps of an optimizer and changes of weights are evidence. So is a loss or a gradient by itself, as of a
-    loop that cannot be looked into: its curve is judged like one of another writer. But where the forward
-    passes were seen and no update followed, that loss is of a model that stays as it is.
+    Optimizer steps and changed weights are evidence. So is a loss or a gradient norm alone, as from a loop
+    that NetDebug cannot look into: its curve is judged like a curve from another writer. But where forward
+    passes were seen and no update followed, the loss is that of a model which does not change.
     """
 
     has_updates: bool
@@ -55,7 +59,7 @@ class RunEvidence:
 
     @classmethod
     def of(cls, scalars: Collection[str], *, has_moved: bool) -> RunEvidence:
-        """`scalars` are their names; `has_moved` whether a sampled update was other than zero."""
+        """Return the evidence in the scalars of these names; `has_moved`: a sampled update was not zero."""
         return cls(
             has_updates=has_moved or OF_OPTIMIZER in scalars,
             has_curves=not OF_LOOP.isdisjoint(scalars),
@@ -64,7 +68,7 @@ class RunEvidence:
         )
 
     def missing(self, steps: int) -> str | None:
-        """Return why a training cannot be judged by this, and what to do; None when it can."""
+        """Return why the run cannot be judged and what to do about it, or None when it can."""
         if self.has_updates or (self.has_curves and not (self.has_backward or self.has_evaluations)):
             return None
         if self.has_backward:
@@ -79,8 +83,11 @@ class RunEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reason` is None unless the word is "unknown": sentences that say why, and what to do. `is_readable` is
-    False when damage has left nothing of the run."""
+    """The verdict as one word, with a reason where it is "unknown".
+
+    `reason` says why it is unknown and what to do; otherwise it is None. `is_readable` is False when damage
+    has left nothing of the run.
+    """
 
     word: str
     reason: str | None = None
@@ -99,10 +106,10 @@ def verdict(
 ) -> Verdict:
     """Return the verdict on a run with `steps` recorded steps and findings of these severities.
 
-    `evidence` is what these steps hold. Those of other writers have none and are judged by their curves:
-    `has_loss` says whether there is a loss among them, or what else tells of the training.
-    `info` is the run's description and `damage` a sentence on what cannot be read of its files: the reasons
-    for a run without a step, which is unknown and never healthy.
+    `evidence` is the evidence in these steps. Runs of other writers have none and are judged by their curves:
+    `has_loss` says whether these include a loss, or another curve that shows how the training went.
+    `info` is the run's description, and `damage` a sentence on what cannot be read of its files. They explain
+    a run without a step, which is unknown and never healthy.
     """
     word = word_for(severities)
     if word != HEALTHY:
@@ -111,7 +118,8 @@ def verdict(
         missing = evidence.missing(steps) if evidence is not None else None if has_loss else NO_LOSS
         return Verdict(HEALTHY) if missing is None else Verdict(UNKNOWN, missing)
     told = before_first_step(info or {})
-    if damage and told.get("is_closed") is not True:  # which is written last: no step can be lost
+    # `is_closed` is written last: where it can be read, damage has not taken a step.
+    if damage and told.get("is_closed") is not True:
         return Verdict(
             UNKNOWN, f"Nothing could be read: {damage[:MOST_DAMAGE].rstrip('.')}.", is_readable=False
         )
@@ -119,14 +127,14 @@ def verdict(
 
 
 def not_judged(folder: str) -> str:
-    """Return what is said of a run, in this folder, that nobody has judged so far."""
+    """Return the sentence shown for a run, in this folder, that has not been judged yet."""
     if "://" in folder:
         return "This run is not judged yet: copy it to this machine and call `netdebug check` on the copy."
     return f"This run is not judged yet: `netdebug check {shlex.quote(folder)}` judges it."
 
 
 def ending(info: Mapping[str, Any]) -> str | None:
-    """Return a sentence on the error that ended the program, which no verdict on its steps tells."""
+    """Return a sentence on the error that ended the program; the verdict on its steps says nothing of it."""
     error = info.get(ENDED_WITH)
     if not isinstance(error, str) or not error:
         return None
@@ -142,20 +150,22 @@ def word_for(severities: Iterable[str]) -> str:
 
 
 def before_first_step(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the description of a run says of the time before its first step, or nothing."""
+    """Return the part of a run's description that covers the time before its first step, or an empty one."""
     told = info.get(BEFORE_FIRST_STEP)
     return told if isinstance(told, Mapping) else {}
 
 
 def why_no_step(told: Mapping[str, Any]) -> str:
-    """Return why there is no step; `told` comes out of a file and may hold anything."""
+    """Return why the run has no step; `told` comes from a file and may hold anything."""
     if not told:
         return NO_STEP
+    # bool is a subclass of int, so the exact type is compared.
     updates = told.get("optimizer_steps")
     updates = updates if type(updates) is int and updates > 0 else 0
     if told.get("is_users") is not True:
         return _of_callback(is_closed=told.get("is_closed") is True)
     what_to_do = USE_CALLBACK if told.get("is_fit") is True else ADD_STEP
+    # An optimizer that stepped is the strongest clue: the loop runs, and only `monitor.step` is missing.
     if updates:
         times = "once" if updates == 1 else f"{updates} times"
         return (
@@ -176,7 +186,7 @@ def why_no_step(told: Mapping[str, Any]) -> str:
 
 
 def _of_callback(*, is_closed: bool) -> str:
-    """Where NetDebug itself ends the steps, the user has no line to add."""
+    """Return the reason for a run whose steps a callback of ours ends: the user has no line to add."""
     if is_closed:
         return "Nothing was recorded: the training ended before its first step."
     return (

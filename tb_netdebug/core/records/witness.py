@@ -1,4 +1,4 @@
-"""What the agent saw of a training from outside: samples of its processes, and how it ended."""
+"""The training process seen from outside, by the agent: samples of its processes, and how it ended."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from tb_netdebug.core.records.errors import require
 WITNESS_VERSION = 1
 MOST_BYTES = 16 << 10
 MOST_LETTERS = 2000
-# What the message and the class below call the same.
+# The fields that have the same name in the message and in `Witness`.
 _SEEN = ("time", "rank", "tree_bytes", "processes", "threads", "cpu_share", "state")
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """`well` is said by the training itself. What nobody could see is None, and the sentence says so."""
+    """The end of a training.
+
+    `well` is what the training process itself reported. A value that nobody could observe is None, and the
+    sentence says so.
+    """
 
     time: float
     well: bool
@@ -30,9 +34,12 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """`tree_bytes`, `processes` and `threads` are those of the training with all processes below it;
-    `cpu_share` is how many processors they have kept busy since the sample before, `state` the letter that
-    the system has for the main thread. The last one has an ending."""
+    """One sample of the training's process tree; the last one has an `ending`.
+
+    `tree_bytes`, `processes` and `threads` cover the training and all of its descendants. `cpu_share` is the
+    number of processors they have kept busy since the previous sample, `state` the operating system's letter
+    for the state of the main thread.
+    """
 
     time: float
     rank: int
@@ -53,7 +60,7 @@ def encode_witness(witness: Witness) -> bytes:
 
 
 def decode_witness(payload: bytes) -> Witness:
-    """Raises UnsupportedVersion or DamagedBlock."""
+    """Decode a sample; raise UnsupportedVersion or DamagedBlock."""
     require(len(payload) <= MOST_BYTES, "a sample of the processes is too big")
     message = parsed(payload, pb.Witness())
     check_version("sample of the processes", message.version, known=WITNESS_VERSION)
