@@ -64,7 +64,7 @@ class Walk:
 
     def learn_gap(self, gap: int) -> None:
         self._gap = _follow(self._gap, gap, 2)
-        # Whatever was learnt before a stretch of empty bins says little about what comes behind it.
+        # Counts before a stretch of empty bins say little about those after it.
         if gap:
             self._level, self.last = 0, [0, 0, 0]
 

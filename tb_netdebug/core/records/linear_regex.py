@@ -294,7 +294,7 @@ def _compiled(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
 
 def _machine_of(text: str) -> _Machine:
     try:
-        # The parser warns of a pattern's style, such as [[: the user of the program cannot change it.
+        # The parser's FutureWarning about patterns such as [[ would point at this module.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = parser.parse(text)

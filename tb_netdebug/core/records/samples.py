@@ -109,8 +109,8 @@ class SampleTable:
 def encode_samples(rows: Sequence[Sequence[Sample]]) -> tuple[pb.SampleColumns, bytes, Integers]:
     """Return the columns, the encoded sketches, and what `SampleTable.order` will be.
 
-    Raises ValueError when a summary is not packed, a bitmap has not the length that its units need, or there
-    is too much for one block.
+    Raises ValueError when a summary is not packed, when a bitmap does not have the length that its units
+    need, or when there is too much for one block.
     """
     samples = [sample for row in rows for sample in row]
     if len(samples) > MOST_SAMPLES or len(rows) > MOST_ROWS:

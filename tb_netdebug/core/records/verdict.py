@@ -165,7 +165,7 @@ def why_no_step(told: Mapping[str, Any]) -> str:
     if told.get("is_users") is not True:
         return _of_callback(is_closed=told.get("is_closed") is True)
     what_to_do = USE_CALLBACK if told.get("is_fit") is True else ADD_STEP
-    # An optimizer that stepped is the strongest clue: the loop runs, and only `monitor.step` is missing.
+    # The optimizer stepped, so the loop runs and only `monitor.step` is missing.
     if updates:
         times = "once" if updates == 1 else f"{updates} times"
         return (

@@ -18,7 +18,7 @@ _SEEN = ("time", "rank", "tree_bytes", "processes", "threads", "cpu_share", "sta
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a training.
+    """How a training run ended.
 
     `well` is what the training process itself reported. A value that nobody could observe is None, and the
     sentence says so.

@@ -1,10 +1,10 @@
-"""The element types that the kernel reads, by the numbers that it knows them by."""
+"""The element types that the kernel reads, and the numbers by which callers name them."""
 
 from enum import IntEnum
 
 
 class DType(IntEnum):
-    """Shared with `native/values.h`; a number never changes its meaning."""
+    """Element types, shared with `native/values.h`; a number never changes its meaning."""
 
     FLOAT32 = 0
     FLOAT64 = 1

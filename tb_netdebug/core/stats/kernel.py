@@ -1,6 +1,6 @@
-"""The kernel in use: the C one where it was built, else its NumPy twin.
+"""The kernel in use: the C one where it was built, otherwise its NumPy twin.
 
-Every function is documented in `twin`, which is the specification; both give the same bytes. The
+Every function is documented in `twin`, which is the specification; both return the same bytes. The
 environment variable `NETDEBUG_KERNEL` forces `twin`, or one instruction set of the C kernel (`baseline`,
 `avx2`, `avx512`).
 """
@@ -15,7 +15,7 @@ from tb_netdebug.core.stats import twin
 
 
 class Kernel(Protocol):
-    """What both kernels offer; items are (address, count, dtype) of contiguous memory."""
+    """The interface of both kernels; items are (address, count, dtype) of contiguous memory."""
 
     def summarize(self, items: Sequence[tuple[int, int, int]], threads: int, /) -> list[bytes]: ...
     def summarize_strided(
@@ -33,7 +33,7 @@ class Kernel(Protocol):
 
 
 def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
-    """The kernel and, in a sentence, why it is this one."""
+    """Return the kernel and the reason for choosing it, which `netdebug doctor` prints."""
     wanted = environment.get("NETDEBUG_KERNEL", "")
     if wanted == "twin":
         return twin, "NETDEBUG_KERNEL=twin asks for the NumPy twin"
@@ -54,9 +54,10 @@ def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
 
 
 def borrow_threads(library: str | os.PathLike[str]) -> bool:
-    """Lets big tensors run on the OpenMP threads of the framework that this loaded library is a part of.
+    """Run big tensors on the OpenMP threads of the framework whose loaded library this is; return whether.
 
-    Other packages bring runtimes of their own, whose threads would fight with the framework's for the cores.
+    Other packages bring OpenMP runtimes of their own, whose threads would compete with the framework's for
+    the cores. The twin has no threads: there the answer is False.
     """
     borrow = getattr(kernel, "borrow_threads", None)
     return bool(borrow and borrow(os.fspath(library)))

@@ -1,4 +1,4 @@
-"""The packed summary: what the kernel says of one tensor, as bytes and as numbers."""
+"""The packed summary: the kernel's statistics of one tensor, as bytes and as numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# The fields of `Summary` up to `sum_squares`, in their order: six counts, then four doubles.
 HEADER = struct.Struct("<6Q4d")
-# Of the header, how many values are NaN, Inf and -Inf.
+# The bytes of a header that count NaN, Inf and -Inf: all zero if every value is finite.
 NONFINITE = slice(8, 32)
 BINS = 4096
-MOST_VARINT_BYTES = 10
+MOST_VARINT_BYTES = 10  # for 64 bits
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
@@ -21,10 +22,10 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """Exact numbers about all values, and the number of values in each occupied bin.
+    """Exact statistics of all values, and the number of values in each occupied bin.
 
-    `count` includes the values that are not finite; `min`, `max`, `sum` and `sum_squares` leave them out.
-    `bins` rise; `counts` are never zero.
+    `count` includes non-finite values; `min`, `max`, `sum` and `sum_squares` leave them out. `overflow`
+    counts finite values too large for a float32. `bins` are ascending; `counts` are never zero.
     """
 
     count: int
@@ -42,7 +43,7 @@ class Summary:
 
     @classmethod
     def unpack(cls, packed: bytes) -> Summary:
-        """Raises ValueError when `packed` is no packed summary."""
+        """Decode a packed summary; raise ValueError for any other bytes."""
         if len(packed) < HEADER.size:
             raise ValueError(f"a packed summary has at least {HEADER.size} bytes, this has {len(packed)}")
         numbers = read_varints(np.frombuffer(packed, np.uint8, offset=HEADER.size))
@@ -56,7 +57,8 @@ class Summary:
         return cls(*fields)
 
     def pack(self) -> bytes:
-        """The bytes that `unpack` reads."""
+        """Return the bytes that `unpack` reads."""
+        # Bins are stored as gaps, so that neighbouring ones take one byte each.
         numbers = np.empty(2 * len(self.bins), np.uint64)
         numbers[0::2] = np.diff(self.bins.astype(np.int64), prepend=-1) - 1
         numbers[1::2] = self.counts
@@ -80,10 +82,11 @@ class Summary:
 
     @property
     def std(self) -> float:
-        """The spread of the finite values themselves (divided by n, not n - 1)."""
+        """The population standard deviation of the finite values (divided by n, not n - 1)."""
         if not self.finite:
             return math.nan
         mean = self.mean
+        # Rounding may leave a tiny negative difference for nearly constant values.
         return _root(max(self.sum_squares / self.finite - mean * mean, 0.0))
 
     @property
@@ -96,7 +99,7 @@ def _root(square: float) -> float:
 
 
 def read_varints(data: Bytes) -> Words:
-    """All LEB128 numbers in `data`; ValueError unless each stands there whole and in its shortest form."""
+    """Decode LEB128 numbers; raise ValueError unless each is complete and in its shortest form."""
     ends = np.flatnonzero(data < 128)
     if len(data) and (not len(ends) or ends[-1] != len(data) - 1):
         raise ValueError("a number is cut off")
@@ -113,7 +116,7 @@ def read_varints(data: Bytes) -> Words:
 
 
 def write_varints(numbers: Words) -> Bytes:
-    """The same numbers as LEB128, seven bits a byte, the lowest first."""
+    """Encode numbers as LEB128: seven bits a byte, the lowest first."""
     shifts = np.arange(0, 7 * MOST_VARINT_BYTES, 7, dtype=np.uint64)
     rest = np.asarray(numbers, np.uint64)[:, None] >> shifts
     more = np.zeros(rest.shape, np.uint8)

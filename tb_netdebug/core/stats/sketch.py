@@ -1,4 +1,4 @@
-"""What the bins of a Summary say about the distribution of its finite values."""
+"""Quantiles and histograms of a tensor, from the bins of its `Summary`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tb_netdebug.core.stats.packed import BINS, Summary
 
 Doubles = NDArray[np.float64]
 
+# A bin is the top 12 bits of a float32: sign, exponent and three bits of mantissa (see `twin_values`).
 SIGN = 0x800
 INFINITE = 0x7F8
 
 
 def _magnitudes() -> Doubles:
-    """The least magnitude of each bin up to the infinite one, whose edge is 2**128."""
+    """Return the smallest magnitude of each bin up to the infinite one, whose edge is 2**128."""
     bins = np.arange(INFINITE + 1)
     mantissa = (bins & 7) / 8 + (bins >= 8)
     edges: Doubles = np.ldexp(mantissa, np.maximum(bins >> 3, 1) - 127)
@@ -28,7 +29,7 @@ def _bin_edges() -> tuple[Doubles, Doubles]:
     edges = _magnitudes()
     inner, outer = np.full(SIGN, np.nan), np.full(SIGN, np.nan)
     inner[:INFINITE], outer[:INFINITE] = edges[:-1], edges[1:]
-    outer[0] = inner[1] = 0.0  # zero has a bin to itself, so the next one begins right above it
+    outer[0] = inner[1] = 0.0  # zero has a bin of its own; the next one begins right above it
     inner[INFINITE] = outer[INFINITE] = np.inf
     return np.concatenate([inner, -outer]), np.concatenate([outer, -inner])
 
@@ -62,7 +63,7 @@ class Histogram:
 
 
 def finite_bins(summary: Summary) -> tuple[Doubles, Doubles, Doubles]:
-    """Lower edge, upper edge and count of the occupied finite bins, by value.
+    """Return lower edges, upper edges and counts of the occupied finite bins, ascending by value.
 
     The outermost edges are the exact minimum and maximum.
     """
@@ -76,9 +77,9 @@ def finite_bins(summary: Summary) -> tuple[Doubles, Doubles, Doubles]:
 
 
 def quantiles(summary: Summary, qs: ArrayLike) -> Doubles:
-    """The values below which the given shares (0 to 1) of all finite values lie; NaN when there are none.
+    """Return the quantiles `qs` (0 to 1) of the finite values, or NaN if there are none.
 
-    Inside a bin the values are taken as evenly spread, so a quantile is off by less than one bin's width.
+    Values are assumed to be spread evenly inside a bin, so a quantile is off by less than one bin's width.
     """
     lower, upper, counts = finite_bins(summary)
     shares = np.asarray(qs, np.float64)
@@ -88,13 +89,13 @@ def quantiles(summary: Summary, qs: ArrayLike) -> Doubles:
     rank = np.clip(shares, 0.0, 1.0) * below[-1]
     at = np.clip(np.searchsorted(below, rank, side="left") - 1, 0, len(counts) - 1)
     inside = (rank - below[at]) / counts[at]
-    # Not lower + inside * width: the width of a bin at the end of the doubles may be no double.
+    # Not lower + inside * width: near the limits of a double the width of a bin overflows.
     values: Doubles = lower[at] * (1.0 - inside) + upper[at] * inside
     return np.clip(values, summary.min, summary.max)
 
 
 def histogram(summary: Summary, *, buckets: int = 120) -> Histogram | None:
-    """The finite values as at most `buckets` buckets for TensorBoard; None when there is no finite value."""
+    """Return the finite values as at most `buckets` buckets for TensorBoard, or None if there are none."""
     lower, upper, counts = finite_bins(summary)
     if not len(counts):
         return None
@@ -113,14 +114,14 @@ def histogram(summary: Summary, *, buckets: int = 120) -> Histogram | None:
 
 
 def merged(summaries: Sequence[Summary]) -> Summary:
-    """One Summary of all the values that the given ones were made from."""
+    """Merge summaries into the summary of all their values."""
     from tb_netdebug.core.stats.kernel import merge
 
     return Summary.unpack(merge([summary.pack() for summary in summaries]))
 
 
 def _edges(lower: Doubles, upper: Doubles, counts: Doubles) -> tuple[Doubles, Doubles]:
-    """Rising limits and the number of values up to each of them; gaps between bins become empty buckets."""
+    """Return ascending limits and the count up to each of them; gaps between bins become empty buckets."""
     both = np.stack([lower, upper], axis=1).reshape(-1)
     weights = np.stack([np.zeros_like(counts), counts], axis=1).reshape(-1)
     edges, place = np.unique(both, return_inverse=True)
@@ -132,10 +133,15 @@ def _edges(lower: Doubles, upper: Doubles, counts: Doubles) -> tuple[Doubles, Do
 
 
 def _group_ends(edges: Doubles, scale: float, buckets: int) -> NDArray[np.int64]:
-    """Which edges stay when there may be only so many: the bulk evenly spaced, the far tails by ratio."""
+    """Choose which edges remain as limits of at most `buckets` buckets.
+
+    They are spaced evenly in the bulk and by ratio in the far tails, so that an outlier does not lump the
+    rest together.
+    """
     with np.errstate(over="ignore"):
         place = np.arcsinh(np.clip(edges / scale, -1e300, 1e300))
     place = (place - place[0]) / max(place[-1] - place[0], np.finfo(float).tiny)
+    # Cells get finer as long as the edges kept fit into `buckets`: over a wide range most cells are empty.
     ends, cells = np.array([len(edges) - 1]), buckets - 1
     while cells < 64 * buckets and len(ends) < min(buckets, len(edges)):
         cell = np.floor(place * cells)
@@ -147,5 +153,6 @@ def _group_ends(edges: Doubles, scale: float, buckets: int) -> NDArray[np.int64]
 
 
 def _scale(summary: Summary) -> float:
+    # Half of the range between the deciles, halved before subtracting so that it cannot overflow.
     low, high = quantiles(summary, [0.1, 0.9])
     return float((high / 2 - low / 2) or max(abs(summary.min), abs(summary.max)) or 1.0)

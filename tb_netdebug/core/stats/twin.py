@@ -1,9 +1,9 @@
-"""The statistics kernel in NumPy: the specification of the C kernel, and its stand-in without a compiler.
+"""The statistics kernel in NumPy: the specification of the C kernel, and its substitute without a compiler.
 
-Both give the same bytes. So the order of every addition is part of the contract (see `_total`), and so is
-the bin of each value (see `twin_values`). Addresses are plain integers of memory that the caller keeps alive.
-The items of a batch are checked before anything is read or written. `threads` is for the C kernel and changes
-no result.
+Both return the same bytes, so the order of every addition (see `_total`) and the bin of each value (see
+`twin_values`) are part of the contract. Addresses are plain integers; the caller keeps their memory alive.
+The items of a batch are checked before anything is read or written. `threads` is meant for the C kernel and
+never changes a result.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ MOST_STRIPS = 64
 
 @np.errstate(all="ignore")
 def summarize(items: Sequence[tuple[int, int, int]], threads: int) -> list[bytes]:
-    """One packed summary for each `(address, count, dtype)`."""
+    """Return a packed summary for each `(address, count, dtype)`."""
     batch = checked(items, fields=3)
     return [_packed(Values.of(dense(address, dtype, count), dtype)) for address, count, dtype in batch]
 
 
 @np.errstate(all="ignore")
 def summarize_strided(address: int, dtype: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
-    """The packed summary of a view whose strides, counted in elements, may be zero or negative."""
+    """Return the packed summary of a view; its strides, in elements, may be zero or negative."""
     return _packed(Values.of(strided(address, dtype, shape, strides), dtype))
 
 
 @np.errstate(all="ignore")
 def summarize_updates(items: Sequence[tuple[int, int, int, int]], threads: int) -> list[tuple[bytes, bytes]]:
-    """For each `(current, previous, count, dtype)` the summaries of current and of current − previous.
+    """Return the summaries of current and of current − previous, for each item.
 
-    Afterwards the memory at `previous` holds what lies at `current`.
+    An item is `(current, previous, count, dtype)`. Afterwards `previous` holds a copy of `current`.
     """
     return [_update(*item) for item in checked(items, fields=4)]
 
 
 @np.errstate(all="ignore")
 def sum_squares(items: Sequence[tuple[int, int, int]], threads: int) -> tuple[float, int]:
-    """The sum of squares of all finite values of all items, and how many values are not finite."""
+    """Return the sum of squares of the finite values of all items, and the number of non-finite ones."""
     total, nonfinite = 0.0, 0
     for address, count, dtype in checked(items, fields=3):
         exact = Values.of(dense(address, dtype, count), dtype).exact
@@ -62,7 +62,10 @@ def sum_squares(items: Sequence[tuple[int, int, int]], threads: int) -> tuple[fl
 def active_units(
     address: int, dtype: int, outer: int, units: int, inner: int, low: float, high: float
 ) -> bytes:
-    """A bitmap, lowest bit first: which units of `[outer][units][inner]` had a value in (low, high) but 0."""
+    """Return a bitmap, lowest bit first, of the units that have a value in (low, high) other than 0.
+
+    The memory is laid out as `[outer][units][inner]`.
+    """
     array = blocked(address, dtype, outer, units, inner)
     exact = Values.of(array.reshape(-1), dtype).exact.reshape(array.shape)
     active = (low < exact) & (exact < high) & (exact != 0)
@@ -71,7 +74,7 @@ def active_units(
 
 @np.errstate(all="ignore")
 def merge(packed: Sequence[bytes]) -> bytes:
-    """One packed summary of all the values that the given ones were made from."""
+    """Merge packed summaries into the summary of all their values."""
     parts = [Summary.unpack(part) for part in packed]
     counts = np.zeros(BINS, np.uint64)
     for part in parts:
@@ -87,7 +90,7 @@ def merge(packed: Sequence[bytes]) -> bytes:
 
 
 def description() -> dict[str, object]:
-    """Which kernel this is, for `netdebug doctor`."""
+    """Describe this kernel for `netdebug doctor`."""
     return {"kernel": "twin", "instruction_set": "numpy", "numpy": np.__version__}
 
 
@@ -129,7 +132,7 @@ def _summary_of(
         neg_inf=int(counts[0xFF8]),
         zeros=int(counts[0x000] + counts[0x800]),
         overflow=overflow,
-        # -0.0 becomes 0.0, so that the order of the values does not decide which of the two is the least.
+        # -0.0 becomes 0.0: which of the two is the minimum would depend on the order of the values.
         min=math.nan if none_finite else least + 0.0,
         max=math.nan if none_finite else greatest + 0.0,
         sum=_one_nan(total),
@@ -145,16 +148,16 @@ def _squares(exact: Doubles, finite: Mask) -> Doubles:
 
 
 def _total(values: Doubles) -> float:
-    """The sum in the order that every machine and thread count keeps.
+    """Add values in the one order that every machine and every number of threads keeps.
 
-    In a block of 1024, value i is added to lane i % 16. The blocks' lanes are added up over a strip, block by
-    block; then the strip's lanes are folded in halves, and at last the strips' sums are added in their order.
-    A strip has 16384 values; or more, in steps of a block, where there would be over 64 strips.
+    In a block of 1024, value i is added to lane i % 16. The lanes of the blocks are added up over a strip,
+    block by block; then the lanes of the strip are folded in halves, and finally the sums of the strips are
+    added in order. A strip has 16384 values, or more, in whole blocks, where there would be over 64 strips.
     """
     size = values.size
     blocks = np.zeros(-(-size // BLOCK) * BLOCK)
     blocks[:size] = values
-    # Missing values count as 0.0, which changes no sum: none of them is ever -0.0.
+    # Padding with 0.0 changes no sum, because no sum is ever -0.0.
     lanes = _rows_in_order(blocks.reshape(-1, BLOCK // LANES, LANES).transpose(1, 0, 2))
     strip = max(SMALLEST_STRIP, -(-size // MOST_STRIPS))
     step = -(-strip // BLOCK)
@@ -162,7 +165,7 @@ def _total(values: Doubles) -> float:
 
 
 def _rows_in_order(rows: Doubles) -> Doubles:
-    """Row after row, because NumPy's own sum chooses its order by the shape."""
+    """Add rows one after another; NumPy's own sum chooses its order by the shape."""
     total = np.zeros(rows.shape[1:])
     for row in rows:
         total += row
@@ -184,5 +187,5 @@ def _sum_in_order(terms: Iterable[float]) -> float:
 
 
 def _one_nan(total: float) -> float:
-    """A total beyond the doubles may be NaN, of a sign that depends on the machine; here it has none."""
+    """Replace a NaN by the positive one: the sign of a NaN from arithmetic depends on the machine."""
     return math.nan if math.isnan(total) else total

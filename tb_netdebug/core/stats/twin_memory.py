@@ -1,4 +1,4 @@
-"""Raw addresses as NumPy arrays, for the twin: every check on what a caller passes stands here."""
+"""Raw addresses as NumPy arrays, for the twin; all checks of a caller's arguments are here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPE_STRINGS = {
     DType.FLOAT32: "<f4",
     DType.FLOAT64: "<f8",
     DType.FLOAT16: "<f2",
-    DType.BFLOAT16: "<u2",  # NumPy has no such type: the bits, see twin_values
+    DType.BFLOAT16: "<u2",  # its bits, as NumPy has no such type; see twin_values
     DType.INT8: "|i1",
     DType.UINT8: "|u1",
     DType.INT16: "<i2",
@@ -32,22 +32,23 @@ _TYPE_STRINGS = {
 
 
 def dense(address: int, dtype: int, count: int) -> Array:
-    """The `count` values that lie one after the other from `address` on; nothing is copied."""
+    """Return `count` contiguous values at `address`, without copying them."""
     return _array(address, DType(index(dtype)), (_length(count),), None)
 
 
 def blocked(address: int, dtype: int, outer: int, units: int, inner: int) -> Array:
-    """The same memory seen as `[outer][units][inner]`."""
+    """Return contiguous values at `address` as `[outer][units][inner]`, without copying them."""
     shape = (_length(outer), _length(units), _length(inner))
     return _array(address, DType(index(dtype)), shape, None)
 
 
 def strided(address: int, dtype: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
-    """A view with `strides` counted in elements, flattened in the order in which it lies in memory."""
+    """Return a view with `strides` counted in elements, flattened in memory order."""
     if len(shape) != len(strides) or len(shape) > MOST_DIMENSIONS:
         raise ValueError(f"shape and strides must have the same length, at most {MOST_DIMENSIONS}")
     kind = DType(index(dtype))
     dims = [(_length(size), index(stride)) for size, stride in zip(shape, strides, strict=True)]
+    # The stride of a dimension of size 1 is arbitrary and must not decide the order.
     dims = [dim for dim in dims if dim[0] != 1]
     dims.sort(key=lambda dim: -abs(dim[1]))
     sizes = tuple(size for size, _ in dims)
@@ -56,7 +57,7 @@ def strided(address: int, dtype: int, shape: Sequence[int], strides: Sequence[in
 
 
 def checked(items: Iterable[Sequence[int]], *, fields: int) -> list[tuple[int, ...]]:
-    """The items of a batch as plain ints, or an error before anything has been read or written."""
+    """Return the items of a batch as plain ints; raise before any memory has been read or written."""
     batch = [tuple(index(field) for field in item) for item in items]
     for item in batch:
         if len(item) != fields:
@@ -75,7 +76,7 @@ def _length(count: int) -> int:
 
 def _array(address: int, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Array:
     type_string = _TYPE_STRINGS[dtype]
-    if 0 in shape:  # no memory need lie behind an empty tensor
+    if 0 in shape:  # an empty tensor need not have memory
         return np.empty(shape, type_string)
     if index(address) <= 0:
         raise ValueError(f"no memory lies at address {address}")

@@ -1,4 +1,4 @@
-"""What the twin counts as the values of a tensor, and into which of the 4096 bins each falls."""
+"""The values that the twin sees in a tensor, and the one of 4096 bins that each of them falls into."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_FINITE_BIN = np.uint16(0x7F7)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a tensor, once for the arithmetic and once for the bins."""
+    """The values of a tensor: `exact` for arithmetic, `rounded` to float32 for the bins."""
 
     exact: Doubles
     rounded: Singles
@@ -36,7 +36,7 @@ class Values:
 
     @classmethod
     def of_difference(cls, current: Array, previous: Array, dtype: int) -> Values:
-        """What was added to `previous` to become `current`, in the precision that the dtype asks for."""
+        """Return `current` − `previous`, computed in the precision that the dtype calls for."""
         new, old = _singles(current, dtype), _singles(previous, dtype)
         if new is not None and old is not None:
             return cls.of_singles(_one_nan(new - old))
@@ -53,10 +53,11 @@ class Values:
         return cls(doubles, doubles.astype(np.float32))
 
     def beyond_single(self) -> Mask:
-        """Which values are finite, but too large for a float32."""
+        """Return which values are finite but too large for a float32."""
         return np.isfinite(self.exact) & np.isinf(self.rounded)
 
     def bins(self) -> NDArray[np.uint16]:
+        # Rounding to float32 must not turn a tiny value into zero or a large finite one into infinity.
         sign = np.where(np.signbit(self.exact), SIGN, np.uint16(0))
         vanished = (self.exact != 0) & (self.rounded == 0)
         bins = np.where(self.beyond_single(), sign | LARGEST_FINITE_BIN, _single_bins(self.rounded))
@@ -64,17 +65,18 @@ class Values:
 
 
 def _single_bins(singles: Singles) -> NDArray[np.uint16]:
-    """Sign, exponent and three bits of mantissa; ±0 and ±Inf keep a bin to themselves."""
+    """Return sign, exponent and three bits of mantissa as a bin; ±0 and ±Inf have bins of their own."""
     bits = np.ascontiguousarray(singles).view(np.uint32)
     top = bits >> np.uint32(20)
     shares_with_zero_or_inf = ((top & 0x7FF) == 0x000) | ((top & 0x7FF) == 0x7F8)
+    # Other bits below say that it is a subnormal or a NaN, which goes one bin up, away from 0 and Inf.
     moves_up = shares_with_zero_or_inf & ((bits & 0xFFFFF) != 0)
     bins: NDArray[np.uint16] = (top + moves_up).astype(np.uint16)
     return bins
 
 
 def _singles(array: Array, dtype: int) -> Singles | None:
-    """The values as float32 where each of them is one exactly, else None."""
+    """Return the values as float32 if the dtype converts exactly, else None."""
     if dtype == DType.FLOAT32:
         return array
     if dtype == DType.BFLOAT16:
@@ -86,7 +88,7 @@ def _singles(array: Array, dtype: int) -> Singles | None:
 
 
 def _single_of_half(halves: Array) -> Singles:
-    """Spelled out for NaN: some machines would set the quiet bit of a signalling one, others not."""
+    """Widen float16 to float32; NaNs bit by bit, as only some machines set a signalling one's quiet bit."""
     bits = np.ascontiguousarray(halves).view(np.uint16).astype(np.uint32)
     nan = (bits & 0x8000) << 16 | 0x7F800000 | (bits & 0x3FF) << 13
     exact = halves.astype(np.float32)
@@ -94,7 +96,7 @@ def _single_of_half(halves: Array) -> Singles:
 
 
 def _magnitudes(array: Array) -> Doubles:
-    """Doubles as they are; of a complex value its distance from zero."""
+    """Return the values as doubles; a complex one counts with its magnitude."""
     if array.dtype == np.complex64:
         real, imaginary = array.real.astype(np.float64), array.imag.astype(np.float64)
         return _one_nan(np.sqrt(real * real + imaginary * imaginary))
@@ -104,6 +106,6 @@ def _magnitudes(array: Array) -> Doubles:
 
 
 def _one_nan(results: Array) -> Array:
-    """A NaN that arithmetic made has a sign and payload that depend on the machine; here it has none."""
+    """Replace NaNs by the default one, in place: those from arithmetic have machine-dependent bits."""
     results[np.isnan(results)] = np.nan
     return results
