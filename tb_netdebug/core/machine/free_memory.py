@@ -1,4 +1,4 @@
-"""How much memory is free for this process: what the host has, and what its control groups leave."""
+"""Memory that this process can still allocate: what the host has free, and what its control groups leave."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import psutil
 
 SYSTEM = Path("/")
-# Limit, use, and what of the use the kernel gives back when asked, in the two versions of control groups.
+# File of the limit, file of the usage, and the field of reclaimable bytes in the usage; cgroup v2 and v1.
 V2 = ("memory.max", "memory.current", "inactive_file")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def free_bytes() -> int:
-    """Return 0 where the system does not tell, as without /proc."""
+    """Return the number of bytes still free, or 0 where the system does not report it, as without /proc."""
     try:
         free = int(psutil.virtual_memory().available)
     except (OSError, psutil.Error):
@@ -24,7 +24,7 @@ def free_bytes() -> int:
 
 
 def own_bytes() -> int:
-    """Return what this process holds; 0 where the system does not tell."""
+    """Return the resident size of this process, or 0 where the system does not report it."""
     try:
         return int(psutil.Process().memory_info().rss)
     except (OSError, psutil.Error):
@@ -32,7 +32,7 @@ def own_bytes() -> int:
 
 
 def left_in_groups(system: Path) -> list[int]:
-    """Return what each control group with a limit leaves to this process, its own and those above it."""
+    """Return the bytes left in each control group with a limit: that of this process and those above it."""
     with suppress(OSError):
         lines = (system / "proc/self/cgroup").read_text().splitlines()
         return [max(left, 0) for folder, files in groups(system, lines) for left in left_in(folder, files)]
@@ -40,7 +40,10 @@ def left_in_groups(system: Path) -> list[int]:
 
 
 def groups(system: Path, lines: list[str]) -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Yield their folders. In a container the path may be that of the host, and only the root is there."""
+    """Yield the folder and the files of each memory control group, from the innermost to the root.
+
+    In a container the path may be the host's; then only the root exists.
+    """
     for line in lines:
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
@@ -56,7 +59,7 @@ def groups(system: Path, lines: list[str]) -> Iterator[tuple[Path, tuple[str, st
 
 
 def left_in(folder: Path, files: tuple[str, str, str]) -> Iterator[int]:
-    """Yield what one leaves, unless it has no limit or does not tell."""
+    """Yield the bytes left in one group, or nothing if it has no limit or cannot be read."""
     limit, used, reclaimable = files
     with suppress(OSError, ValueError):  # version 2 says "max" for no limit
         most, taken = (int((folder / name).read_text()) for name in (limit, used))
@@ -64,7 +67,7 @@ def left_in(folder: Path, files: tuple[str, str, str]) -> Iterator[int]:
 
 
 def reclaimed(folder: Path, name: str) -> int:
-    """Return how many bytes of the use are pages of files that nobody has used for long."""
+    """Return the bytes of the usage in inactive pages of files, which the kernel reclaims when needed."""
     with suppress(OSError, ValueError):
         lines = (folder / "memory.stat").read_text().splitlines()
         return int(dict(line.split() for line in lines if line).get(name, 0))

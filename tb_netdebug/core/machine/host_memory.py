@@ -1,4 +1,4 @@
-"""Memory of this process, of its children and of the host, in bytes."""
+"""Memory of this process, of its children and of the host, in bytes, for the memory sampler."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ Readings = dict[str, float]
 
 
 class HostMemory:
-    """Reads what the operating system says; children that end while they are read are left out."""
+    """A reader of the operating system's figures; children that end while they are read are left out."""
 
     def __init__(self) -> None:
-        self.child_pids: list[int] = []  # as of the last look at the children
+        self.child_pids: list[int] = []  # as of the last call of `children`
 
     def process(self) -> Readings:
-        """RSS of this process and what the host has left."""
+        """Return the RSS of this process and what the host has left."""
         return {
             "memory/rss": float(psutil.Process().memory_info().rss),
             "memory/host_available": float(psutil.virtual_memory().available),
         }
 
     def children(self) -> Readings:
-        """RSS summed over all descendants; pages that they share count once for each of them."""
+        """Return the RSS summed over all descendants; a shared page counts once for each of them."""
         pid = os.getpid()
-        # Linux lists the children of each thread, unless its kernel was built without that.
+        # Linux lists the children of each thread, unless the kernel was built without it.
         listed = Path(f"/proc/{pid}/task/{pid}/children").exists()
         pids = listed_descendants(pid) if listed else searched_descendants(pid)
         sizes = {child: rss for child in pids if (rss := resident_bytes(child))}
@@ -34,7 +34,7 @@ class HostMemory:
         return {"memory/children_rss": float(sum(sizes.values())), "memory/children_count": float(len(sizes))}
 
     def details(self) -> Readings:
-        """USS (pages of its own) and, on Linux, PSS (shared pages divided among those who share them).
+        """Return USS (private pages) and, on Linux, PSS (each shared page divided among its processes).
 
         Slow: the kernel walks all pages of the processes.
         """
@@ -46,7 +46,7 @@ class HostMemory:
 
 
 def listed_descendants(pid: int) -> list[int]:
-    """All descendants from the kernel's own lists: a hundredth of the cost of asking every process."""
+    """Return all descendants from the kernel's lists, for a hundredth of the cost of asking every process."""
     found: list[int] = []
     unvisited = [pid]
     while unvisited:
@@ -57,7 +57,7 @@ def listed_descendants(pid: int) -> list[int]:
 
 
 def listed_children(pid: int) -> list[int]:
-    """The children that the threads of `pid` have; none when it has just ended."""
+    """Return the children of all threads of `pid`; none if it has just ended."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
@@ -73,12 +73,12 @@ def listed_by_thread(thread: Path) -> list[int]:
 
 
 def searched_descendants(pid: int) -> list[int]:
-    """All descendants, found by asking every process on the machine for its parent."""
+    """Return all descendants, found by asking every process on the machine for its parent."""
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
 def resident_bytes(pid: int) -> int:
-    """RSS of a process; 0 when it has ended."""
+    """Return the RSS of a process, or 0 if it has ended."""
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
@@ -86,7 +86,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def proportional_bytes(pid: int) -> float:
-    """PSS of a process; 0 when it has ended, belongs to someone else or the system knows no PSS."""
+    """Return the PSS of a process, or 0 if it has ended, belongs to another user or the system has no PSS."""
     try:
         return shares(psutil.Process(pid)).get("pss", 0.0)
     except psutil.Error:

@@ -1,4 +1,7 @@
-"""Samples the memory of this process, its children, the host and the GPUs in a thread of its own."""
+"""The memory sampler: a thread that reads memory of this process, its children, the host and the GPUs.
+
+`training/monitor.py` owns it and takes its readings at every step.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from tb_netdebug.core.machine.nvml import Nvml
 
 Readings = dict[str, float]
 
-# A reading that takes 5 ms of the processor comes every 5 s at most.
+# The share of a core that a source may cost: a reading of 5 ms of processor time comes at most every 5 s.
 COST_SHARE = 0.001
 
-# Short trainings are over before a few seconds are: readings come every tenth of the time so far.
+# A short run is over within seconds, so at first readings come every tenth of the time so far.
 EARLY_SHARE = 0.1
 
-# Closing waits for a reading that is under way, but not for a driver that hangs.
+# Closing waits for a reading in progress, but not for a driver that hangs.
 CLOSE_SECS = 1.0
 
 
 class MemorySource:
-    """Something to read now and then: every so many seconds, and rarer the more it costs."""
+    """A source of readings with an interval, which grows with the cost of a reading."""
 
     def __init__(
         self,
@@ -47,39 +50,39 @@ class MemorySource:
         self._due = float("-inf")
 
     def read_if_due(self) -> Readings:
-        """New readings, or none when it is not time yet or the reading failed."""
+        """Return new readings, or none if it is not due yet or the reading failed."""
         if self._clock() < self._due:
             return {}
         before = self._processor_clock()
         try:
             readings, self.problem = self._read(), ""
-        except Exception as error:  # a thread of ours must not print a traceback into someone's training
+        except Exception as error:  # our thread must not print a traceback into the training's output
             readings, self.problem = {}, f"{type(error).__name__}: {error}"
         self._postpone(self._processor_clock() - before)
         return readings
 
     def _postpone(self, cost_secs: float) -> None:
-        # The first reading loads libraries and any may be unlucky: only what is dear twice is dear.
+        # The first reading loads libraries and any may be slow by chance, so the lower of two costs counts.
         believed_secs = min(cost_secs, self._last_cost_secs)
         self._last_cost_secs = cost_secs
         self._due = self._clock() + max(self._every_secs, believed_secs / COST_SHARE)
 
 
 class Mailbox:
-    """Hands readings from one thread to another; neither ever waits, and nothing is lost.
+    """A lock-free hand-over of readings from one thread to another: neither side waits, nothing is lost.
 
-    One dictionary at most lies in the queue, and each side takes it by one atomic operation.
+    The queue holds at most one dictionary, and either side takes it with one atomic operation.
     """
 
     def __init__(self) -> None:
         self._queue: deque[Readings] = deque()
 
     def put(self, readings: Readings) -> None:
-        """Adds to what was not taken yet; of one name the newest counts."""
+        """Add readings to those not taken yet; the newest of each name counts."""
         self._queue.append({**self.take(), **readings})
 
     def take(self) -> Readings:
-        """All that was put since the last time."""
+        """Return everything put since the last call."""
         if not self._queue:
             return {}
         try:
@@ -89,17 +92,17 @@ class Mailbox:
 
 
 class MemorySampler:
-    """A thread that reads memory every `interval_secs`; `latest()` hands over what is new.
+    """A thread that reads memory every `interval_secs`; `latest()` returns what is new.
 
-    In the first seconds readings follow each other faster, from `early_secs` on. Slow readings (PSS, USS)
-    come every `detail_secs`, and all but the cheapest come rarer where they cost more than a thousandth of a
-    core. The thread holds no lock that a caller could wait for. In a forked child the sampler is inert.
+    In the first seconds readings come faster, starting with `early_secs`. Slow ones (PSS, USS) come every
+    `detail_secs`, and any source that would cost more than a thousandth of a core is read less often. The
+    thread holds no lock that a caller could wait for. In a forked child the sampler is inert.
     """
 
     def __init__(
         self, interval_secs: float = 1.0, *, detail_secs: float = 10.0, early_secs: float = 0.1
     ) -> None:
-        self.cost_secs = 0.0  # processor time that the thread took so far
+        self.cost_secs = 0.0  # processor time of the thread so far
         self._interval_secs = interval_secs
         self._early_secs = early_secs
         self._host = HostMemory()
@@ -117,7 +120,7 @@ class MemorySampler:
         self._refusal = ""  # why there is no thread
 
     def start(self) -> None:
-        """Starts the thread, once: a closed sampler stays closed."""
+        """Start the thread, once; a closed sampler stays closed."""
         if self._thread is not None or self._stop.is_set():
             return
         self._thread = threading.Thread(target=self._run, name="netdebug-memory", daemon=True)
@@ -130,18 +133,18 @@ class MemorySampler:
             self._thread, self._refusal = None, str(error)
 
     def latest(self) -> Readings:
-        """What was read since the last call, in bytes, the newest of each name; empty when nothing was.
+        """Return the newest reading of each name since the last call, in bytes; empty if there is none.
 
-        Cheap enough for every step; the dictionary is the caller's.
+        Cheap enough for every step. The caller owns the dictionary.
         """
         return self._mailbox.take()
 
     def wait_for_first(self, timeout_secs: float) -> bool:
-        """Waits until the first readings are there; false when it took longer."""
+        """Wait for the first readings; return False if they take longer than the timeout."""
         return self._first.wait(timeout_secs)
 
     def describe(self) -> str:
-        """One sentence on what is recorded and what is not, and why."""
+        """Return a sentence on what is recorded, and what is not and why."""
         if self._refusal:
             return f"Memory is not recorded: no thread could be started ({self._refusal})."
         broken = [source for source in self._sources if source.problem]
@@ -149,7 +152,7 @@ class MemorySampler:
         return "; ".join([self._describe_devices(), *failed]) + "."
 
     def close(self) -> None:
-        """Ends the thread. What `latest` has not handed over yet stays there."""
+        """End the thread; readings not yet returned by `latest` stay available."""
         self._stop.set()
         thread, self._thread = self._thread, None
         if thread is None:
@@ -187,7 +190,7 @@ class MemorySampler:
         return "Host memory is recorded; GPUs were not looked for yet"
 
     def _forget(self) -> None:
-        # In a forked child: the thread is not there, and its locks may have been held at the fork.
+        # A forked child lacks the thread, and the locks may have been held at the moment of the fork.
         self._thread = None
         self._mailbox = Mailbox()
         self._first = threading.Event()
@@ -196,7 +199,7 @@ class MemorySampler:
 
 
 def forget_in_children(sampler: MemorySampler) -> None:
-    """Makes the copies of `sampler` in forked children inert."""
+    """Make the copies of `sampler` in forked children inert."""
     reference = weakref.ref(sampler)
 
     def after_fork() -> None:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as their driver sees them: memory and load of each device, memory of our processes on it."""
+"""NVIDIA GPUs as seen by their driver: memory and load of each device, and memory of our processes on it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import psutil
 
-# A library that is missing or a query that a device does not know will hardly work a second later.
+# A missing library or a query that a device does not support will hardly work a second later.
 RETRY_SECS = 60.0
 
-# By the names of pynvml's exceptions, without their common prefix.
+# Names of pynvml's exceptions, without their common prefix: those that end the session, or lose one device.
 SESSION_ERRORS = ("Uninitialized", "DriverNotLoaded", "LibRmVersionMismatch")
 DEVICE_ERRORS = ("GpuIsLost", "ResetRequired")
 REASONS = {
@@ -33,12 +33,12 @@ Readings = dict[str, float]
 
 
 class NvmlUnavailableError(Exception):
-    """The driver answered, and the answer does not hold what was asked for; the text says why."""
+    """Raised when the driver answers without the figure that was asked for; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU by its number in NVML, which does not heed CUDA_VISIBLE_DEVICES; the UUID tells which it is."""
+    """A GPU by its index in NVML, which ignores CUDA_VISIBLE_DEVICES; only the UUID identifies it."""
 
     index: int
     name: str
@@ -46,9 +46,10 @@ class Device:
 
 
 class Nvml:
-    """Reads every GPU of the machine. What cannot be read is absent, `reason` says why, nothing is raised.
+    """A reader of every GPU of the machine that never raises: what it cannot read is absent, see `reason`.
 
-    What failed is tried again a minute later. One thread reads and closes; any may ask the rest.
+    A failed query is tried again after a minute. `read` and `close` belong to one thread; any thread may use
+    the rest.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,19 +62,19 @@ class Nvml:
         self._reasons: dict[str, str] = {}
 
     def devices(self) -> list[Device]:
-        """The GPUs found so far: none before the first reading, none without a working driver."""
+        """Return the GPUs found so far: none before the first reading, none without a working driver."""
         return list(self._devices.values())
 
     @property
     def reason(self) -> str:
-        """Why something is not available; empty when nothing is missing."""
+        """Why something is not available, or an empty string if nothing is missing."""
         return "; ".join(f"{what} not available because {why}" for what, why in list(self._reasons.items()))
 
     def read(self, *, pid: int, children: Collection[int] = ()) -> Readings:
-        """Memory in bytes and utilization in percent of each GPU, such as `memory/gpu0/used`.
+        """Return memory in bytes and utilization in percent of each GPU, such as `memory/gpu0/used`.
 
-        `memory/gpu0/process` (of `pid`) and `memory/gpu0/children` (their sum) are there only when the
-        driver names those processes on that device: absent does not mean 0.
+        `memory/gpu0/process` (of `pid`) and `memory/gpu0/children` (their sum) are present only if the driver
+        lists those processes on that device; absent does not mean 0.
         """
         readings: Readings = {}
         if self._library is None:
@@ -83,12 +84,12 @@ class Nvml:
         return readings
 
     def close(self) -> None:
-        """Ends the session with the driver; a later `read` opens another."""
+        """End the session with the driver; a later `read` opens another."""
         library, self._library = self._library, None
         self._count = 0
         self._handles.clear()
         if library is not None:
-            # A driver that is gone has already ended the session.
+            # An unloaded driver has already ended the session.
             with contextlib.suppress(library.NVMLError):
                 library.nvmlShutdown()
 
@@ -110,7 +111,7 @@ class Nvml:
             return {}
         try:
             readings = query()
-        except Exception as error:  # also what ctypes and decoders make of a strange library
+        except Exception as error:  # also errors of ctypes and decoders with an unexpected library
             self._failed(what, error, index=index)
             return {}
         self._retry_at.pop(what, None)
@@ -131,7 +132,7 @@ class Nvml:
         self._reasons[what] = REASONS.get(name) or str(error) or name
 
     def _open(self) -> Readings:
-        # Not at the top: the module takes 20 ms to load, which here a thread of the sampler spends.
+        # Not at the top: the import takes 20 ms, which the sampler's thread spends instead of the training.
         import pynvml
 
         pynvml.nvmlInit()
@@ -153,7 +154,7 @@ class Nvml:
         try:
             memory = library.nvmlDeviceGetMemoryInfo(handle, version=library.nvmlMemory_v2)
         except (library.NVMLError_FunctionNotFound, library.NVMLError_NotSupported):
-            # Drivers before 510; they count what the driver keeps for itself as used.
+            # Drivers before 510, which count the driver's own reserve as used.
             memory = library.nvmlDeviceGetMemoryInfo(handle)
         prefix = f"memory/gpu{index}"
         return {f"{prefix}/used": float(memory.used), f"{prefix}/total": float(memory.total)}
@@ -188,5 +189,5 @@ class Nvml:
 
 
 def error_name(error: Exception) -> str:
-    """What went wrong in one word, such as `GpuIsLost`."""
+    """Return the error in one word, such as `GpuIsLost`."""
     return type(error).__name__.removeprefix("NVMLError_")

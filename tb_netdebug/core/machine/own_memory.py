@@ -1,6 +1,6 @@
-"""Reads memory of this process by way of the kernel, which answers for what cannot be read any more.
+"""Copying of this process's own memory through the kernel, which reports unreadable pages as an error.
 
-Reading it directly ends the process by a signal when a mapped file behind it was truncated meanwhile.
+Reading them directly kills the process by a signal if the mapped file behind them has been truncated.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ PIECE_BYTES = 1 << 20
 
 
 class UnreadableMemoryError(Exception):
-    """Some of the memory cannot be read."""
+    """Raised when some of the memory cannot be read."""
 
 
 class Span(ctypes.Structure):
-    """What the kernel calls an iovec."""
+    """The C struct iovec."""
 
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
 def copy_memory(source: int, destination: int, size: int) -> None:
-    """Copy bytes from one address to another. Raises GoneError when the source cannot be read.
+    """Copy bytes from one address to another; raise UnreadableMemoryError if the source cannot be read.
 
-    Where the kernel does not offer this, or forbids it, they are copied directly.
+    Where the kernel lacks or forbids `process_vm_readv`, the bytes are copied directly.
     """
     read = process_vm_readv()
     done = 0
@@ -35,7 +35,7 @@ def copy_memory(source: int, destination: int, size: int) -> None:
         into, out_of = Span(destination + done, size - done), Span(source + done, size - done)
         count = read(os.getpid(), ctypes.byref(into), 1, ctypes.byref(out_of), 1, 0)
         if count > 0:
-            done += count  # fewer than asked for: the next call says whether more can be read
+            done += count  # maybe fewer than asked for: the next call shows whether more can be read
         elif ctypes.get_errno() in (errno.EFAULT, errno.EIO):
             raise UnreadableMemoryError
         else:
@@ -45,7 +45,7 @@ def copy_memory(source: int, destination: int, size: int) -> None:
 
 
 def check_memory(source: int, size: int) -> None:
-    """Raise GoneError when some of the bytes cannot be read; without a place for all of them."""
+    """Raise UnreadableMemoryError if some of the bytes cannot be read; needs no buffer of their full size."""
     piece = ctypes.create_string_buffer(PIECE_BYTES)
     for start in range(0, size, PIECE_BYTES):
         copy_memory(source + start, ctypes.addressof(piece), min(PIECE_BYTES, size - start))
@@ -53,7 +53,7 @@ def check_memory(source: int, size: int) -> None:
 
 @cache
 def process_vm_readv() -> Any:
-    """Return the C library's function; None where there is none, as on macOS and Windows."""
+    """Return the C library's function, or None where it has none, as on macOS and Windows."""
     if os.name != "posix":
         return None
     found = getattr(ctypes.CDLL(None, use_errno=True), "process_vm_readv", None)

@@ -1,7 +1,7 @@
-"""How long a step was held up because its threads stood in the queue for a processor, where that is counted.
+"""The part of a long step for which its threads waited in the run queue for a processor (Linux only).
 
-Not the training's thread alone: TensorFlow, OpenMP and autograd work on threads of their own, and it only
-waits for them.
+All threads of the process are read, not just the training thread: TensorFlow, OpenMP and autograd work on
+threads of their own, and the training thread only waits for them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-# Linux: of each thread nanoseconds on a processor, nanoseconds in the queue for one, turns.
+# Linux, for each thread: nanoseconds on a processor, nanoseconds in the run queue, number of time slices.
 THREADS = Path("/proc/self/task")
 COUNTS = "schedstat"
-# Shorter steps are nobody's outlier, and neither are those that take about as long as all others.
+# Only outliers need an explanation: a long step takes at least so many seconds and so many times the usual.
 LONG_SECS = 0.1
 LONG_FACTOR = 2.0
 SMOOTHING = 0.1
-# A reading takes 6 µs a thread. Between two of them short steps may have waited as well: at most for so long,
-# or, where there are many threads, for as long as it takes until a reading costs less than 1 / COSTS_APART.
+# A reading takes 6 µs per thread. What a long step waited is counted since the reading before it, and may
+# include short steps. So readings are at most so far apart, except with many threads, where they are as far
+# apart as keeps their cost below 1 / COSTS_APART of the time.
 READINGS_APART_SECS = 0.05
 COSTS_APART = 1000.0
 
 
 class Turns(NamedTuple):
-    """Seconds on a processor, and in the queue for one."""
+    """Seconds that a thread spent on a processor, and in the run queue for one."""
 
     worked: float
     queued: float
 
 
 class ProcessorWait:
-    """Asked at the end of each step, on the thread that trains."""
+    """The wait for a processor, asked for at the end of each step on the training thread."""
 
     __slots__ = ("_apart_secs", "_is_counted", "_read_at", "_turns", "_usual_secs")
 
@@ -45,8 +46,10 @@ class ProcessorWait:
         self._usual_secs = 0.0
 
     def of_step(self, secs: float, *, ended: float) -> float | None:
-        """Seconds of a long step that it would not have taken, had all its threads been let onto a processor
-        at once; None when it is not known."""
+        """Return how long a long step was held up by waiting for a processor, or None if that is not known.
+
+        These are the seconds that it would have saved, had each of its threads got a processor at once.
+        """
         if not self._is_counted:
             return None
         is_long = secs >= max(LONG_SECS, LONG_FACTOR * self._usual_secs)
@@ -64,12 +67,15 @@ class ProcessorWait:
         return min(held_up(before, self._turns, secs=passed), secs)
 
     def _follow(self, secs: float) -> None:
-        """One that is very long says little about what is usual, and what it has waited says nothing."""
+        """Update the usual duration of a step, which one very long step must not change much."""
         bound = LONG_SECS + LONG_FACTOR * self._usual_secs
         self._usual_secs += (min(secs, bound) - self._usual_secs) * SMOOTHING
 
     def _read(self) -> dict[str, Turns]:
-        """Of each thread, ours too: they may hold Python's lock. Empty where the system does not count."""
+        """Read the turns of each thread; return an empty dictionary where the system does not count them.
+
+        NetDebug's own threads are included, because they may hold the GIL.
+        """
         began = perf_counter()
         try:
             with os.scandir(THREADS) as threads:
@@ -82,7 +88,7 @@ class ProcessorWait:
 
 
 def turns_of(thread: str) -> Turns | None:
-    """None for one that has ended meanwhile."""
+    """Return the turns of a thread, or None if it has ended in the meantime."""
     try:
         with FileIO(f"{thread}/{COUNTS}") as file:
             numbers = file.read(64).split()
@@ -92,10 +98,11 @@ def turns_of(thread: str) -> Turns | None:
 
 
 def held_up(before: dict[str, Turns], after: dict[str, Turns], *, secs: float) -> float:
-    """Of so many seconds those in which the work stood still.
+    """Return for how many of these seconds the work stood still.
 
-    Threads that work one after the other wait one after the other: their times in the queue add up. Threads
-    that work side by side wait side by side; of what all of them wanted, the same share was withheld.
+    Threads that work one after the other also wait one after the other, so their times in the queue add up.
+    Threads that work side by side also wait side by side: the work stood still for the share of the seconds
+    that their queueing has in all the time that they wanted.
     """
     nothing = Turns(0.0, 0.0)
     gone = [(now, before.get(name, nothing)) for name, now in after.items()]
