@@ -1,4 +1,4 @@
-"""The folder in which this program was started: printed paths hold there, wherever it has gone since."""
+"""The folder in which this program was started: printed paths are relative to it even after a chdir."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 def current() -> Path | None:
-    """None when it has been taken away."""
+    """Return the current folder, or None if it was deleted."""
     with suppress(OSError):
         return Path.cwd()
     return None
 
 
-# As long as the package is imported before the program changes to another folder.
+# True only if the package is imported before the program changes to another folder.
 START_FOLDER = current()
 
 
 def as_typed(path: Path) -> str:
-    """Return an absolute path as one would type it in the shell that has started the program."""
+    """Return an absolute path as the user would type it in the shell that started the program."""
     if START_FOLDER is not None and path.is_relative_to(START_FOLDER):
         return str(path.relative_to(START_FOLDER))
     return str(path)

@@ -1,4 +1,4 @@
-"""Whose code is running: ours, a library's, or the user's."""
+"""Whether code is ours, a library's or the user's: reports name the user's line, not one below it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import sysconfig
 from functools import cache
 from types import CodeType
 
-# Where the package lies, in the spelling that the code objects of its modules have.
+# The folder of the package, spelled as in the code objects of its modules.
 OURS = __file__.rpartition("core")[0]
-# Code that a program has made up has names such as "<eval_with_key>"; these are what a person has typed.
+# Generated code has file names such as "<eval_with_key>"; these are the ones of code that a person typed.
 TYPED = ("<stdin>", "<string>", "<python-input", "<ipython-input")
 
 
 def is_ours(code: CodeType) -> bool:
-    """Also the code that a function runs while we listen to its calls, see `frameworks.torch.taps`."""
+    """Return whether code is ours, such as what a tapped function runs (see `frameworks.torch.taps`)."""
     return code.co_filename.startswith(OURS) or "__netdebug_tell" in code.co_varnames
 
 
 def is_foreign(code: CodeType, folders: tuple[str, ...] = ()) -> bool:
-    """Return whether no line of it is worth reporting: ours, of one of the folders, or made up."""
+    """Return whether no line of the code is worth reporting: ours, generated, or in one of the folders."""
     return is_ours(code) or is_foreign_file(code.co_filename, folders)
 
 
 def is_foreign_file(path: str, folders: tuple[str, ...] = ()) -> bool:
-    """Return the same for code of which only the file is known."""
+    """Return whether code is foreign as in `is_foreign`, when only its file is known."""
     return path.startswith((OURS, *folders)) or (path.startswith("<") and not path.startswith(TYPED))
 
 
 @cache
 def foreign_folders() -> tuple[str, ...]:
-    """Of Python itself, of installed packages and of ours."""
+    """Return the folders of Python itself, of installed packages and of this package."""
     paths = sysconfig.get_paths()
     folders = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]}
     folders |= {*site.getsitepackages(), site.getusersitepackages(), OURS}
