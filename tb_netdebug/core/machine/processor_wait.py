@@ -19,9 +19,9 @@ COUNTS = "schedstat"
 LONG_SECS = 0.1
 LONG_FACTOR = 2.0
 SMOOTHING = 0.1
-# A reading takes 6 µs per thread. What a long step waited is counted since the reading before it, and may
-# include short steps. So readings are at most so far apart, except with many threads, where they are as far
-# apart as keeps their cost below 1 / COSTS_APART of the time.
+# A reading takes 6 µs per thread. The wait of a long step is counted from the reading before it, which may
+# include short steps, so there is a reading at least this often. With many threads there are fewer, so that
+# they cost less than 1 / COSTS_APART of the time.
 READINGS_APART_SECS = 0.05
 COSTS_APART = 1000.0
 
@@ -101,8 +101,8 @@ def held_up(before: dict[str, Turns], after: dict[str, Turns], *, secs: float) -
     """Return for how many of these seconds the work stood still.
 
     Threads that work one after the other also wait one after the other, so their times in the queue add up.
-    Threads that work side by side also wait side by side: the work stood still for the share of the seconds
-    that their queueing has in all the time that they wanted.
+    Threads that work side by side also wait side by side: the share of the seconds that was lost is the share
+    of queueing in all the processor time that they wanted.
     """
     nothing = Turns(0.0, 0.0)
     gone = [(now, before.get(name, nothing)) for name, now in after.items()]

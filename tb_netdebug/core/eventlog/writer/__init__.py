@@ -1,4 +1,4 @@
-"""Records into event files, without ever being in the way of the training."""
+"""Records into event files, on a thread of its own that never holds up the training."""
 
 from tb_netdebug.core.eventlog.writer.blame import WriterWarning as WriterWarning
 from tb_netdebug.core.eventlog.writer.event_writer import Counters as Counters

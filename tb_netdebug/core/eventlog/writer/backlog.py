@@ -1,4 +1,4 @@
-"""Records on their way from the training thread to the disk, bounded in bytes."""
+"""The queue of records between the training thread and the writer's thread, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from tb_netdebug.core.records.step import StepRecord
 
-# What the Python objects around the numbers weigh; measured with sys.getsizeof on 64-bit CPython.
+# The memory of the Python objects around the numbers, measured with sys.getsizeof on 64-bit CPython.
 _RECORD_BYTES = 400
 _SCALAR_BYTES = 60
 _SAMPLE_BYTES = 150
-# A quarter of the room is kept for scalars alone: they are small, and the last thing to go.
+# A quarter of the queue is reserved for scalars: they are small, and the last thing to be dropped.
 _SHARE_OF_SAMPLES = 0.75
 
 
 @dataclass(slots=True)
 class Dropped:
-    """What did not fit, exactly. A step whose samples alone were dropped counts in `samples` only."""
+    """Exact counts of what was dropped. A step that lost only its samples counts in `samples` alone."""
 
     steps: int = 0
     samples: int = 0
@@ -31,7 +31,7 @@ class Dropped:
     last_wall_time: float = 0.0
 
     def add(self, record: StepRecord, size: int) -> None:
-        """The whole record is lost."""
+        """Count a record that is lost as a whole."""
         self.steps += 1
         self.samples += len(record.samples)
         self.bytes += size
@@ -48,7 +48,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class PendingPayload:
-    """Bytes for the tag `netdebug/<name>`; kept ones are repeated at the front of every file."""
+    """Bytes for the tag `netdebug/<name>`; with `keep` they are repeated at the start of every file."""
 
     name: str
     data: bytes
@@ -58,7 +58,7 @@ class PendingPayload:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A picture or payload that travels with the steps; dropped, it counts as a sample."""
+    """A picture or payload in the queue of steps; if dropped, it counts as a sample."""
 
     content: Picture | PendingPayload
     size: int
@@ -70,7 +70,7 @@ class Batch(NamedTuple):
 
 
 def record_bytes(record: StepRecord) -> int:
-    """About the memory that a record holds on to; cheap enough for the training thread."""
+    """Estimate the memory that a record holds; cheap enough for the training thread."""
     if not record.samples:
         return _RECORD_BYTES + _SCALAR_BYTES * len(record.scalars)
     samples = sum(
@@ -83,23 +83,24 @@ def record_bytes(record: StepRecord) -> int:
 
 
 class Backlog:
-    """`put` never waits for the one thread that calls `take` and `release`.
+    """A bounded queue whose `put` never waits for the one thread that calls `take` and `release`.
 
-    The lock is shared by producers only. A signal handler that closes the writer may interrupt `put` on its
-    own thread: were the lock shared with the writer's thread too, both would wait for each other.
+    Only producers share the lock. A signal handler that closes the writer may interrupt `put` on the same
+    thread: if the writer's thread needed the lock as well, each would wait for the other.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.dropped = Dropped()
         self.limit_bytes = limit_bytes
         self._items: deque[tuple[StepRecord | Extra, int]] = deque()
-        self._producers = threading.RLock()
+        self._producers = threading.RLock()  # reentrant for signal handlers on a producer's thread
+        # Each counter is changed by one side only, so the consumer needs no lock.
         self._accepted_bytes = 0
         self._released_bytes = 0
 
     @property
     def held_bytes(self) -> int:
-        """Bytes put and not yet released, those being written included."""
+        """The bytes put and not yet released, including those being written."""
         return self._accepted_bytes - self._released_bytes
 
     @property
@@ -107,7 +108,7 @@ class Backlog:
         return bool(self._items)
 
     def put(self, record: StepRecord) -> None:
-        """Take the record, else its scalars, else count what was dropped."""
+        """Queue the record or, if it does not fit, its scalars alone; count what is dropped."""
         size = record_bytes(record)
         with self._producers:
             if self._fits(record, size):
@@ -125,7 +126,7 @@ class Backlog:
             self.dropped.add(record, size)
 
     def put_extra(self, extra: Extra) -> bool:
-        """Whether the picture or payload was taken."""
+        """Queue a picture or payload; return whether it fits."""
         with self._producers:
             fits = self.held_bytes + extra.size <= self.limit_bytes
             if fits:
@@ -135,7 +136,7 @@ class Backlog:
             return fits
 
     def take(self, most_bytes: int) -> Batch:
-        """The oldest items, at least one if there is any. They stay in the account until `release`."""
+        """Return the oldest items, at least one if there is any; they count as held until `release`."""
         items: list[StepRecord | Extra] = []
         taken = 0
         while self._items and (not items or taken + self._items[0][1] <= most_bytes):
@@ -145,11 +146,11 @@ class Backlog:
         return Batch(items, taken)
 
     def release(self, size: int) -> None:
-        """The items of a batch are written, or given up."""
+        """Free the room of a batch that was written or given up."""
         self._released_bytes += size
 
     def count_dropped(self, batch: Batch) -> None:
-        """Give up a batch that was taken."""
+        """Give up a batch that was taken, and count its items as dropped."""
         for item in batch.items:
             if isinstance(item, StepRecord):
                 self.dropped.add(item, record_bytes(item))
@@ -158,7 +159,7 @@ class Backlog:
         self.release(batch.size)
 
     def give_up(self, batch: Batch) -> None:
-        """The same, with everything behind it."""
+        """Give up a batch that was taken, and everything still queued."""
         while batch.items:
             self.count_dropped(batch)
             batch = self.take(1 << 20)

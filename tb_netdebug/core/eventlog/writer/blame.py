@@ -1,4 +1,4 @@
-"""Warnings that point at the user's line although they arise in another thread."""
+"""Warnings that point at the user's line although another thread raises them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class WriterWarning(RuntimeWarning):
-    """Recording is impaired; training is not."""
+    """A warning that recording is impaired; training is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserLine:
-    """The line of the user's program that asked for the recording."""
+    """The line of the user's program that started the recording."""
 
     filename: str
     lineno: int
@@ -28,7 +28,7 @@ class UserLine:
 
     @classmethod
     def current(cls) -> UserLine:
-        """The innermost line on this thread's stack that is not part of this package."""
+        """Return the innermost line on this thread's stack that is outside this package."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and _is_ours(frame) and frame.f_back is not None:
             frame = frame.f_back
@@ -41,7 +41,7 @@ class UserLine:
         message = visible_lines(message)
         try:
             warnings.warn_explicit(message, WriterWarning, self.filename, self.lineno, self.module)
-        except Exception:  # by a filter, or by a hook of the user's that does not expect another thread
+        except Exception:  # from a filter, or from a hook of the user's that does not expect this thread
             with contextlib.suppress(OSError):
                 os.write(2, f"{visible(self.filename)}:{self.lineno}: {message}\n".encode("utf-8", "replace"))
 

@@ -1,4 +1,4 @@
-"""The ways a training process ends: each one closes the writers that are still open."""
+"""The end of a training process, by exit or by SIGTERM: the writers that are still open are closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import weakref
 from types import FrameType
 from typing import Protocol
 
-# Long enough for what waits in memory on a working disk, short enough for a cluster that kills after SIGTERM.
+# Enough to write the queue to a working disk, little enough for a cluster that kills soon after SIGTERM.
 _SIGTERM_SECS = 5.0
 
 
@@ -25,7 +25,7 @@ _is_hooked = False
 
 
 def watch(writer: Closable) -> None:
-    """Close `writer` when the program ends, by SIGTERM too. The hooks are set when the first one comes."""
+    """Register a writer to be closed when the program ends; the first one installs the hooks."""
     global _is_hooked
     _open.add(writer)
     if not _is_hooked:
@@ -33,6 +33,7 @@ def watch(writer: Closable) -> None:
         atexit.register(_close_all)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget_parent)
+    # Python sets signal handlers only on the main thread; a writer made there later makes up for it.
     if threading.current_thread() is threading.main_thread():
         _take_sigterm()
 
@@ -47,8 +48,9 @@ def _close_all() -> None:
 
 
 def _forget_parent() -> None:
-    """A forked child has nothing to save; workers of data loaders are expected to die of SIGTERM at once."""
+    """Undo the hooks in a forked child, which has nothing to save."""
     _open.clear()
+    # The workers of a data loader are expected to die of SIGTERM at once.
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, _OnSigterm):
         signal.signal(signal.SIGTERM, handler.previous)
@@ -56,14 +58,14 @@ def _forget_parent() -> None:
 
 def _take_sigterm() -> None:
     previous = signal.getsignal(signal.SIGTERM)
-    # An ignored signal stays ignored, and a handler that was set from C could not be called by ours.
+    # An ignored signal stays ignored, and a handler set from C (None) cannot be called by ours.
     if previous in (signal.SIG_IGN, None) or isinstance(previous, _OnSigterm):
         return
     signal.signal(signal.SIGTERM, _OnSigterm(previous))
 
 
 class _OnSigterm:
-    """Saves the records, then does what the process would have done without us."""
+    """A SIGTERM handler that saves the records, then does what the process would have done without it."""
 
     def __init__(self, previous: signal._HANDLER) -> None:
         self.previous = previous

@@ -1,4 +1,4 @@
-"""One event file: made exclusively, only ever appended to, and left alone once its end is in doubt."""
+"""One event file: created exclusively, only appended to, and abandoned once its end is in doubt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SIDE_FOLDER = Path("plugins", "netdebug")
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 _counter = itertools.count()
-_latest_secs = 0
+_latest_secs = 0  # the newest time stamp in a file name of this process
 
 
 class EventFile:
-    """Bytes given to `add` reach the file with `drain`, which goes on where a failed one stopped.
+    """An event file. `add` buffers bytes, and `drain` writes them, continuing where a failed call stopped.
 
-    A failed write leaves the front part of a record in the file. Nothing is cut off or written twice:
-    the rest follows as soon as the disk takes it, so whoever copies the file by offset stays right.
+    A failed write may leave the first part of a record in the file. Until `abandon`, nothing is cut off or
+    written twice: the rest follows as soon as the disk takes it, so a copy made by offset stays valid.
     """
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -36,7 +36,7 @@ class EventFile:
 
     @classmethod
     def create(cls, run_dir: Path, *, rank: int = 0) -> EventFile:
-        """A new file in `run_dir`, or for other ranks than 0 in its side folder. Raises OSError."""
+        """Create a file in `run_dir` or, for ranks other than 0, in its side folder; may raise OSError."""
         folder = run_dir if rank == 0 else run_dir / SIDE_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         while True:
@@ -52,11 +52,12 @@ class EventFile:
         self._waiting = memoryview(bytes(self._waiting) + data) if self._waiting else memoryview(data)
 
     def drain(self) -> None:
-        """Write what waits. Raises OSError, and may be called again afterwards."""
+        """Write the buffered bytes; after an OSError it may be called again."""
         if self._waiting:
             self._status()
         while self._waiting:
             written = os.write(self._fd, self._waiting)
+            # A short write is normal, but one of 0 bytes would repeat for ever.
             if written == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
             self.size += written
@@ -64,7 +65,7 @@ class EventFile:
         self._whole_size = self.size
 
     def check(self) -> None:
-        """Raise OSError if the file was deleted, replaced, cut or written to by somebody else."""
+        """Raise OSError if anyone else has deleted, replaced, truncated or written to the file."""
         status = self._status()
         if status.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "The event file was deleted", str(self.path))
@@ -73,7 +74,7 @@ class EventFile:
             raise OSError(errno.EIO, complaint, str(self.path))
 
     def abandon(self) -> None:
-        """Give the file up, if possible without the front part of a record at its end."""
+        """Close the file for good, if possible after cutting off an incomplete record at its end."""
         with contextlib.suppress(OSError):
             if self._status().st_size == self.size > self._whole_size:
                 os.ftruncate(self._fd, self._whole_size)
@@ -81,14 +82,17 @@ class EventFile:
 
     def close(self) -> None:
         if self._fd >= 0:
-            with contextlib.suppress(OSError):  # a network disk reports late; nothing is left to be done
+            # A network disk may report an error only now, when nothing can be done about it.
+            with contextlib.suppress(OSError):
                 self._status()
                 os.close(self._fd)
             self._fd = -1
 
     def _status(self) -> os.stat_result:
-        """Raise OSError when the descriptor is not of this file: a program that closes all descriptors, as a
-        daemon does, may have opened a file of its own there."""
+        """Return the status of the file; raise OSError if the descriptor no longer belongs to it.
+
+        A program that closes all file descriptors, as a daemon does, may have reused the number for its own.
+        """
         status = os.fstat(self._fd)
         if identity_of(status) != self._identity:
             raise OSError(errno.EBADF, "The event file was closed by the program", str(self.path))
@@ -100,9 +104,9 @@ def identity_of(status: os.stat_result) -> tuple[int, int]:
 
 
 def file_name(rank: int) -> str:
-    """A name no other process can have; sorting by name is sorting by age, as TensorBoard expects.
+    """Return a name that no other process can have; names sort by age, as TensorBoard expects.
 
-    Only rank 0 carries the infix by which TensorBoard takes a folder for a run of its own.
+    Only rank 0 has the infix by which TensorBoard recognizes a folder as a run.
     """
     global _latest_secs
     _latest_secs = max(_latest_secs, int(time.time()))  # also when the clock was set back

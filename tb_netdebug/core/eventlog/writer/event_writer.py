@@ -1,4 +1,4 @@
-"""The writer: takes records from the training thread; a thread of its own brings them to the disk."""
+"""The writer: it takes records from the training thread and writes them to disk on a thread of its own."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _HOW_TO_SILENCE = (
 
 
 class WriterError(RuntimeError):
-    """With `strict=True`: why records could not be written."""
+    """Raised under `strict=True` when records could not be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What became of the records so far; `failures` counts failed attempts, each retry again."""
+    """What became of the records so far; `failures` counts every failed attempt, retries included."""
 
     written_steps: int
     written_samples: int
@@ -46,17 +46,17 @@ class Counters:
 
 
 class EventWriter:
-    """Writes the records of one process into an event file of `run_dir`, within 250 ms.
+    """The event writer of one process: records reach an event file in `run_dir` within 250 ms.
 
-    `put` takes microseconds, never waits and never raises. When the disk does not keep up, up to
-    `queue_bytes` wait in memory; then the newest samples are dropped, then whole steps, all counted. When it
-    fails there is one warning, at the user's line that made the writer, and the writer tries again until it
+    `put` takes microseconds, never waits and never raises. When the disk cannot keep up, up to `queue_bytes`
+    wait in memory; beyond that the newest samples are dropped, then whole steps, all counted. When writing
+    fails, there is one warning, at the user's line that created the writer, and the writer retries until it
     succeeds. With `strict` the next `put` or `close` raises WriterError instead. In a forked child every
     method does nothing.
 
-    The thread starts with the first record, and the file is made by it. Ranks other than 0 write into the
-    run's side folder, without the mirror for TensorBoard's own dashboards. In a folder that `spool` has made
-    for an object store there are many files, and another thread sends them there.
+    The thread starts with the first record and creates the file. Ranks other than 0 write into the run's side
+    folder, without the mirror for TensorBoard's own dashboards. In a folder that `spool` has made for an
+    object store there are many files, and another thread uploads them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class EventWriter:
         self._failure: Exception | None = None
 
     def put(self, record: StepRecord) -> None:
-        """Take over the record; it must not be changed afterwards."""
+        """Queue a record, which must not be changed afterwards."""
         if not self._is_open():
             return
         self._raise_failure()
@@ -102,30 +102,31 @@ class EventWriter:
         self._wake()
 
     def image(self, name: str, array: ArrayLike, *, step: int, wall_time: float | None = None) -> None:
-        """An ordinary image summary (see `png.pixels`). Raises ValueError for what is no image."""
+        """Write an ordinary image summary; raise ValueError if the array is no image (see `png.pixels`)."""
         if self._is_open():
+            # A copy, because the caller may reuse the array before the writer's thread encodes it.
             pixels = png.pixels(array).copy()
             self._put_extra(Extra(Picture(name, step, wall_time or time.time(), pixels), pixels.nbytes))
 
     def graph(self, data: bytes) -> None:
-        """The encoded graph of the model, repeated at the front of later files of this run."""
+        """Write the encoded graph of the model, repeated at the start of later files of this run."""
         self.payload("graph", data, keep=True)
 
     def run_info(self, data: bytes) -> None:
-        """The encoded description of the run, repeated at the front of later files of this run."""
+        """Write the encoded description of the run, repeated at the start of later files of this run."""
         self.payload("run", data, keep=True)
 
     def payload(self, name: str, data: bytes, *, keep: bool = False) -> None:
-        """Bytes under the tag `netdebug/<name>`; with `keep` they begin later files of this run, too."""
+        """Write bytes under the tag `netdebug/<name>`; `keep` repeats them at the start of later files."""
         if self._is_open():
             self._put_extra(Extra(PendingPayload(name, data, time.time(), keep), len(data)))
 
     def flush(self, *, timeout_secs: float = 10.0) -> bool:
-        """Wait until everything put so far is in the file; whether it is."""
+        """Wait until everything put so far is in the file; return whether it is."""
         return self._is_open() and self._worker.ask(is_last=False, timeout_secs=timeout_secs)
 
     def close(self, *, timeout_secs: float = 10.0) -> None:
-        """Write what is left and end. What the disk does not take is dropped, and said."""
+        """Write what is left and end; what the disk does not take is dropped with a warning."""
         if not self._is_open():
             return
         self._is_closed = True
@@ -141,12 +142,12 @@ class EventWriter:
 
     @property
     def path(self) -> Path | None:
-        """The event file, as soon as there is one."""
+        """The event file, or None before there is one."""
         return self._log.path
 
     @property
     def cost_secs(self) -> float:
-        """CPU time that the writer's threads have used so far."""
+        """The CPU time of the writer's threads so far."""
         return self._worker.cost_secs + (self._shipper.cost_secs if self._shipper is not None else 0.0)
 
     @property
@@ -180,11 +181,11 @@ class EventWriter:
         if self._shipper is not None and self._spool is not None:
             left = self._shipper.finish(timeout_secs=timeout_secs)
             if left:
-                self._has_warned = False
+                self._has_warned = False  # the final message is due even after an earlier warning
                 self._warn(left_over(len(left), self._spool))
 
     def _on_failure(self, error: Exception) -> None:
-        """Called on the writer's thread."""
+        """Warn about a failure or, under `strict`, keep it for the next call. Runs on the writer's thread."""
         if self._strict:
             self._failure = error
         elif isinstance(error, OSError):
@@ -206,7 +207,7 @@ class EventWriter:
             self._user_line.warn(message)
 
     def _raise_failure(self) -> None:
-        """Only under `strict` there is one."""
+        """Raise a failure once, if there is one, which only `strict` keeps."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise WriterError(f"Records cannot be written to {self._log.run_dir}: {failure}") from failure

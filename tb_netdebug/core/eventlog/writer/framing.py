@@ -1,4 +1,4 @@
-"""The framing of an event file: length, checksum of the length, payload, checksum of the payload."""
+"""The framing of an event file (TFRecord): length and its checksum, payload and its checksum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def mask(crc: int) -> int:
-    """The stored form of a CRC32C: rotated and shifted, so that data holding its own checksum stays safe."""
+    """Return the stored form of a CRC32C, rotated and shifted, so that data may hold its own checksum."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -25,7 +25,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def frame(payload: bytes) -> bytes:
-    """One record, ready to be appended to an event file."""
+    """Return one record, ready to be appended to an event file."""
     length = _LENGTH.pack(len(payload))
     return b"".join(
         (length, _CHECKSUM.pack(masked_crc(length)), payload, _CHECKSUM.pack(masked_crc(payload)))

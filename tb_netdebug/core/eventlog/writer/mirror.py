@@ -1,4 +1,4 @@
-"""What TensorBoard's own dashboards get to see: scalars, and histograms at a low rate."""
+"""The mirror of records for TensorBoard's own dashboards: scalars, and histograms at a low rate."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.sketch import histogram
 
+# The estimated size of a histogram in the file: three doubles a bucket, and the event around them.
 _BYTES_PER_BUCKET = 24
 _BYTES_PER_EVENT = 120
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """How much of the records is repeated as ordinary summaries; None for `histogram_secs` means never.
+    """How much of the records is repeated as ordinary summaries; `histogram_secs=None` means no histograms.
 
-    A scalar is repeated in full for its first points, then once a block, which is about five times a second:
-    TensorBoard keeps 1000 points and looks every five seconds.
+    A scalar is repeated in full for its first points, then once per block, about five times a second:
+    TensorBoard keeps 1000 points and reloads every five seconds.
     """
 
     scalars: tuple[str, ...] = (
@@ -41,7 +42,10 @@ class MirrorOptions:
 
 
 class Mirror:
-    """Chooses the values; steps rise strictly within a tag, or TensorBoard would erase earlier ones."""
+    """The selection of values to mirror.
+
+    Steps strictly ascend within a tag: TensorBoard takes a step back for a restart and erases earlier points.
+    """
 
     def __init__(self, options: MirrorOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -53,14 +57,14 @@ class Mirror:
         self._histogram_bytes = 0
 
     def rises(self, tag: str, step: int) -> bool:
-        """Whether `step` may be written; remembers it if so."""
+        """Return whether `step` may be written to the tag, and remember it if so."""
         if step <= self._last_steps.get(tag, -1):
             return False
         self._last_steps[tag] = step
         return True
 
     def scalars(self, records: Sequence[StepRecord]) -> Iterator[SummaryPoint]:
-        """The first points of each scalar, then the newest one of each batch."""
+        """Yield the first points of each scalar, then the newest one of each batch."""
         newest: dict[str, int] = {}
         early: set[tuple[int, str]] = set()
         for position, record in enumerate(records):
@@ -74,11 +78,11 @@ class Mirror:
                 yield values.scalar(name, record.step, record.wall_time, record.scalars[name])
 
     def histograms(self, records: Sequence[StepRecord], log_bytes: int) -> Iterator[SummaryPoint]:
-        """The tensors whose turn it is, as far as their share of the `log_bytes` written so far goes."""
+        """Yield histograms that are due, up to their share of the `log_bytes` written so far."""
         for record, sample in self._due(records):
             if self._histogram_bytes >= self._budget(log_bytes):
                 return
-            self._histogram_secs[sample.series] = self._clock()  # also of one that has nothing to show
+            self._histogram_secs[sample.series] = self._clock()  # also for a sample without a finite value
             summary = Summary.unpack(sample.summary)
             tag = f"{Kind(sample.series.kind).name.lower()}/{sample.series.name}"
             if not summary.finite or not self.rises(tag, record.step):
@@ -88,7 +92,7 @@ class Mirror:
             yield values.histogram(tag, record.step, record.wall_time, buckets)
 
     def _due(self, records: Sequence[StepRecord]) -> list[tuple[StepRecord, Sample]]:
-        """The newest sample of each tensor that waited long enough, the longest wait first."""
+        """Return the newest sample of each tensor that is due, the longest wait first."""
         every = self._options.histogram_secs
         if every is None:
             return []
@@ -102,7 +106,7 @@ class Mirror:
         return self._options.histogram_allowance_bytes + self._options.histogram_share * log_bytes
 
     def _admits(self, name: str) -> bool:
-        """Whether the name is on the list; counts the points of its start."""
+        """Return whether the name is on the list, and count its first points."""
         if name in self._past_start:
             return name in self._points
         listed = self._options.scalars
@@ -115,10 +119,11 @@ class Mirror:
 
 
 def newest_samples(records: Sequence[StepRecord]) -> dict[Series, tuple[StepRecord, Sample]]:
-    """By series, in the order of their first samples."""
-    # The same few objects come again and again, and to hash one of them by value is slow.
+    """Return the newest sample of each series, in the order of their first samples."""
+    # Samples share a few Series objects, and hashing one by value is slow: group them by identity first.
     last = {id(sample.series): (record, sample) for record in records for sample in record.samples}
     newest: dict[Series, tuple[StepRecord, Sample]] = {}
+    # Several objects may name the same series, so equal ones are joined here.
     for record, sample in last.values():
         known = newest.get(sample.series)
         if known is None or known[0].step < record.step:
@@ -127,7 +132,7 @@ def newest_samples(records: Sequence[StepRecord]) -> dict[Series, tuple[StepReco
 
 
 def rows_of(summary: Summary, buckets: int) -> NDArray[np.float64]:
-    """Left edge, right edge and count of at most `buckets` buckets; finite values only."""
+    """Return left edge, right edge and count of at most `buckets` buckets, for the finite values."""
     made = histogram(summary, buckets=buckets)
     if made is None:
         return np.empty((0, 3))

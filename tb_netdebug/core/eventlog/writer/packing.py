@@ -1,4 +1,4 @@
-"""Records into values: the block of steps, its coarser levels of detail, and the mirror."""
+"""Packing of records into values: the block of steps, its coarser levels of detail, and the mirror."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tb_netdebug.core.records.step import StepRecord
 
 
 class Packed(NamedTuple):
-    """The values of one batch, and how many steps and samples are in them."""
+    """The values of one batch, and the number of steps and samples in them."""
 
     values: list[SummaryPoint]
     steps: int
@@ -28,7 +28,7 @@ class Packed(NamedTuple):
 
 
 class Packer:
-    """Turns batches into values. What cannot be packed is dropped, counted, and told by `take_errors`."""
+    """The packer of batches for `Worker`; what it cannot pack is dropped and counted, see `take_errors`."""
 
     def __init__(self, *, rank: int, mirror: MirrorOptions | None) -> None:
         self.dropped = Dropped()
@@ -41,7 +41,7 @@ class Packer:
         self._errors: list[Exception] = []
 
     def pack(self, items: Sequence[StepRecord | Extra], *, dropped: Dropped, log: RunLog) -> Packed:
-        """What one batch puts into the file; payloads to be kept go to the front of `log`'s files."""
+        """Return the values of one batch; payloads to be kept are added to the preamble of `log`."""
         refused = replace(self.dropped)
         records = [self._with_sane_time(item) for item in items if isinstance(item, StepRecord)]
         if records:
@@ -57,21 +57,21 @@ class Packer:
         )
 
     def rest(self, *, dropped: Dropped) -> list[SummaryPoint]:
-        """What only the end of the run completes: counts not told yet, and the open levels of detail."""
+        """Return what only the end of the run completes: counts not yet recorded, open levels of detail."""
         packed = []
         last = max(dropped, self.dropped, key=lambda some: some.last_step)
         if self._counts(dropped) != self._told and last.steps:
-            # The step itself is among the dropped ones, so none is there twice.
+            # The counts go into the last step that was dropped, so no step occurs twice.
             record = StepRecord(last.last_step, last.last_wall_time)
             packed += self._steps([self._with_counts(self._with_sane_time(record), dropped)], 0)
         return packed + self.end_part()
 
     def end_part(self) -> list[SummaryPoint]:
-        """Levels of detail that reach from one file into the next could not be read with either alone."""
+        """Return the open levels of detail; a record spanning two files could be read with neither alone."""
         return self._guarded(self._details, self._levels.finish)
 
     def take_errors(self) -> list[Exception]:
-        """What went wrong since the last call."""
+        """Return the errors since the last call."""
         errors, self._errors = self._errors, []
         return errors
 
@@ -87,12 +87,12 @@ class Packer:
         return packed
 
     def _blocks(self, records: list[StepRecord]) -> list[tuple[list[StepRecord], bytes]]:
-        """One block; when a record cannot be encoded, blocks of the others."""
+        """Return one block or, when a record cannot be encoded, blocks of the others, found by bisection."""
         if not records:
             return []
         try:
             return [(records, encode_block(records, rank=self._rank))]
-        except Exception as error:  # whatever it is, the training must not hear of it
+        except Exception as error:  # whatever it is, it must not reach the training
             if len(records) == 1:
                 self._errors.append(error)
                 self.dropped.add(records[0], record_bytes(records[0]))
@@ -116,20 +116,20 @@ class Packer:
         value = self._own(content.name, content.data, listed=content.keep)
         if content.keep:
             log.preamble[content.name] = value
-            if log.path is None:  # the file to come begins with it
+            if log.path is None:  # the next file begins with it
                 return []
         return [value]
 
     def _guarded(self, make: Callable[..., Iterable[SummaryPoint]], *arguments: object) -> list[SummaryPoint]:
-        """What `make` gives; an addition that fails must not cost the steps that it belongs to."""
+        """Return what `make` gives, or nothing if it fails: an addition must not cost its steps."""
         try:
             return list(make(*arguments))
-        except Exception as error:  # noted, and told by the worker
+        except Exception as error:  # the worker reports it
             self._errors.append(error)
             return []
 
     def _with_sane_time(self, record: StepRecord) -> StepRecord:
-        """A time that is no number makes TensorBoard give up the whole file."""
+        """Replace a non-finite time by the last finite one: TensorBoard would give up the whole file."""
         wall_time = self._finite(record.wall_time)
         return record if wall_time == record.wall_time else replace(record, wall_time=wall_time)
 
@@ -142,6 +142,7 @@ class Packer:
         counts = self._counts(dropped)
         if counts == self._told:
             return record
+        # Recorded only when they change: a run that drops nothing has no such scalars.
         self._told = counts
         told = {"writer/dropped_steps": float(counts[0]), "writer/dropped_samples": float(counts[1])}
         return replace(record, scalars={**record.scalars, **told})

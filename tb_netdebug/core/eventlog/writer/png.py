@@ -1,4 +1,4 @@
-"""A picture as a PNG file, in the few lines that need no imaging library."""
+"""Encoding of pictures as PNG, without an imaging library, for `EventWriter.image`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_PIXELS = 1 << 24
 
 
 def pixels(picture: ArrayLike) -> NDArray[np.uint8]:
-    """H×W×C bytes from H×W, H×W×C or C×H×W; floats count from 0 to 1. Raises ValueError."""
+    """Return H×W×C bytes of a picture (H×W, H×W×C or C×H×W; floats from 0 to 1), or raise ValueError."""
     array: NDArray[Any] = np.asarray(picture)
     if array.ndim == 2:
         array = array[:, :, None]
@@ -41,10 +41,11 @@ def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def encode(image: NDArray[np.uint8]) -> bytes:
-    """The PNG file of H×W×C bytes."""
+    """Return the PNG file of H×W×C bytes."""
     height, width, channels = image.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
-    rows = np.zeros((height, 1 + width * channels), np.uint8)  # a row begins with its filter: 0, none
+    # A row begins with the number of its filter: 0 is none.
+    rows = np.zeros((height, 1 + width * channels), np.uint8)
     rows[:, 1:] = image.reshape(height, width * channels)
     return b"".join(
         (

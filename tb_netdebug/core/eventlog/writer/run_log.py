@@ -1,4 +1,4 @@
-"""The event file of a run, and the next one when the first cannot be continued."""
+"""The event files of a run: usually one, and a new one whenever the current cannot be continued."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tb_netdebug.core.eventlog.writer.event_file import EventFile
 from tb_netdebug.core.eventlog.writer.framing import frame
 from tb_netdebug.core.eventlog.writer.values import SummaryPoint, events, opening
 
-# The disk is full for now, and the same file can go on when it no longer is.
+# Errors that may pass, such as a full disk: the same file can go on afterwards.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EINTR, errno.ENOMEM})
 
-# A run in an object store is written in parts. The first ones are short, so that a young run is soon seen;
-# then a part covers this share of the run so far: 120 in the first 200 minutes, 144 a day from then on.
+# A run in an object store is written in parts. The first ones are short, so that a new run appears soon; then
+# a part covers this share of the run so far: 120 parts in the first 200 minutes, 144 a day from then on.
 PART_SHARE = 0.05
 SHORTEST_PART_SECS, LONGEST_PART_SECS = 5.0, 600.0
 PART_BYTES = 8 << 20
@@ -25,10 +25,11 @@ _all_logs: weakref.WeakSet[RunLog] = weakref.WeakSet()
 
 
 class RunLog:
-    """Writes values; after an error the same call is made again until it succeeds.
+    """The log of one run; after an error of `write` the caller repeats the same call until it succeeds.
 
-    `preamble` values (what the run is) begin every file, so that each can be read by itself. With `in_parts`
-    there is a new file now and then: when `is_due` says so, `close` ends one, and `write` makes the next.
+    The `preamble` (values that describe the run) begins every file, so that each can be read by itself. With
+    `in_parts` a file is ended from time to time: when `is_due` is true, `close` ends it, and the next `write`
+    makes another. Only the writer's thread writes and closes.
     """
 
     def __init__(self, run_dir: Path, *, rank: int = 0, in_parts: bool = False) -> None:
@@ -47,12 +48,12 @@ class RunLog:
 
     @property
     def path(self) -> Path | None:
-        """The file written to; None before the first one and between two."""
+        """The current file, or None before the first one and between two."""
         return self._file.path if self._file is not None else None
 
     @property
     def is_due(self) -> bool:
-        """Whether this part is long enough, by its size or by the time; may be asked from any thread."""
+        """Whether the current part is large or old enough to be ended; may be called from any thread."""
         file = self._file
         if not self._in_parts or file is None:
             return False
@@ -62,10 +63,11 @@ class RunLog:
         return file.size >= PART_BYTES or moment - self._opened_secs >= wanted
 
     def write(self, values: Sequence[SummaryPoint]) -> None:
-        """Raises OSError. Nothing is lost by it: call again with the same values."""
+        """Append values; after an OSError nothing is lost: repeat the call with the same values."""
         try:
             self._write(values)
         except OSError as error:
+            # A file whose end is in doubt is left alone; the next call opens another.
             if error.errno not in _PASSING:
                 self._abandon()
             raise
@@ -80,6 +82,7 @@ class RunLog:
     def _write(self, values: Sequence[SummaryPoint]) -> None:
         file = self._file or self._open()
         file.check()
+        # A repeated call finds the values framed already: only what the file has not taken is written again.
         if not self._staged:
             serialized, self._new_tags = events(values, self._known_tags)
             file.add(b"".join(map(frame, serialized)))
@@ -108,5 +111,5 @@ class RunLog:
 
 
 def open_paths() -> set[Path]:
-    """The files that this process is writing."""
+    """Return the files that this process is writing."""
     return {path for log in list(_all_logs) if (path := log.path) is not None}

@@ -1,7 +1,7 @@
-"""Brings the finished files of a run to its object store, on a thread of its own, by way of fsspec.
+"""Upload of the finished files of a run to its object store through fsspec, on a thread of its own.
 
-A file is sent once, as an object of the same name, and taken away when the store has it. What the store does
-not take stays where it is: it is tried again, at the latest by the next training that records to this place.
+A file is sent once, as an object of the same name, and deleted when the store has it. A file that the store
+does not take stays where it is and is tried again, at the latest by the next run recorded to the same place.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from tb_netdebug.core.eventlog.writer.store_trouble import trouble
 _LOOK_SECS = 1.0
 _LAST_RETRY_SECS = 60.0
 _CLOSING_RETRY_SECS = 0.5
-# Where a folder has to be made before a file can be put into it; object stores have none.
+# Protocols with real folders, which must exist before a file is put there; object stores have none.
 _WITH_FOLDERS = frozenset({"sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs", "local"})
+# The host and process id in a file name made by `event_file.file_name`.
 _OF_PROCESS = re.compile(r"\.([^.]+)\.(\d+)\.\d{4,}" + re.escape(SUFFIX) + "$")
 
 
 class Shipper:
-    """`wake` starts it, `finish` ends it; `say` is told once what is wrong, in sentences."""
+    """The upload thread: `start` begins it, `finish` ends it, and `say` receives a message on failure."""
 
     def __init__(
         self, spool: Spool, log: RunLog, *, nudge: Callable[[], None], say: Callable[[str], None]
@@ -55,7 +56,7 @@ class Shipper:
         self._thread.start()
 
     def finish(self, *, timeout_secs: float) -> list[Path]:
-        """After the log was closed: waits until the store has all of this run. What it has not taken."""
+        """Wait until the store has all of this run, whose log is closed; return the files still missing."""
         if self._thread.ident is not None:
             self._end_at = time.monotonic() + timeout_secs
             self._bell.put(None)
@@ -81,7 +82,7 @@ class Shipper:
             for path in self._waiting():
                 self._ship(path)
             self._retry_secs = _LOOK_SECS
-        except Exception as error:  # drivers raise errors of their own, and nobody here can know them all
+        except Exception as error:  # drivers raise errors of their own, of any class
             self._retry_secs = min(2 * self._retry_secs, _LAST_RETRY_SECS)
             self._say(trouble(error, self._spool))
 
@@ -97,14 +98,15 @@ class Shipper:
         except FileNotFoundError:
             if path.exists():
                 raise
-            return  # another process has found and sent it
+            return  # another process has sent it
         path.unlink(missing_ok=True)
         self.shipped += 1
 
     def _waiting(self) -> Iterator[Path]:
-        """Finished files, the oldest first: those of this process, and of processes that are no more."""
+        """Yield finished files, the oldest first: those of this process, and of processes that have ended."""
         busy = open_paths()
         host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64]
+        # Files of other hosts, as in a shared home, are left alone: whether their process lives is not known.
         for path in sorted(self._spool.folder.rglob(f"*{SUFFIX}"), key=lambda path: path.name):
             found = _OF_PROCESS.search(path.name)
             if found is None or found[1] != host or path in busy:
@@ -115,8 +117,8 @@ class Shipper:
 
 
 def opened(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
-    import fsspec  # takes a while
+    """Return the file system of a URL and the path in it."""
+    import fsspec  # slow to import
 
     filesystem, path = fsspec.core.url_to_fs(url)
     return filesystem, str(path).rstrip("/")

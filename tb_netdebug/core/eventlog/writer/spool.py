@@ -1,8 +1,8 @@
-"""Logdirs in object stores: what is recorded for one waits in a folder on this machine until it is there.
+"""Spool folders for logdirs in object stores: records wait there, on this machine, until they are uploaded.
 
-Stores cannot append, so a run there is many objects, each of them a whole event file (see `shipping`). The
-folder notes which store it belongs to: whoever writes into it writes for the store, in whatever way it has
-come to its path, and what a killed training has left is found by the next one.
+Stores cannot append, so a run there consists of many objects, each of them a whole event file (see
+`shipping`). The folder holds a note of the store it belongs to. So a writer sends its files to the store
+however it came by the path, and the next run finds what a killed one has left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_NOTE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """A folder whose content belongs below a URL."""
+    """A local folder whose content is to be uploaded to a URL."""
 
     folder: Path
     url: str
@@ -35,21 +35,21 @@ class Spool:
 
 
 def is_url(root: str) -> bool:
-    """Whether this is a place behind fsspec; files of this machine are none."""
+    """Return whether this is a URL for fsspec; `file://` URLs count as local paths."""
     return bool(_URL.match(root)) and not root.lower().startswith("file://")
 
 
 def local_folder(logdir: str | Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder to write to, whatever folder the program changes to: the logdir itself, or the one where the
-    records for a store wait.
+    """Return the absolute folder to write to: the logdir itself or, for a URL, its spool folder.
 
-    Raises OSError when there is no place for that one.
+    It stays right when the program changes its folder. Raises OSError if no spool folder can be made.
     """
     text = str(logdir)
     if not is_url(text):
         path = text[len("file://") :] if text.lower().startswith("file://") else text
         return Path(path).expanduser().absolute()
     url = text.rstrip("/")
+    # The words are for people who look into the folder; the hash keeps different stores apart.
     words = re.sub(r"[^A-Za-z0-9]+", "-", url.partition("://")[2]).strip("-")[:40]
     name = f"{words}-{blake2b(url.encode(), digest_size=6).hexdigest()}"
     folder = made(Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser(), name)
@@ -58,7 +58,7 @@ def local_folder(logdir: str | Path, environment: Mapping[str, str] = os.environ
 
 
 def made(cache: Path, name: str) -> Path:
-    """Nobody else looks into it. A home that cannot be written to has the machine's own place instead."""
+    """Make a spool folder that only this user can read, in the cache or else in the temporary folder."""
     places = (cache / "netdebug/stores", Path(tempfile.gettempdir(), f"netdebug-{os.getuid()}", "stores"))
     problem: OSError | None = None
     for place in places:
@@ -74,7 +74,8 @@ def made(cache: Path, name: str) -> Path:
 
 
 def spool_of(run_dir: Path) -> Spool | None:
-    """The spool that a run's folder lies in; None of ordinary logdirs."""
+    """Return the spool that a run's folder lies in, or None for an ordinary logdir."""
+    # As `made` builds them: .../netdebug/stores/NAME or .../netdebug-UID/stores/NAME.
     for folder in run_dir.parents:
         if folder.parent.name != "stores" or folder.parent.parent.name[:8] != "netdebug":
             continue
@@ -84,6 +85,6 @@ def spool_of(run_dir: Path) -> Spool | None:
 
 
 def shown(path: Path) -> str:
-    """For sentences: where it will be found."""
+    """Return how messages name the path: as typed, or as the URL to which it will be uploaded."""
     spool = spool_of(path / "run")
     return as_typed(path) if spool is None else spool.target(path).removesuffix("/.")

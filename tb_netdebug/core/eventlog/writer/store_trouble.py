@@ -1,10 +1,10 @@
-"""What is wrong with an object store, in sentences that say what to do."""
+"""Messages about an object store that does not work: what is wrong, and what to do."""
 
 from __future__ import annotations
 
 from tb_netdebug.core.eventlog.writer.spool import Spool
 
-# By the beginning of the URL: what to install, and how credentials are given and tried.
+# By the scheme of the URL: the driver to install, and how to pass credentials and test them.
 _DRIVERS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _CREDENTIALS = {
     "s3": "as the aws command takes them (a role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
@@ -16,7 +16,7 @@ _OF_CREDENTIALS = ("credential", "accesskey", "signature", "token", "forbidden",
 
 
 def trouble(error: Exception, spool: Spool) -> str:
-    """The sentences; `error` is what the driver of the store has raised."""
+    """Return the message for an error that the store's driver has raised."""
     told = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return (
         f"NetDebug cannot send what it records to {spool.url}: {told}. The training goes on. The records "
@@ -40,7 +40,7 @@ def next_step(error: Exception, url: str) -> str:
 
 
 def left_over(count: int, spool: Spool) -> str:
-    """At the end of a training."""
+    """Return the message at the end of a run whose files the store has not all taken."""
     files = "1 file" if count == 1 else f"{count} files"
     return (
         f"NetDebug: {spool.url} has not taken {files} of this run in time. They are in {spool.folder}; "

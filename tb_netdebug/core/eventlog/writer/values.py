@@ -1,4 +1,4 @@
-"""What stands in an event file: values with a tag and a step, as TensorBoard's protobuf."""
+"""The content of an event file: values with a tag and a step, as TensorBoard's protobuf messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True)
 class SummaryPoint:
-    """One point of one tag. `metadata` goes into the first event of the tag in each file."""
+    """One point of one tag; `metadata` goes into the first event of the tag in each file."""
 
     tag: str
     step: int
@@ -41,15 +41,15 @@ def _metadata(plugin: str, data_class: pb.DataClass, content: bytes = b"") -> pb
 _SCALAR = _metadata("scalars", pb.DATA_CLASS_SCALAR)
 _HISTOGRAM = _metadata("histograms", pb.DATA_CLASS_TENSOR)
 _IMAGE = _metadata("images", pb.DATA_CLASS_BLOB_SEQUENCE)
-# Shown to TensorBoard, so that it knows the run as one of ours.
+# With a data class, so that TensorBoard keeps it and knows the run as one with NetDebug data.
 _DESCRIPTION = _metadata(PLUGIN, pb.DATA_CLASS_BLOB_SEQUENCE, FORMAT_VERSION)
-# Without a data class TensorBoard's server forgets a payload at once. Else it would keep ten blocks of every
-# run in memory for nobody: the NetDebug plugin reads the files itself.
+# Without a data class TensorBoard's server drops a payload at once. Otherwise it would keep ten blocks of
+# every run in memory, which nobody reads: the NetDebug plugin reads the files itself.
 _PAYLOAD = _metadata(PLUGIN, pb.DATA_CLASS_UNKNOWN, FORMAT_VERSION)
 
 
 def scalar(tag: str, step: int, wall_time: float, number: float) -> SummaryPoint:
-    """A float32, the only type that both of TensorBoard's loaders take; NaN and infinities pass."""
+    """Return a float32 scalar, the only type that both of TensorBoard's loaders take; NaN and Inf pass."""
     if abs(number) > _FLOAT32_MAX and abs(number) != float("inf"):
         number = float("inf") if number > 0 else float("-inf")
     tensor = pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape=pb.TensorShapeProto(), float_val=[number])
@@ -57,7 +57,7 @@ def scalar(tag: str, step: int, wall_time: float, number: float) -> SummaryPoint
 
 
 def histogram(tag: str, step: int, wall_time: float, buckets: NDArray[np.float64]) -> SummaryPoint:
-    """`buckets` are rows of left edge, right edge, count."""
+    """Return a histogram; `buckets` are rows of left edge, right edge, count."""
     dim = pb.TensorShapeProto.Dim
     shape = pb.TensorShapeProto(dim=[dim(size=len(buckets)), dim(size=3)])
     content = buckets.astype("<f8").tobytes()
@@ -66,6 +66,7 @@ def histogram(tag: str, step: int, wall_time: float, buckets: NDArray[np.float64
 
 
 def image(tag: str, step: int, wall_time: float, png: bytes) -> SummaryPoint:
+    # The header of a PNG holds its size; TensorBoard wants it in front of the picture.
     width, height = struct.unpack_from(">II", png, 16)
     return SummaryPoint(
         tag, step, wall_time, _strings(str(width).encode(), str(height).encode(), png), _IMAGE
@@ -73,7 +74,7 @@ def image(tag: str, step: int, wall_time: float, png: bytes) -> SummaryPoint:
 
 
 def payload(name: str, step: int, wall_time: float, data: bytes, *, listed: bool = False) -> SummaryPoint:
-    """One of our own: tag `netdebug/<name>`. A `listed` one is kept by TensorBoard's server."""
+    """Return a payload of ours, tag `netdebug/<name>`; if `listed`, TensorBoard's server keeps it."""
     return SummaryPoint(
         f"{PLUGIN}/{name}", step, wall_time, _strings(data), _DESCRIPTION if listed else _PAYLOAD
     )
@@ -85,12 +86,15 @@ def _strings(*items: bytes) -> pb.TensorProto:
 
 
 def opening(wall_time: float) -> bytes:
-    """The event that begins every file."""
+    """Return the event that begins every file."""
     return pb.Event(wall_time=wall_time, file_version=_FILE_VERSION).SerializeToString()
 
 
 def events(values: Sequence[SummaryPoint], known_tags: Iterable[str]) -> tuple[list[bytes], set[str]]:
-    """Serialized events, one for neighbours of the same step and time, and the tags that were new."""
+    """Return serialized events and the tags that were new.
+
+    Neighbouring values of the same step and time share an event.
+    """
     known = set(known_tags)
     new: set[str] = set()
     serialized = []
@@ -104,9 +108,9 @@ def events(values: Sequence[SummaryPoint], known_tags: Iterable[str]) -> tuple[l
 
 
 def _add(target: pb.Summary.Value, value: SummaryPoint, *, is_first: bool) -> None:
-    # A user's name may hold half a surrogate pair, which protobuf refuses.
+    # A user's name may hold a lone surrogate, which protobuf refuses.
     target.tag = value.tag.encode("utf-8", "replace").decode()
     target.tensor.CopyFrom(value.tensor)
-    # Ours repeat it, so that they are known as ours even when the first record of the file is lost.
+    # Our payloads repeat their metadata, so that they are recognized even if the first record is lost.
     if is_first or value.metadata.plugin_data.plugin_name == PLUGIN:
         target.metadata.CopyFrom(value.metadata)

@@ -1,4 +1,4 @@
-"""The writer's thread: sleeps until there is work, packs, writes, and tries again after a failure."""
+"""The writer's thread: it sleeps until there is work, packs it, writes it, and retries after a failure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from tb_netdebug.core.eventlog.writer.packing import Packed, Packer
 from tb_netdebug.core.eventlog.writer.run_log import RunLog
 from tb_netdebug.core.records.step import StepRecord
 
+# How much of the backlog goes into one block. When this much waits, it is written without waiting any longer.
 _BLOCK_BYTES = 1 << 20
 _FIRST_RETRY_SECS = 0.25
 _LAST_RETRY_SECS = 5.0
 
 
 class RecordObserver(Protocol):
-    """Looks at all records before they are written, in their order. What it returns is stored as the run's
-    findings; it is called on the writer's thread and may raise what it likes."""
+    """An observer of all records, in order, before they are written; `judging/online.py` implements it.
+
+    What it returns is stored as the run's findings. It is called on the writer's thread. If it raises, the
+    error is reported, it is not called again, and the records are written all the same.
+    """
 
     def judge(self, records: Sequence[StepRecord]) -> bytes | None: ...
 
     def finish(self) -> bytes | None:
-        """After the last one."""
+        """Return the findings after the last record, or None if there is nothing new."""
 
 
 class _Call(Enum):
@@ -37,17 +41,17 @@ class _Call(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A caller that waits; `reply` gets whether everything is on the disk."""
+    """A request of a waiting caller; `reply` receives whether everything is on the disk."""
 
     reply: SimpleQueue[bool]
     is_last: bool
 
 
 class Worker:
-    """All methods that are not private may be called from any thread, and from a signal handler in them.
+    """The writer's thread. Public methods may be called from any thread and its signal handlers.
 
-    That is why there are queues where locks and events would be usual: a handler that interrupts `put` of a
-    SimpleQueue may call it again, whereas the lock of an Event would never be released.
+    That is why it uses queues where locks and events would be usual: a signal handler that interrupts `put`
+    of a SimpleQueue may call `put` again, whereas it would wait for the lock of an Event for ever.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Worker:
         self._flush_secs = flush_secs
         self._report = report
         self._judge = judge
+        # Reentrant, because a signal handler may interrupt `_start` and call it again on the same thread.
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._mail: SimpleQueue[_Call | _Order] = SimpleQueue()
@@ -84,23 +89,24 @@ class Worker:
         self._packed: Packed | None = None
 
     def wake(self) -> bool:
-        """Something was put into the backlog. Whether this started the thread."""
+        """Announce something new in the backlog; return whether this started the thread."""
         if self._thread is None:
             return self._start()
         if self._is_idle:
             self._is_idle = False
             self._mail.put(_Call.WORK)
         elif self._backlog.held_bytes >= self._cut_at_bytes:
+            # One call is enough: the thread sets a new limit when it has worked.
             self._cut_at_bytes = float("inf")
             self._mail.put(_Call.CUT)
         return False
 
     def nudge(self) -> None:
-        """The log is due for a new part although nothing new was put."""
+        """Wake the thread because the log is due for a new part, although nothing was put."""
         self._mail.put(_Call.WORK)
 
     def ask(self, *, is_last: bool, timeout_secs: float) -> bool:
-        """Have everything written now; with `is_last` the thread ends. Whether all is on the disk."""
+        """Have everything written now; return whether it is on the disk. `is_last` also ends the thread."""
         if self._thread is None:
             return not self._backlog.waiting
         order = _Order(SimpleQueue(), is_last)
@@ -119,7 +125,7 @@ class Worker:
             self._thread = threading.Thread(target=self._run, name="netdebug-writer", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError as error:  # no threads left, or the interpreter is about to end
+            except RuntimeError as error:  # the system's limit of threads, or the interpreter is ending
                 self._is_over = True
                 self._fail(error)
                 return False
@@ -136,13 +142,13 @@ class Worker:
         self._answer_late_ones()
 
     def _wait(self) -> None:
-        """Sleep until there is work, then a little longer so that more of it comes together."""
+        """Sleep until there is work, then a little longer to collect more of it."""
         wait_until = self._work_since + self._flush_secs
         if self.error is not None:
             wait_until = time.monotonic() + self._retry_secs
         elif not self._backlog.waiting:
             self._is_idle = True
-            if not self._backlog.waiting:  # looked at again, for who put before seeing the flag
+            if not self._backlog.waiting:  # checked again: a put may have come before the flag
                 self._receive(self._mail.get())
             self._is_idle = False
             wait_until = time.monotonic() + self._flush_secs
@@ -170,14 +176,16 @@ class Worker:
             self._retry_secs = 0.0
         except OSError as error:
             self._fail(error)
-        except Exception as error:  # of our own making, so this batch would never succeed
+        except Exception as error:  # a bug of ours: this batch would never succeed
             self._backlog.count_dropped(self._batch)
             self._packed, self._batch = None, Batch([], 0)
             self._fail(error)
+        # After a failure the backlog is not empty, so the limit counts from what it holds now.
         self._cut_at_bytes = self._backlog.held_bytes + _BLOCK_BYTES
         self.cost_secs = time.thread_time()
 
     def _write_block(self) -> None:
+        # After a failure the batch is still packed, and the log knows how much of it the file has taken.
         if self._packed is None:
             self._batch = self._backlog.take(_BLOCK_BYTES)
             self._batch.items.extend(self._judged(self._batch))
@@ -190,13 +198,13 @@ class Worker:
 
     def _end_part(self) -> None:
         if self._log.is_due:
-            self._packed = Packed(self._packer.end_part(), 0, 0)  # kept, as a block is, until it is written
+            self._packed = Packed(self._packer.end_part(), 0, 0)  # kept for a retry, like a block
             self._log.write(self._packed.values)
             self._packed = None
             self._log.close()
 
     def _judged(self, batch: Batch | None) -> list[StepRecord | Extra]:
-        """The findings after this batch, or after the last one, when there is something new to say."""
+        """Return the findings after this batch if they changed; for None, those at the end of the run."""
         if self._judge is None:
             return []
         try:
@@ -204,7 +212,7 @@ class Worker:
                 found = self._judge.finish()
             else:
                 found = self._judge.judge([item for item in batch.items if isinstance(item, StepRecord)])
-        except Exception as error:  # what the checks get wrong must not cost the records
+        except Exception as error:  # a bug in the checks must not cost the records
             self._judge = None
             self.failures += 1
             self._report(error)
@@ -232,14 +240,14 @@ class Worker:
             order.reply.put(self.error is None)
 
     def _answer_late_ones(self) -> None:
-        """Whoever asked while the thread was ending."""
+        """Answer callers whose requests arrived while the thread was ending."""
         while not self._mail.empty():
             self._receive(self._mail.get())
         for order in self._orders:
             order.reply.put(self.error is None)
 
     def _finish(self) -> None:
-        """Write what only the end of the run completes; give up what the disk does not take."""
+        """Write what only the end of the run completes, and give up what the disk does not take."""
         try:
             if self.error is None:
                 self._log.write(self._pack(Batch(self._judged(None), 0)).values)
