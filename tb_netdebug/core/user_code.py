@@ -1,4 +1,4 @@
-"""Whether code is ours, a library's or the user's: reports name the user's line, not one below it."""
+"""Whose code is running (ours, a library's or the user's), so that reports can point at the user's line."""
 
 from __future__ import annotations
 

@@ -128,6 +128,7 @@ def decode_block(payload: bytes) -> StepBlock:
 
 
 def _put_scalars(rows: Sequence[dict[str, float]]) -> pb.ScalarColumns:
+    # A bit for each pair of name and step says whether there is a value; only those values are stored.
     places = name_places(rows)
     check_cells(len(places), len(rows))
     name_of = [places[name] for row in rows for name in row]

@@ -112,6 +112,7 @@ def decode(headers: bytes, lengths: bytes, fresh: bytes, stream: bytes, limit: i
     packed: list[bytes] = []
     before, at, size = None, 0, 0
     for i, length in enumerate(struct.unpack(f"<{len(fresh)}I", lengths)):
+        # Checked before each row, so the limit is exceeded by one row at most.
         if length > min(MOST_ROW_BYTES, len(stream) - at) or size > limit:
             raise ValueError("the sketches are damaged")
         header = headers[i * HEADER.size : (i + 1) * HEADER.size]
@@ -147,7 +148,7 @@ def _encode_row(row: SketchRow, before: SketchRow | None, header: dict[int, int]
 def _decode_row(data: bytes, before: SketchRow | None, header: dict[int, int]) -> SketchRow:
     bits = BitReader(data)
     if before is not None and bits.get(1):
-        return before
+        return before  # complete rows never change, so one object may stand for several
     row = SketchRow()
     plain = bits.get(1)
     for bin_ in SPECIAL_BINS:

@@ -72,6 +72,7 @@ def put_varints(values: Sequence[int] | NDArray[Any]) -> bytes:
 
 def get_varints(data: bytes, count: int, *, limit: int) -> Integers:
     """Return `count` numbers; raise DamagedBlock if one is above `limit`, which is below 2**63."""
+    # Each number has 1 to 10 bytes, so a false count is refused before anything is allocated.
     require(count <= len(data) <= MOST_VARINT_BYTES * count, f"a column of {count} numbers is cut off")
     try:
         values = read_varints(np.frombuffer(data, np.uint8))

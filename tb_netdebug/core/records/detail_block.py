@@ -162,6 +162,7 @@ def _put_ranges(rows: Sequence[dict[str, ScalarRange]]) -> pb.DetailScalarColumn
     check_cells(len(places), len(rows), numbers=len(fields(ScalarRange)))
     present = np.array([[name in row for row in rows] for name in places], np.bool_).reshape(-1, len(rows))
     ranges = [row[name] for name in places for row in rows if name in row]
+    # Only present ranges are stored, field after field, so that like numbers stand together.
     counts = [getattr(one, field) for field in _COUNTS for one in ranges]
     values = np.array([[getattr(one, field) for one in ranges] for field in _VALUES], np.float64)
     return pb.DetailScalarColumns(

@@ -10,7 +10,7 @@ from typing import Any
 from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
 
 FINDINGS_VERSION = 1
-MOST_BYTES = 8 << 20
+MOST_BYTES = 8 << 20  # a reader refuses more
 SEVERITIES = ("info", "warning", "error")
 
 

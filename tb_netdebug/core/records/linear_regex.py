@@ -101,6 +101,7 @@ class _Walk:
         for at in places:
             truth = sum(hold(at) << number for number, hold in enumerate(holds))
             reached = self._part(truth, -1, 0)
+            # Transitions are remembered for eight letters of the pattern at a time.
             for byte, value in enumerate(bits.to_bytes(self._width, "little")) if bits else ():
                 if value:
                     reached |= self._part(truth, byte, value)
@@ -174,7 +175,7 @@ class _Machine:
 
     def __init__(self, text: str, budget: list[int], *, is_backwards: bool = False) -> None:
         self.text = text
-        self.budget = budget
+        self.budget = budget  # states left, in a list because lookarounds share it with their pattern
         self.nodes: list[Node] = [(FOUND, 0, 0)]
         self.start = 0
         self.letters: list[re.Pattern[str]] = []

@@ -100,12 +100,13 @@ def _root(square: float) -> float:
 
 def read_varints(data: Bytes) -> Words:
     """Decode LEB128 numbers; raise ValueError unless each is complete and in its shortest form."""
-    ends = np.flatnonzero(data < 128)
+    ends = np.flatnonzero(data < 128)  # the high bit is set in all bytes of a number but the last
     if len(data) and (not len(ends) or ends[-1] != len(data) - 1):
         raise ValueError("a number is cut off")
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
     lengths = ends - starts + 1
     last = data[ends]
+    # Nine bytes hold 63 bits, so a tenth one can only be 1.
     if (lengths > MOST_VARINT_BYTES).any() or ((lengths == MOST_VARINT_BYTES) & (last > 1)).any():
         raise ValueError("a number has more than 64 bits")
     if ((lengths > 1) & (last == 0)).any():

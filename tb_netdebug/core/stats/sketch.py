@@ -138,6 +138,7 @@ def _group_ends(edges: Doubles, scale: float, buckets: int) -> NDArray[np.int64]
     They are spaced evenly in the bulk and by ratio in the far tails, so that an outlier does not lump the
     rest together.
     """
+    # arcsinh is linear near zero and logarithmic far from it.
     with np.errstate(over="ignore"):
         place = np.arcsinh(np.clip(edges / scale, -1e300, 1e300))
     place = (place - place[0]) / max(place[-1] - place[0], np.finfo(float).tiny)

@@ -18,6 +18,7 @@ from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.twin_memory import blocked, checked, dense, strided
 from tb_netdebug.core.stats.twin_values import BINS, Doubles, Mask, Values
 
+# The order of additions, see `_total`. The C kernel has the same constants.
 LANES = 16
 BLOCK = 1024
 SMALLEST_STRIP = 16 * BLOCK
@@ -81,6 +82,7 @@ def merge(packed: Sequence[bytes]) -> bytes:
         counts[part.bins] += part.counts
     return _summary_of(
         counts,
+        # Counts of hostile summaries may add up to more than 64 bits hold; they wrap as in C.
         overflow=sum(part.overflow for part in parts) % 2**64,
         least=min((part.min for part in parts if not math.isnan(part.min)), default=math.inf),
         greatest=max((part.max for part in parts if not math.isnan(part.max)), default=-math.inf),
@@ -125,6 +127,7 @@ def _summary_of(
 ) -> bytes:
     used = np.flatnonzero(counts)
     none_finite = least > greatest
+    # In each half of the bins: 0x000 zero, 0x7F8 infinity, and above it NaN.
     summary = Summary(
         count=int(counts.sum()),
         nan=int(counts[0x7F9:0x800].sum() + counts[0xFF9:].sum()),
@@ -187,5 +190,5 @@ def _sum_in_order(terms: Iterable[float]) -> float:
 
 
 def _one_nan(total: float) -> float:
-    """Replace a NaN by the positive one: the sign of a NaN from arithmetic depends on the machine."""
+    """Replace any NaN by the default one: the sign of a NaN from arithmetic depends on the machine."""
     return math.nan if math.isnan(total) else total

@@ -80,6 +80,7 @@ def _array(address: int, dtype: DType, shape: tuple[int, ...], strides: tuple[in
         return np.empty(shape, type_string)
     if index(address) <= 0:
         raise ValueError(f"no memory lies at address {address}")
+    # NumPy's protocol for arrays over memory that it does not own.
     interface = {
         "version": 3,
         "data": (index(address), False),

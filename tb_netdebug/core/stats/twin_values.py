@@ -69,7 +69,7 @@ def _single_bins(singles: Singles) -> NDArray[np.uint16]:
     bits = np.ascontiguousarray(singles).view(np.uint32)
     top = bits >> np.uint32(20)
     shares_with_zero_or_inf = ((top & 0x7FF) == 0x000) | ((top & 0x7FF) == 0x7F8)
-    # Other bits below say that it is a subnormal or a NaN, which goes one bin up, away from 0 and Inf.
+    # With further bits set it is a subnormal or a NaN, which moves one bin up, away from 0 and Inf.
     moves_up = shares_with_zero_or_inf & ((bits & 0xFFFFF) != 0)
     bins: NDArray[np.uint16] = (top + moves_up).astype(np.uint16)
     return bins
@@ -88,7 +88,10 @@ def _singles(array: Array, dtype: int) -> Singles | None:
 
 
 def _single_of_half(halves: Array) -> Singles:
-    """Widen float16 to float32; NaNs bit by bit, as only some machines set a signalling one's quiet bit."""
+    """Widen float16 to float32.
+
+    NaNs are widened bit by bit: converting a signalling one sets its quiet bit on some machines only.
+    """
     bits = np.ascontiguousarray(halves).view(np.uint16).astype(np.uint32)
     nan = (bits & 0x8000) << 16 | 0x7F800000 | (bits & 0x3FF) << 13
     exact = halves.astype(np.float32)
@@ -101,6 +104,7 @@ def _magnitudes(array: Array) -> Doubles:
         real, imaginary = array.real.astype(np.float64), array.imag.astype(np.float64)
         return _one_nan(np.sqrt(real * real + imaginary * imaginary))
     if array.dtype == np.complex128:
+        # hypot of an infinity and a NaN is infinite, but a value with a NaN counts as NaN.
         return np.where(np.isnan(array), np.nan, np.hypot(array.real, array.imag))
     return array.astype(np.float64)
 

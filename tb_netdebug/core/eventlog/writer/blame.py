@@ -15,7 +15,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class WriterWarning(RuntimeWarning):
-    """A warning that recording is impaired; training is not."""
+    """A warning that recording is impaired, while training is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Spool folders for logdirs in object stores: records wait there, on this machine, until they are uploaded.
 
 Stores cannot append, so a run there consists of many objects, each of them a whole event file (see
-`shipping`). The folder holds a note of the store it belongs to. So a writer sends its files to the store
-however it came by the path, and the next run finds what a killed one has left.
+`shipping`). The folder holds a note of the store it belongs to. So its path is all that a writer needs, and
+the next run finds what a killed one has left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_url(root: str) -> bool:
 def local_folder(logdir: str | Path, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the absolute folder to write to: the logdir itself or, for a URL, its spool folder.
 
-    It stays right when the program changes its folder. Raises OSError if no spool folder can be made.
+    A later chdir of the program does not matter. Raises OSError if no spool folder can be made.
     """
     text = str(logdir)
     if not is_url(text):

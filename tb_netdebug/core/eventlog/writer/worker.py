@@ -48,7 +48,7 @@ class _Order:
 
 
 class Worker:
-    """The writer's thread. Public methods may be called from any thread and its signal handlers.
+    """The writer's thread. Its public methods may be called from any thread, and from a signal handler there.
 
     That is why it uses queues where locks and events would be usual: a signal handler that interrupts `put`
     of a SimpleQueue may call `put` again, whereas it would wait for the lock of an Event for ever.
