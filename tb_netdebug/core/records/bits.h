@@ -1,4 +1,4 @@
-// Single bits, least significant first, and the number codes made of them. See codec_bits.py.
+// Bit-level writer and reader, least significant bit first, with Rice and Golomb codes. See codec_bits.py.
 
 #ifndef NETDEBUG_BITS_H
 #define NETDEBUG_BITS_H
@@ -23,8 +23,8 @@ static inline void write_word(uint8_t *p, uint64_t v) {
     for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
-// Whole bytes go out with every number: eight are stored, and those that count are passed over. So there is no
-// jump to be guessed. `reserve` makes room beforehand.
+// Every number stores eight bytes, and the position advances by those that are complete. So there is no branch to
+// mispredict. `reserve` makes room beforehand.
 typedef struct {
     uint8_t *data;
     size_t size, room;
@@ -62,7 +62,7 @@ static inline void put_wide(Writer *w, uint64_t v, int n) {
 }
 
 static void finish_row(Writer *w) {
-    w->size += w->bits > 0;  // what is held is stored already
+    w->size += w->bits > 0;  // the held bits are stored already
     w->held = 0;
     w->bits = 0;
 }
@@ -146,7 +146,7 @@ static inline int64_t unzigzag(uint64_t v) {
     return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
 }
 
-// A count is never negative, so that far from a small guess only one side is left.
+// A count is never negative: above twice the guess only one side is left.
 static inline uint64_t fold(uint64_t v, uint64_t guess) {
     uint64_t above = 2 * (v - guess), near = v >= guess ? above : ~above;
     return v > 2 * guess ? v : near;

@@ -1,8 +1,8 @@
-// Sketches of packed summaries as a bit stream: every count is predicted, and only the surprise is stored.
+// The sketches of packed summaries as a bit stream: every count is predicted, and only the error is stored.
 //
-// `codec_twin.py` is the specification in plain Python; both give the same bytes. A row is one summary. Its
-// finite bins are walked from small to large magnitude, first the positive half, then the negative one, and
-// what a count differs from its guess goes out as a Rice code whose parameter follows the last differences.
+// `codec_twin.py` is the specification in plain Python; both produce the same bytes. A row is one summary. Its
+// finite bins are walked from small to large magnitude, first the positive half, then the negative one. The
+// difference of a count from its guess is written as a Rice code whose parameter follows recent differences.
 
 #define PY_SSIZE_T_CLEAN
 #include "rows.h"
@@ -30,7 +30,7 @@ static const uint8_t *read_varint(const uint8_t *p, const uint8_t *end, uint64_t
         uint64_t byte = *p++;
         if (shift == 63 && byte > 1) return NULL;
         *v |= (byte & 127) << shift;
-        if (byte < 128) return byte || shift == 0 ? p : NULL;  // only the shortest form comes back the same
+        if (byte < 128) return byte || shift == 0 ? p : NULL;  // only the shortest form is reproduced by the encoder
     }
     return NULL;
 }
@@ -74,7 +74,7 @@ static size_t pack(const Row *row, uint8_t *start) {
 enum { MOST_PACKED = HEADER + BINS * 12 };
 
 typedef struct {
-    PyObject *items;  // a tuple of bytes, so that nobody can change it meanwhile
+    PyObject *items;  // a tuple of bytes: immutable while the GIL is released
     Py_buffer fresh;
     Pair *pair;
     uint32_t *lengths;

@@ -1,5 +1,5 @@
-// A sketch as a row of bits: where it differs from the row before, and what its bins that are no finite
-// non-zero number hold. See codec_twin.py.
+// A sketch as a row of bits: whether it equals the previous row, its bins of zeros, infinities and NaNs, and its
+// finite bins. See codec_twin.py.
 
 #ifndef NETDEBUG_ROWS_H
 #define NETDEBUG_ROWS_H
@@ -8,7 +8,7 @@
 
 enum { NAN_COUNT = 1, POS_INF = 2, NEG_INF = 3, ZEROS = 4 };  // words of a summary's header
 
-// Bins that are no finite non-zero number hold nearly always what the header says.
+// The bins of zeros, infinities and NaNs, whose counts nearly always follow from the header.
 static int is_special(int bin) {
     int h = bin & (HALF - 1);
     return h == 0 || h > LAST_FINITE;
@@ -56,10 +56,10 @@ static int same_sketch(const Row *a, const Row *b) {
     return 1;
 }
 
-// A bin takes 94 bits at the most, with a gap before it 24 more; the special ones 71 each, and eight bytes are stored.
+// A bin takes at most 94 bits, a gap before it 24 more, a special bin 71; and eight bytes are stored at a time.
 enum { MOST_CODED_BYTES = BINS * 15 + 1024 };
 
-// A copy of the code for each half, with the writer in registers.
+// Inlined once for each half, with the writer in registers.
 static inline __attribute__((always_inline)) void put_half(Writer *out, const Row *row, const Row *before, int half) {
     Writer copy = *out, *w = &copy;
     const uint64_t *count = row->count + half * HALF;

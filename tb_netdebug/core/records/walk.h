@@ -1,7 +1,7 @@
-// One sketch, and what the coder knows while it walks one half of it. See class Walk in codec_twin.py.
+// One sketch, and the predictor of counts along one half of it. See class Walk in codec_twin.py.
 //
-// Four guesses of the next count compete: the smoothed neighbours, their trend, the mirrored bin of the
-// positive half, the same bin of the row before. The one that was right most lately is taken.
+// Four predictions of the next count compete: the smoothed neighbours, their trend, the mirrored bin of the
+// positive half, the same bin of the previous row. The one with the smallest recent error is taken.
 
 #ifndef NETDEBUG_WALK_H
 #define NETDEBUG_WALK_H
@@ -14,16 +14,16 @@ static const uint64_t CAP = (uint64_t)1 << 40;  // guesses and averages stay far
 
 typedef struct {
     uint64_t count[BINS];
-    uint16_t bin[BINS];  // the occupied ones, rising
+    uint16_t bin[BINS];  // the occupied ones, ascending
     int used;
-    int low[2], top[2];  // occupied finite range of each half, 0 when there is none
+    int low[2], top[2];  // first and last occupied finite bin of each half, 0 if it is empty
 } Row;
 
 static inline uint64_t capped(uint64_t v) {
     return v < CAP ? v : CAP;
 }
 
-// All averages are 16 times too large.
+// All averages are fixed-point numbers, scaled by 16.
 typedef struct {
     const uint64_t *mirror, *previous;  // NULL where there is none
     uint64_t last[3];                   // counts of the bins before, newest first
@@ -39,7 +39,7 @@ static inline int parameter(uint64_t average) {
     return bit_length(average * 5 >> 7);
 }
 
-// Bins of the next octave are twice as wide.
+// Bins of the next octave are twice as wide, so counts are expected to double.
 static inline void enter_bin(Walk *w, int h) {
     if (h & 7) return;
     w->level *= 2;
@@ -51,7 +51,7 @@ static inline void forget(Walk *w) {
     memset(w->last, 0, sizeof w->last);
 }
 
-// Without a mirror or a row before, their guess is the first one and never better.
+// Without a mirror or a previous row, the twin repeats the first guess, which is never better.
 static inline int is_there(const Walk *w, int guess) {
     return guess < 2 || (guess == 2 ? w->mirror : w->previous) != NULL;
 }
@@ -63,7 +63,7 @@ static inline uint64_t best_guess(Walk *w, int h) {
     if (w->mirror) guess[2] = capped(w->mirror[h]);
     if (w->previous) guess[3] = capped(w->previous[h]);
     uint64_t best = guess[0], least = w->error[0];
-    for (int i = 1; i < GUESSES; i++) {  // which one it is cannot be foreseen: no jumps
+    for (int i = 1; i < GUESSES; i++) {  // the winner is unpredictable, so no branches
         if (!is_there(w, i)) continue;
         best = w->error[i] < least ? guess[i] : best;
         least = w->error[i] < least ? w->error[i] : least;
@@ -92,7 +92,7 @@ static inline Walk begin(const Row *row, const Row *before, int half) {
     return w;
 }
 
-// Where the range of a half is expected: where it was before, else as in the other half, else around 1.
+// The expected range of a half: that of the previous row, else of the other half, else bins around 1.
 static inline void expected_range(const Row *row, const Row *before, int half, int *low, int *top) {
     *low = before ? before->low[half] : half ? row->low[0] : 800;
     *top = before ? before->top[half] : half ? row->top[0] : 1000;
