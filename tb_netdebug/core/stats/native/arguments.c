@@ -59,7 +59,7 @@ static int read_item(PyObject *tuple, int with_previous, Item *item) {
             PyErr_SetString(PyExc_ValueError, "a null address with a count above 0");
             return 0;
         }
-        item->view.previous = (char *)items; /* nothing is read or written: any address marks an update */
+        item->view.previous = (char *)items; /* any address marks an update: nothing is read or written */
     }
     return check_view(&item->view);
 }
@@ -86,8 +86,8 @@ static int read_longs(PyObject *tuple, int64_t *out) {
     return 1;
 }
 
-/* Sorts dimensions by stride, widest first, drops those of size one and joins those that follow on each other: a
-   transposed or channels-last tensor turns out to be contiguous. */
+/* Sorts dimensions by stride, widest first, drops those of size one and merges those that are adjacent in memory: a
+   transposed or channels-last tensor becomes contiguous. */
 static int canonical(int dims, int64_t *shape, int64_t *strides) {
     int kept = 0;
     for (int d = 0; d < dims; d++)

@@ -1,9 +1,9 @@
-/* Work is cut into strips of fixed size, so that sums come out the same whatever the number of threads. Each thread
-   has a share of neighbouring strips, and helps with the ends of the others' shares when it is through: a thread
-   that is held up (its core may be busy with a data loader) does less, few tensors are counted by more than one,
-   and the framework divides tensors among its threads in the same way, so what they wrote last is still near. A
-   tensor of one strip is finished by the thread that drew it; of a bigger one each thread counts what it drew, and
-   the last one to leave packs the total. */
+/* A batch of tensors, counted by several threads. Work is cut into strips of fixed size, so that sums do not depend on
+   the number of threads. Each thread owns a share of neighbouring strips. When done, it steals from the ends of other
+   shares, so a thread that is held up (its core may be busy with a data loader) does less. Few tensors are counted by
+   more than one thread. The framework divides tensors among its threads in the same way, so what they wrote last is
+   still in the cache. A tensor of one strip is finished by the thread that drew it. Of a larger one each thread counts
+   what it drew, and the last one to leave packs the total. */
 #define _GNU_SOURCE
 #include "batch.h"
 
@@ -21,17 +21,17 @@ enum {
     STRIP = 16384,
     MOST_STRIPS = 64, /* of one tensor */
     MOST_WORKERS = 64,
-    ONE_THREAD = 98304, /* for fewer values than this, waiting for a thread that is held up is the greater risk */
+    ONE_THREAD = 98304, /* with fewer values than this, waiting for a delayed thread costs more than it saves */
 };
 
-/* What the threads that share a big tensor have counted so far: values, and change. */
+/* The counts so far of the threads that share a large tensor: of values, and of change. */
 typedef struct {
     Folded parts[2];
 } Total;
 
 typedef struct {
     size_t first_strip, strips, strip_size, finished;
-    double (*sums)[2][2]; /* of each strip: values and change, sum and squares */
+    double (*sums)[2][2]; /* for each strip: of values and of change, sum and sum of squares */
     Total *total;
 } Plan;
 
@@ -42,7 +42,7 @@ typedef struct {
     Total *spare;
 } Worker;
 
-/* Strips that nobody has drawn yet: the end in the upper half, the first one in the lower. */
+/* The range of strips not yet drawn, in one atomic word: the end in the upper half, the first in the lower. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t range;
 } Share;
@@ -61,7 +61,7 @@ static struct {
     Worker *workers[MOST_WORKERS];
 } batch = {.lock = PTHREAD_MUTEX_INITIALIZER, .totals = PTHREAD_MUTEX_INITIALIZER};
 
-/* In a forked child the thread that held a lock does not exist: what it was counting is left alone. */
+/* A forked child lacks the thread that may have held a lock. Its buffers are abandoned, not freed. */
 static void free_locks(void) {
     memset(&batch, 0, sizeof batch);
     pthread_mutex_init(&batch.lock, NULL);
@@ -135,7 +135,7 @@ static Worker *worker_at(int number) {
 static int reserve_output(Worker *worker) {
     if (worker->out_size - worker->out_used >= 2 * MOST_PACKED_BYTES)
         return 1;
-    /* Grown between tensors only; results are kept as offsets until the end, so moving is harmless. */
+    /* Grown only between tensors; results are offsets until the end, so the buffer may move. */
     size_t size = 2 * worker->out_size + 4 * MOST_PACKED_BYTES;
     uint8_t *bigger = realloc(worker->out, size);
     if (!bigger)
@@ -151,7 +151,7 @@ static void put_result(Worker *worker, Item *item, const Plan *plan, int which, 
         sum += plan->sums[s][which][0];
         squares += plan->sums[s][which][1];
     }
-    /* While threads run, `packed` holds worker number and offset: buffers may still move. */
+    /* While threads run, `packed` holds worker number and offset, because buffers may still move. */
     item->packed[which] = (const uint8_t *)(((uintptr_t)worker->out_used << 6) | (uintptr_t)number);
     item->packed_bytes[which] = pack(folded, sum, squares, worker->out + worker->out_used);
     worker->out_used += item->packed_bytes[which];
@@ -165,7 +165,7 @@ static void finish_shared(Worker *worker, Item *item, Plan *plan, int parts, int
     plan->total = NULL;
 }
 
-/* The first thread that leaves a shared tensor lends its buffer, the last one keeps it: one each is enough. */
+/* The first thread to leave a shared tensor lends its buffer and the last one keeps it: one per thread is enough. */
 static int leave_shared(Worker *worker, Item *item, Plan *plan, size_t drawn, int parts, int number) {
     int ok = 1;
     pthread_mutex_lock(&batch.totals);
@@ -220,7 +220,7 @@ static void enter(Worker *worker, const Item *item) {
         tally_start(&worker->tally[1], item->view.count, batch.passes->fold_pairs);
 }
 
-/* A strip of this share: the first one for its owner, the last one for others. */
+/* Draws a strip of a share: the first one for its owner, the last one for others. */
 static int draw_of(Share *share, int is_owner, size_t *strip) {
     uint64_t range = atomic_load(&share->range);
     for (;;) {
@@ -247,7 +247,7 @@ static int is_of(const Plan *plan, size_t strip) {
     return strip >= plan->first_strip && strip < plan->first_strip + plan->strips;
 }
 
-/* The plan of a strip, looked for from one that is near. */
+/* The index of the plan of a strip, searched from a nearby one. */
 static size_t index_of(size_t strip, size_t index) {
     while (strip < batch.plans[index].first_strip)
         index--;
@@ -262,7 +262,7 @@ static void summarize_worker(void *unused) {
     Worker *worker = number < MOST_WORKERS ? worker_at(number) : NULL;
     if (!worker) {
         if (number == 0)
-            atomic_store(&batch.failed, 1); /* others may still do the work without this one */
+            atomic_store(&batch.failed, 1); /* only the first: others can do the work without this one */
         return;
     }
     unsigned mode = keep_subnormals();

@@ -1,4 +1,4 @@
-/* Many tensors in one call, shared out among threads. */
+/* Many tensors in one call, divided among threads. */
 #ifndef NETDEBUG_BATCH_H
 #define NETDEBUG_BATCH_H
 
@@ -14,7 +14,7 @@ typedef struct {
     uint64_t others;
 } Item;
 
-/* Once, before anything else. */
+/* Call once, before anything else. */
 void batch_prepare(void);
 
 /* One batch at a time: take the lock before the call and keep it until the results are copied. */
@@ -22,7 +22,7 @@ int batch_try_lock(void);
 void batch_lock(void);
 void batch_unlock(void);
 
-/* False when memory ran out. The results stay valid until the lock is given back. */
+/* Return false when out of memory. Results stay valid until the lock is released. */
 int batch_summarize(const Passes *passes, Item *items, size_t count, int threads);
 int batch_squares(const Passes *passes, Item *items, size_t count, int threads);
 

@@ -1,4 +1,4 @@
-/* Where a value counts, and any block of floats counted value by value. Part of passes.c. */
+/* The bin of a value, and counting of floats value by value. Part of passes.c. */
 #ifndef NETDEBUG_BINS_H
 #define NETDEBUG_BINS_H
 
@@ -11,7 +11,7 @@
 #define EXPONENT 0x7F800000u
 #define QUIET_NAN 0x7FC00000u
 
-/* The top 12 bits; subnormals and NaN whose upper mantissa bits are zero move up one bin, away from 0 and Inf. */
+/* The top 12 bits; subnormals and NaNs with zero upper mantissa bits move up one bin, away from 0 and Inf. */
 static inline uint32_t bin_of(uint32_t bits) {
     uint32_t exponent = bits & 0x7FF00000u;
     uint32_t moved = ((exponent == 0) | (exponent == EXPONENT)) & ((bits & 0xFFFFFu) != 0);
@@ -62,7 +62,7 @@ static void plain_floats(Tally *tally, const float *values, int n) {
     int padded = (n + LANES - 1) / LANES * LANES;
     memcpy(bits, values, (size_t)n * sizeof *bits);
     for (int i = n; i < padded; i++)
-        bits[i] = QUIET_NAN; /* left out of everything like any NaN, and not counted below */
+        bits[i] = QUIET_NAN; /* padding: ignored in sums and extremes like any NaN, and not counted below */
     for (int j = 0; j < LANES; j++) {
         low[j] = INFINITY;
         high[j] = -INFINITY;

@@ -1,13 +1,13 @@
-/* A block of values into a tally: two values a store where they lie inside the window, else value by value; and the
-   pairs into bins in the end. Part of passes.c. */
+/* Counting of a block into a tally: two values per store where they lie inside the window, else value by value; and
+   folding of the pairs into bins. Part of passes.c. */
 #ifndef NETDEBUG_BLOCKS_H
 #define NETDEBUG_BLOCKS_H
 
 #include "scan.h"
 
-enum { MOST_STAND_INS = BLOCK / 16 }; /* in a block; with more, counting value by value is no slower */
+enum { MOST_STAND_INS = BLOCK / 16 }; /* per block; with more, counting value by value is no slower */
 
-/* True when the values outside the window are few and finite; they are then counted here. */
+/* Counts the values outside the window if they are few and finite, and returns whether they are. */
 static int replace_outside(Tally *tally, const float *values, const Look *look) {
     uint16_t places[MOST_STAND_INS], bins[MOST_STAND_INS];
     int n = 0;
@@ -35,7 +35,7 @@ static uint32_t bin_of_code(uint32_t code, uint32_t base) {
     return magnitude ? (sign << 11) | (base + magnitude) : sign << 11;
 }
 
-/* Two counters at once: the first of each two in `even`, the other in `odd`. */
+/* Folds two 16-bit counters at once: the first of each two into `even`, the other into `odd`. */
 static void fold_row(uint32_t cells[CODES / 2], uint32_t even[CODES / 2], uint32_t odd[CODES / 2], uint32_t *total) {
     uint32_t any = 0, sum = 0;
     for (int i = 0; i < CODES / 2; i++)
@@ -71,7 +71,7 @@ static void fold_pairs(Tally *tally) {
     tally->pending = tally->pairs_used = 0;
 }
 
-/* Puts the window where the block's largest values are, with one and a half octaves of room above. */
+/* Places the window at the largest values of the block, with one and a half octaves of room above. */
 static void place_window(Tally *tally, const float *values) {
     uint32_t largest = 0;
     for (int i = 0; i < BLOCK; i++) {
@@ -82,7 +82,7 @@ static void place_window(Tally *tally, const float *values) {
         largest = bits > largest ? bits : largest;
     }
     if (largest == 0)
-        largest = 1016; /* nothing but zeros so far: expect values around one */
+        largest = 1016; /* only zeros so far: expect values around one */
     largest += 12;
     if (largest > 0x7F7)
         largest = 0x7F7;

@@ -1,4 +1,4 @@
-/* Subnormals are values like others, whatever mode the framework has set for its own arithmetic. */
+/* Subnormals count as what they are, even if the framework has set a mode that flushes them to zero. */
 #ifndef NETDEBUG_FLOAT_MODE_H
 #define NETDEBUG_FLOAT_MODE_H
 

@@ -1,5 +1,5 @@
-/* The Python side of the kernel: arguments in, bytes out. The functions are documented in core/stats/twin.py, whose NumPy
-   versions are the specification. */
+/* The Python side of the kernel: arguments in, bytes out. The functions are documented in core/stats/twin.py, whose
+   NumPy versions are the specification. */
 #include "arguments.h"
 
 #include "float_mode.h"
@@ -12,7 +12,7 @@ static const Passes *passes;
 static void take_lock(void) {
     if (batch_try_lock())
         return;
-    Py_BEGIN_ALLOW_THREADS /* whoever holds the lock may be waiting for the interpreter */
+    Py_BEGIN_ALLOW_THREADS /* the holder of the lock may be waiting for the GIL */
     batch_lock();
     Py_END_ALLOW_THREADS
 }

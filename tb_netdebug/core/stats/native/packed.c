@@ -51,10 +51,10 @@ size_t pack(Folded *folded, double sum, double squares, uint8_t *out) {
                      .neg_inf = counts[0xFF8],
                      .zeros = counts[0] + counts[0x800],
                      .overflow = folded->overflow,
-                     /* adding zero turns -0 into +0: which of the two came first says nothing */
+                     /* adding zero turns -0 into +0: the order of values must not decide which it is */
                      .min = none ? (double)NAN : folded->min + 0.0,
                      .max = none ? (double)NAN : folded->max + 0.0,
-                     .sum = isnan(sum) ? (double)NAN : sum, /* of infinite sums: its sign differs by processor */
+                     .sum = isnan(sum) ? (double)NAN : sum, /* from infinite sums: its sign depends on the processor */
                      .squares = isnan(squares) ? (double)NAN : squares};
     for (uint32_t sign = 0; sign < BINS; sign += BINS / 2) {
         put_bins(counts, sign, sign + 1, &header, &writer);
@@ -71,7 +71,7 @@ static int get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
             return 0;
         uint8_t byte = *(*at)++;
         *value |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) /* refused: more than 64 bits, or not in the shortest form */
+        if (byte < 0x80) /* reject more than 64 bits, and anything but the shortest form */
             return (shift < 63 || byte < 2) && (shift == 0 || byte != 0);
     }
     return 0;

@@ -9,7 +9,7 @@ enum {
     MOST_PACKED_BYTES = HEADER_BYTES + BINS * (2 + 10),
 };
 
-/* Writes the summary to `out` (room for MOST_PACKED_BYTES), tells how many bytes, and clears the bins. */
+/* Writes the summary to `out` (room for MOST_PACKED_BYTES), returns its size, and clears the bins. */
 size_t pack(Folded *folded, double sum, double squares, uint8_t *out);
 
 /* Adds a packed summary; false when the bytes are damaged. */

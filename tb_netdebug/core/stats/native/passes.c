@@ -1,6 +1,6 @@
-/* The loops over values. Compiled once for each instruction set, with VARIANT naming the result; the plain loops
-   are written so that the compiler turns them into vectors, the hottest one is spelled out for AVX-512. Its headers
-   hold code, so that all of it is one unit to the compiler. */
+/* The loops over values, compiled once for each instruction set, with VARIANT naming the result. The plain loops are
+   written so that the compiler vectorizes them; the hottest one is spelled out for AVX-512. The headers hold code, so
+   that the compiler sees one unit. */
 #include "passes.h"
 
 #include "blocks.h"
@@ -19,7 +19,7 @@ typedef struct {
     double doubles[BLOCK], doubles_previous[BLOCK];
 } Buffers;
 
-/* Leaves `before` equal to `now`, while both are at hand. */
+/* Counts the change, and copies `now` to `before` while both are in the cache. */
 static void update_floats(Tally *update, const float *restrict now, float *restrict before, int n,
                           const char *ahead) {
     float change[BLOCK];
@@ -47,7 +47,7 @@ static void update_doubles(Tally *update, const View *view, const char *raw, con
     double_block(update, change, n);
 }
 
-enum { AHEAD = 2 * BLOCK }; /* how many values before they are needed memory is asked for them */
+enum { AHEAD = 2 * BLOCK }; /* how many values ahead to prefetch */
 
 static void one_block(Tally *tally, Tally *update, const View *view, size_t from, int n, Buffers *buffers) {
     const size_t item = ITEM_BYTES[view->dtype];
@@ -159,7 +159,7 @@ static void mark_doubles(const double *values, int n, double low, double high, u
         active[i] |= (uint8_t)((values[i] > low) & (values[i] < high) & (values[i] != 0));
 }
 
-/* The float f for which "v > f" (or "v < f" upwards) says of every float v what `bound` says. */
+/* The float f for which every float v compares as with `bound`: v > f, or v < f when `upwards`. */
 static float bound_as_float(double bound, int upwards) {
     float narrow = (float)bound;
     if (upwards ? narrow < bound : narrow > bound)

@@ -4,10 +4,10 @@
 
 #include "tally.h"
 
-/* Where a tensor's values lie; a stride of one everywhere when `strides` is null. */
+/* The memory of a tensor's values; contiguous when `strides` is null. */
 typedef struct {
     const char *data;
-    char *previous; /* for updates: what `data` was at the last sample; overwritten with `data` */
+    char *previous; /* for updates: a copy of `data` at the last sample; overwritten with `data` */
     size_t count;
     int dtype;
     int dims;               /* 0: contiguous */
@@ -20,9 +20,9 @@ typedef struct {
     /* Counts values [from, to) of the view; `update` counts current - previous and may be null. */
     void (*strip)(Tally *tally, Tally *update, const View *view, size_t from, size_t to);
     void (*fold_pairs)(Tally *tally);
-    /* Sum of squares of the finite values of a strip; returns the number of the others. */
+    /* Computes the sum of squares of the finite values of a strip; returns the number of non-finite ones. */
     uint64_t (*squares)(const View *view, size_t from, size_t to, double *sum);
-    /* Marks in `active` (a byte a unit) the units with a value inside (low, high) that is not zero. */
+    /* Marks in `active` (one byte per unit) the units with a non-zero value inside (low, high). */
     void (*units)(const View *view, size_t units, size_t inner, double low, double high, uint8_t *active);
 } Passes;
 

@@ -1,4 +1,4 @@
-/* Values of any element type, wherever they lie, as floats or doubles in a row. Part of passes.c. */
+/* Values of any element type and layout, read into a row of floats or doubles. Part of passes.c. */
 #ifndef NETDEBUG_READING_H
 #define NETDEBUG_READING_H
 
@@ -6,7 +6,7 @@
 #include "passes.h"
 #include "values.h"
 
-/* Copies items [from, from + n) of a strided view to `out`, in rising order of the flat index. */
+/* Copies items [from, from + n) of a strided view to `out`, in ascending order of the flat index. */
 static void gather(const View *view, size_t from, int n, char *out) {
     const size_t item = ITEM_BYTES[view->dtype];
     int64_t index[64], offset = 0;
@@ -72,7 +72,7 @@ static const float *floats(int dtype, const char *raw, int n, float *buffer) {
     return buffer;
 }
 
-/* A NaN that arithmetic made has no sign of its own: processors differ. */
+/* Replaces a NaN by the default one: the sign of a NaN from arithmetic depends on the processor. */
 static inline double plain_nan(double value) { return isnan(value) ? (double)NAN : value; }
 
 static void magnitudes(int dtype, const char *raw, const char *minus, int n, double *out) {

@@ -1,5 +1,5 @@
-/* One look at a full block of floats: its sums and extremes, its values staged as pairs of codes, and which of them
-   lie outside the window. Part of passes.c; the hottest loop, so it is spelled out for AVX-512. */
+/* One scan of a full block of floats: its sums and extremes, its values staged as pairs of codes, and which of them lie
+   outside the window. Part of passes.c; the hottest loop, so it is spelled out for AVX-512. */
 #ifndef NETDEBUG_SCAN_H
 #define NETDEBUG_SCAN_H
 
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-/* Asking whether the counter has wrapped around costs nothing beside the store. */
+/* Checking whether the counter has wrapped costs nothing beside the store. */
 static inline __attribute__((always_inline)) void count_pair(Tally *tally, uint16_t pair) {
     if (__builtin_expect(++tally->pairs.one[pair] == 0, 0)) {
         tally->carried[pair & 0xFF] += 1u << 16;
@@ -17,7 +17,7 @@ static inline __attribute__((always_inline)) void count_pair(Tally *tally, uint1
     }
 }
 
-/* The pairs of LANES values: spelled out, as the compiler would not unroll it. */
+/* Counts the pairs of LANES values; spelled out, because the compiler would not unroll it. */
 static inline __attribute__((always_inline)) void count_pairs(Tally *tally, const uint16_t *staged) {
     count_pair(tally, staged[0]);
     count_pair(tally, staged[1]);
@@ -34,15 +34,15 @@ static void count_staged(Tally *tally) {
         count_pairs(tally, tally->staged + i);
 }
 
-/* What one look at a block found: the sums, the extremes, and which values lie outside the window. */
+/* The result of scanning a block: the sums, the extremes, and which values lie outside the window. */
 typedef struct {
     double sum[LANES], squares[LANES];
     float low[LANES], high[LANES];
-    uint64_t outside[BLOCK / 64]; /* a bit a value */
+    uint64_t outside[BLOCK / 64]; /* one bit per value */
     int any;
 } Look;
 
-/* Values i and i + LANES make a pair: this is where vectors have them. */
+/* Values i and i + LANES make a pair, because vector registers hold them at the same place. */
 static inline int pair_of(int place) { return place / (2 * LANES) * LANES + place % LANES; }
 static inline int is_second(int place) { return place / LANES % 2; }
 
@@ -52,10 +52,10 @@ static inline uint32_t bits_at(const float *values, int i) {
     return bits;
 }
 
-/* All ones unless the value is zero; arithmetic, because a jump here would be guessed wrong half of the time. */
+/* All ones unless the value is zero; without a branch, which would be mispredicted half of the time. */
 static inline uint32_t if_nonzero(uint32_t bits) { return 0u - (uint32_t)((bits & ~SIGN) != 0); }
 
-/* The window: magnitudes from `first` on, SPAN of them. */
+/* The window: SPAN magnitudes, starting with `first`. */
 #define SPAN (127u << 20)
 
 static inline uint32_t first_inside(const Tally *tally) { return (tally->base + 1) << 20; }
@@ -66,12 +66,12 @@ static inline uint32_t is_outside(uint32_t bits, uint32_t first) {
 }
 
 #ifdef __AVX512F__
-/* The loop is bound by the two units that shift, shuffle, compare and convert. So it asks for little of that: sums
-   are made by multiplying with one, extremes and windows by integer minima, and codes on halves of values. */
+/* The loop is bound by the two units that shift, shuffle, compare and convert. So it uses few of these operations:
+   sums are made by multiplying by one, extremes and windows by integer minima, and codes on halves of values. */
 typedef struct {
     __m512d sum0, sum1, squares0, squares1;
     __m512i least, greatest, most_negative; /* of the bits as unsigned, signed and unsigned numbers */
-    __m512i smallest, largest;              /* magnitudes but for the zeros, less one; upper halves of magnitudes */
+    __m512i smallest, largest;              /* of non-zero magnitudes, less one; of upper halves of magnitudes */
 } Lanes;
 
 static inline __attribute__((always_inline)) void add_values(Lanes *lanes, const float *values, __m512i bits) {
@@ -104,12 +104,12 @@ static void mark_outside(const float *values, uint32_t first, Look *look) {
             outside_lanes(values + i + 3 * LANES, firsts) << 3 * LANES;
 }
 
-/* Stages values i and i + LANES as pairs, for the next LANES of i: their codes. */
+/* Returns the pairs of codes for values i and i + LANES, for the next LANES of i. */
 static inline __attribute__((always_inline)) __m256i stage_lanes(Lanes *lanes, const float *values, __m512i base) {
     __m512i first = _mm512_loadu_si512(values), second = _mm512_loadu_si512(values + LANES);
     add_values(lanes, values, first);
     add_values(lanes, values + LANES, second);
-    /* the upper halves of the first values, each beside that of its partner */
+    /* the upper half of each first value, beside that of its partner */
     __m512i upper = _mm512_mask_blend_epi16(0x55555555, second, _mm512_srli_epi32(first, 16));
     __m512i magnitude = _mm512_and_si512(upper, _mm512_set1_epi16(0x7FFF));
     lanes->largest = _mm512_max_epu16(lanes->largest, magnitude);
@@ -118,7 +118,7 @@ static inline __attribute__((always_inline)) __m256i stage_lanes(Lanes *lanes, c
     return _mm512_cvtepi16_epi8(_mm512_ternarylogic_epi32(_mm512_set1_epi16(0x80), sign, code, 0xEA));
 }
 
-/* The extremes as floats: which of the integers they are depends on the signs there are. */
+/* The extremes as floats: the signs that occur decide which of the integers they are. */
 static inline __attribute__((always_inline)) void store_extremes(const Lanes *lanes, Look *look) {
     __m512i low = _mm512_mask_mov_epi32(lanes->least, _mm512_movepi32_mask(lanes->most_negative), lanes->most_negative);
     __m512i high = _mm512_mask_mov_epi32(lanes->greatest, _mm512_movepi32_mask(lanes->greatest), lanes->least);
@@ -126,8 +126,8 @@ static inline __attribute__((always_inline)) void store_extremes(const Lanes *la
     _mm512_storeu_si512(look->high, high);
 }
 
-/* Stages a block. The histogram's scalar stores and the vector arithmetic use different parts of the core: so the
-   pairs of the block before are counted in the same loop. Stores are what limits it, so there are no others. */
+/* Stages a block. The scalar stores of the histogram and the vector arithmetic use different parts of the core, so the
+   pairs of the previous block are counted in the same loop. Stores are its limit, so there are no others. */
 static inline __attribute__((always_inline)) void scan(Tally *tally, const float *values, const char *ahead,
                                                        int with_pending, Look *look) {
     const __m512d zero = _mm512_setzero_pd();
@@ -185,7 +185,7 @@ static void stage(Tally *tally, const float *values, Look *look) {
 }
 
 static inline void scan(Tally *tally, const float *values, const char *ahead, int with_pending, Look *look) {
-    (void)ahead; /* the processor sees by itself what is read in such a plain order */
+    (void)ahead; /* hardware prefetching suffices for sequential reads */
     double sum[LANES] = {0}, squares[LANES] = {0};
     float low[LANES], high[LANES];
     if (with_pending)

@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Below this many values, clearing and folding the pair table costs more than it saves. */
+/* With fewer values than this, clearing and folding the pair table costs more than it saves. */
 static const size_t PAIRS_PAY_OFF = 8192;
 
 /* A tensor whose values fit no window after so many tries is counted value by value. */
 enum { MOST_PLACEMENTS = 3 };
 
-/* Far from the limit of a 32-bit counter, whatever one strip adds. */
+/* Far below the limit of a 32-bit counter, however many values one strip adds. */
 static const uint64_t FOLD_AFTER = UINT64_C(1) << 31;
 
 void folded_start(Folded *folded) {
@@ -56,7 +56,7 @@ void tally_start(Tally *tally, size_t count, void (*fold_pairs)(Tally *)) {
     tally_start_strip(tally);
 }
 
-/* Too many blocks of the last strip lay outside the window: place it anew, or give up pairs. */
+/* If too many blocks of the last strip lay outside the window, places it anew or gives up pairs. */
 static void reconsider_window(Tally *tally) {
     if (4 * tally->misses <= tally->blocks)
         return;

@@ -6,37 +6,37 @@
 #include <stdint.h>
 
 enum {
-    BLOCK = 1024,  /* values handled at a time; part of the order of summation, so it never changes */
+    BLOCK = 1024,  /* values handled at a time; part of the order of additions, so it never changes */
     LANES = 16,    /* likewise */
     BINS = 4096,
-    COPIES = 4,    /* neighbouring values count in different copies, so that equal ones need not wait for each other */
+    COPIES = 4,    /* neighbouring values use different copies, so that equal ones do not wait for each other */
     CODE_BITS = 8, /* a value of a pair: sign, and 7 bits of exponent and mantissa relative to the window */
     CODES = 1 << CODE_BITS,
     PAIRS = CODES * CODES,
 };
 
-/* What remains of any number of values: all that a packed summary holds but the sums. */
+/* The result for any number of values: everything in a packed summary except the sums. */
 typedef struct {
     uint64_t counts[BINS];    /* all zero between tensors */
-    uint32_t lowest, highest; /* but for the zeros, occupied bins of either sign lie between these magnitudes */
-    double min, max;          /* of the finite values; min > max when there is none */
+    uint32_t lowest, highest; /* occupied bins of either sign lie between these magnitudes, except the zeros */
+    double min, max;          /* of the finite values; min > max when there are none */
     uint64_t overflow;
 } Folded;
 
-/* Fast path: one store a cycle is the limit of any histogram, so two values share one. A value is coded in 8
+/* Fast path: one store per cycle is the limit of any histogram, so two values share a store. A value is coded in 8
    bits relative to a window of 16 octaves; two codes together index `pairs`. Code 0 of either sign is zero.
-   The few values outside the window are staged as zero, counted in `singles`, and set right when folding; a block
+   The few values outside the window are staged as zero, counted in `singles`, and corrected when folding; a block
    with many of them is counted value by value. */
 typedef struct Tally Tally;
 struct Tally {
     union {
-        uint16_t one[PAIRS]; /* narrow counters: more of them are in the cache, and there is less to fold */
+        uint16_t one[PAIRS]; /* narrow counters: more of them fit into the cache, and there is less to fold */
         uint32_t two[PAIRS / 2];
     } pairs;
-    uint32_t carried[CODES]; /* of each code, what the counters of its pairs had no room for */
+    uint32_t carried[CODES]; /* for each code, what overflowed from the counters of its pairs */
     uint32_t singles[COPIES][BINS];
     uint16_t staged[BLOCK / 2]; /* the pending block: codes of two values each */
-    Folded folded;          /* where pairs and singles go in the end */
+    Folded folded;          /* where pairs and singles end up */
     uint32_t base;          /* first bin magnitude of the window */
     uint32_t blocks, misses; /* of the current strip: blocks seen, and those outside the window */
     uint64_t stand_ins;      /* zeros in `pairs` that stand for values outside the window */
@@ -47,7 +47,7 @@ struct Tally {
     void (*fold_pairs)(Tally *);
 };
 
-/* Makes it stand for no values; `counts` must be zero. */
+/* Resets it to no values; `counts` must be zero already. */
 void folded_start(Folded *folded);
 /* Widens the range of occupied bins. */
 void folded_cover(Folded *folded, uint32_t lowest, uint32_t highest);

@@ -1,6 +1,6 @@
-/* A training thread has an OpenMP team that spins for a while after each of the framework's operations. Threads of
-   our own would have to push it off the cores first (measured: no gain at all on two cores), so the framework's own
-   team is borrowed where there is one: the call goes through the OpenMP runtime that is loaded anyway. */
+/* Threads for large tensors. A training thread has an OpenMP team that spins for a while after each operation of the
+   framework. Threads of our own would first have to displace it from the cores (measured: no gain at all on two cores).
+   So the framework's team is borrowed where there is one: the call goes through the OpenMP runtime loaded anyway. */
 #define _GNU_SOURCE
 #include "team.h"
 
@@ -67,7 +67,7 @@ static void grow(int size) {
     while (pool.size < size) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, helper, NULL) != 0)
-            return; /* fewer threads: slower, not wrong */
+            return; /* fewer threads: slower, but correct */
         pthread_detach(thread);
         pool.size++;
     }
@@ -84,7 +84,7 @@ static void run_in_pool(void (*work)(void *), void *context, int threads) {
     pthread_mutex_unlock(&pool.lock);
     work(context);
     pthread_mutex_lock(&pool.lock);
-    pool.wanted = 0; /* whoever has not woken up by now finds no work left */
+    pool.wanted = 0; /* a thread that has not woken up by now finds no work left */
     while (pool.running)
         pthread_cond_wait(&pool.done, &pool.lock);
     pthread_mutex_unlock(&pool.lock);

@@ -1,4 +1,4 @@
-/* What the kernel reads: element types by number, shared with core/stats/dtypes.py. */
+/* The element types that the kernel reads, by number; shared with core/stats/dtypes.py. */
 #ifndef NETDEBUG_VALUES_H
 #define NETDEBUG_VALUES_H
 

@@ -9,7 +9,7 @@ typedef struct {
     int (*supported)(void); /* by this machine */
 } Variant;
 
-/* The best one first; the last but one runs everywhere, the last one has no passes. */
+/* The best one first. The last but one runs everywhere; the last one has no passes and ends the list. */
 extern const Variant VARIANTS[];
 
 #endif
