@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The longest unary prefix of each code. A Rice code with so many ones is followed by a plain number.
+# The longest unary prefix of each code; a Rice code with as many ones goes on with a plain number.
 UNARY_LIMIT = 24
 GOLOMB_LIMIT = 32
 

@@ -98,7 +98,7 @@ class DetailSample(NamedTuple):
 
 @dataclass(slots=True)
 class DetailRecord:
-    """A number of consecutive steps as one record of a level.
+    """Several consecutive steps (`steps` of them) as one record of a level.
 
     The samples have step ranges of their own, because tensors are sampled less often than scalars.
     """

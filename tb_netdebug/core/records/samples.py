@@ -129,7 +129,7 @@ def encode_samples(rows: Sequence[Sequence[Sample]]) -> tuple[pb.SampleColumns, 
         kinds=bytes(one.kind for one in series),
         series_names=put_varints([places[one.name] for one in series]),
         row_sizes=put_varints([len(row) for row in rows]),
-        # Samples mostly follow their series in turn; coded against that, the order is mostly zeros.
+        # Within a step, samples mostly come in the order of the series, which makes these numbers mostly 0.
         order=put_varints(zigzag(np.diff(index, prepend=-1) - 1)),
         headers=_put_headers(headers),
         sketch_lengths=put_varints(np.frombuffer(lengths, "<u4")),
