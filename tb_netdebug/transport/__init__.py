@@ -1,1 +1,1 @@
-"""The helper process beside the trainer, and the collector: the only place where gRPC is imported."""
+"""Replication of event files to another machine, by an agent and a collector; only they import gRPC."""

@@ -1,4 +1,4 @@
-"""Tells an agent what the disk has: each file is synced at most once a second, then acknowledged."""
+"""Syncs the files of a stream at most once a second, and acknowledges to the agent what is on the disk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ OnRefused = Callable[[int, LandedFile, RefusedFile], Awaitable[None]]
 
 
 class Acknowledger:
-    """Of one stream. `synced(number, size)` and `refused(number, file, why)` are awaited on the loop, where
-    all of it lives; the threads of the disk only wait for the disk."""
+    """The syncing of one stream's files.
+
+    `synced(number, size)` and `refused(number, file, why)` are awaited on the event loop, where everything
+    else here runs, too; the disk threads do nothing but wait for the disk.
+    """
 
     def __init__(self, disk: Disk, limits: Limits, synced: OnSynced, refused: OnRefused) -> None:
         self._disk = disk
         self._secs = limits.sync_secs
-        # A stream that is fast would fill its window within a second, and then stand still.
+        # A fast stream would fill its window within the second and then stall, so it is synced earlier.
         self._hurry_bytes = limits.window_bytes // 4
         self._synced = synced
         self._refused = refused
@@ -34,7 +37,7 @@ class Acknowledger:
         self._one_at_a_time = asyncio.Lock()
 
     def note(self, number: int, file: LandedFile, size: int) -> None:
-        """So many bytes came into the file, or came again."""
+        """Note that `size` bytes arrived for the file, repeated ones included."""
         self._waiting[number] = file
         self._bytes += size
         self._some.set()
@@ -45,7 +48,7 @@ class Acknowledger:
         self._waiting.pop(number, None)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sync and acknowledge until cancelled."""
         while True:
             await self._some.wait()
             rest = self._last + self._secs - asyncio.get_running_loop().time()
@@ -54,7 +57,7 @@ class Acknowledger:
             await self.settle()
 
     async def settle(self) -> None:
-        """Syncs and acknowledges everything at once, and waits for what is being synced already."""
+        """Sync and acknowledge everything now, after whatever is being synced already."""
         async with self._one_at_a_time:
             waiting, self._waiting, self._bytes = self._waiting, {}, 0
             self._some.clear()

@@ -1,4 +1,4 @@
-"""Where a collector listens, as people write it."""
+"""Collector addresses, as people write them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`is_loopback` is true only for what can mean no other machine: not even a name that leads back to this
-    one is believed, for tomorrow it may lead elsewhere."""
+    """A host and a port.
+
+    `is_loopback` is true only when it can mean no other machine. A host name that resolves to this machine
+    does not count: tomorrow it may resolve elsewhere.
+    """
 
     host: str
     port: int
@@ -25,7 +28,10 @@ class Address:
 
 
 def address_of(text: str) -> Address:
-    """Of "host:port", "[::1]:6007" or ":6007", which is on this machine. ValueError with a sentence."""
+    """Parse "host:port", "[::1]:6007", or ":6007" for this machine.
+
+    Raise ValueError with a sentence.
+    """
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise ValueError(
@@ -39,14 +45,16 @@ def address_of(text: str) -> Address:
 
 
 def at(host: str, port: int) -> Address:
-    """The address of a host without brackets. ValueError with a sentence."""
+    """Return the address of a host without brackets. Raise ValueError with a sentence."""
     if host.lower() == "localhost":
         return Address(host, port, True)
     try:
         number = ipaddress.ip_address(host)
     except ValueError:
+        # Digits and dots alone are a mistyped IP address, not a name.
         if ":" in host or host.replace(".", "").isdecimal() or not _HOST_NAME.fullmatch(host):
             raise ValueError(f"{host!r} is neither the name of a machine nor its address.") from None
         return Address(host, port, False)
+    # ::ffff:127.0.0.1 is loopback as well, but older Pythons deny that of the mapped form.
     mapped = getattr(number, "ipv4_mapped", None)
     return Address(host, port, (mapped or number).is_loopback)

@@ -1,10 +1,10 @@
-"""The process beside the trainers of a host: follows their files and sends them to one collector.
+"""The agent process, beside the trainers of a host: follows their files and sends them to one collector.
 
     python -m tb_netdebug.transport.agent HOST:PORT
 
-Started by the first trainer (`door.py`), one for each user, host and collector. It ends when all that it
-knows of was sent, or when the trainers are gone and no collector has answered for long: what is left then
-waits in notes (`notes.py`) for the next agent.
+The first trainer starts it (`door.py`); there is one for each user, host and collector. It ends when it has
+sent all that it knows of, or when the trainers are gone and no collector has answered for a long time. What
+is left then waits in notes (`notes.py`) for the next agent.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from tb_netdebug.transport.meeting import AgentMeeting
 
 
 def main() -> int:
-    """In the trainer's child: leaves the agent behind as nobody's process, and ends when that is ready."""
+    """Start the agent as a detached process, from a child of the trainer. Return when it is ready.
+
+    Return 0 as well when another agent holds the lock, and 1 when the agent failed at its start.
+    """
     meeting = AgentMeeting.of(sys.argv[1])
     lock = taken(meeting.lock)
     if lock is None:
-        return 0  # another one is there, or about to be
+        return 0  # another agent is running, or about to
     hears, says = os.pipe()
+    # The trainer waits for this process alone; the forked one outlives both.
     if os.fork() > 0:
         os.close(says)
         return 0 if os.read(hears, 1) else 1
@@ -32,7 +36,7 @@ def main() -> int:
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
-        from tb_netdebug.transport.household import Household  # with gRPC, which is not for the trainer
+        from tb_netdebug.transport.household import Household  # gRPC stays out of the trainer
 
         asyncio.run(Household(meeting).run(ready=lambda: tell(says)))
     except Exception as error:
@@ -42,7 +46,7 @@ def main() -> int:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.stderr.flush()
         os._exit(1)
-    os._exit(0)  # gRPC's threads are not waited for
+    os._exit(0)  # without waiting for gRPC's threads
 
 
 def tell(says: int) -> None:

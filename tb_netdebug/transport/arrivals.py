@@ -1,4 +1,7 @@
-"""Which trainers and files a stream has told of. All counts are bounded; numbers are the agent's own."""
+"""The trainers and files that one stream has announced.
+
+All counts are bounded. The agent chooses the numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from tb_netdebug.transport.landing import LandedFile
 from tb_netdebug.transport.limits import Limits
 
 
-class Violation(Exception):  # noqa: N818  # theirs, not ours
-    """What no agent of ours would say, unless it is `for_now`: the stream ends with this sentence."""
+class Violation(Exception):  # noqa: N818  # the peer's error, not ours
+    """A message that no agent of ours would send; the stream ends with this sentence.
+
+    With `for_now` the agent did nothing wrong and may try again.
+    """
 
     def __init__(self, sentence: str, *, for_now: bool = False) -> None:
         super().__init__(sentence)
@@ -18,7 +24,7 @@ class Violation(Exception):  # noqa: N818  # theirs, not ours
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How much came: training processes, and bytes of their files."""
+    """How much has arrived: the number of training processes, and the bytes of their files."""
 
     trainers: int = 0
     bytes: int = 0
@@ -29,7 +35,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class TrainerView:
-    """A training process that some agent speaks for. `key` names it as long as the agent's stream lasts."""
+    """A training process that some agent speaks for, as the rest of the program sees it.
+
+    `key` identifies it as long as the agent's stream lasts.
+    """
 
     key: str
     number: int
@@ -44,7 +53,11 @@ class TrainerView:
 
 @dataclass(slots=True)
 class Arrival:
-    """`asked` is the name it came with, empty when refused; `run` is its name here, once it has one."""
+    """A training process of this stream.
+
+    `asked` is the run name that it came with, empty once refused; `run` is the run's name here, None until it
+    has one.
+    """
 
     number: int
     key: str
@@ -61,12 +74,15 @@ class Arrival:
 
 
 class StreamArrivals:
-    """Changed on the collector's loop alone; `views` may be asked for from any thread."""
+    """The table of a stream's trainers and files, by number.
+
+    It changes on the collector's loop alone; `views` may be called from any thread.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._trainers: dict[int, Arrival] = {}
-        # None stands for a file that was refused, and of which more may be on the way.
+        # None marks a refused file: chunks of it may still arrive.
         self._files: dict[int, LandedFile | None] = {}
         self._owners: dict[int, Arrival] = {}
         self._control_bytes = 0
@@ -74,7 +90,7 @@ class StreamArrivals:
     # ---- trainers
 
     def add(self, arrival: Arrival) -> None:
-        """Raises Violation."""
+        """Add a trainer. Raise Violation."""
         if not arrival.number or arrival.number in self._trainers:
             raise Violation(f"There cannot be a new trainer {arrival.number}.")
         if len(self._trainers) >= self._limits.trainers:
@@ -82,14 +98,14 @@ class StreamArrivals:
         self._trainers[arrival.number] = arrival
 
     def of_trainer(self, number: int) -> Arrival:
-        """Raises Violation."""
+        """Return the trainer of this number. Raise Violation."""
         arrival = self._trainers.get(number)
         if arrival is None:
             raise Violation(f"There is no trainer {number}.")
         return arrival
 
     def remove(self, arrival: Arrival) -> list[LandedFile]:
-        """Its files, which are then nobody's."""
+        """Remove a trainer and return its open files, which the caller has to close."""
         del self._trainers[arrival.number]
         self._control_bytes -= len(arrival.control)
         files = [self._files.pop(number) for number in arrival.files]
@@ -98,7 +114,7 @@ class StreamArrivals:
         return [file for file in files if file is not None]
 
     def control(self, arrival: Arrival, data: bytes, *, is_last: bool) -> bytes | None:
-        """The whole message once its last piece is there. Raises Violation."""
+        """Return the whole message once its last piece has arrived, else None. Raise Violation."""
         self._control_bytes += len(data)
         if self._control_bytes > self._limits.control_bytes:
             raise Violation(f"At most {self._limits.control_bytes} bytes for the debugger wait in a stream.")
@@ -113,7 +129,10 @@ class StreamArrivals:
     # ---- files
 
     def offer(self, arrival: Arrival, number: int) -> LandedFile | None:
-        """Takes the number for a file of this trainer; what was open by that number. Raises Violation."""
+        """Reserve the number for a file of this trainer, and return the file that was open under it, if any.
+
+        Raise Violation.
+        """
         owner = self._owners.setdefault(number, arrival)
         if not number or owner is not arrival:
             raise Violation(f"File {number} cannot be offered for trainer {arrival.number}.")
@@ -127,7 +146,7 @@ class StreamArrivals:
         self._files[number] = file
 
     def file(self, number: int) -> LandedFile | None:
-        """None when it was refused. Raises Violation when there is none."""
+        """Return the file of this number; None when it was refused. Raise Violation for an unknown number."""
         try:
             return self._files[number]
         except KeyError:
@@ -140,7 +159,7 @@ class StreamArrivals:
         self._owners[number].received_bytes += size
 
     def refuse(self, number: int) -> None:
-        """What comes of it from now on counts for nothing."""
+        """Mark a file as refused, so that later chunks of it are ignored."""
         self._files[number] = None
 
     def all_files(self) -> list[LandedFile]:

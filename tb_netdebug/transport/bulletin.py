@@ -1,4 +1,4 @@
-"""What the people at the terminals are told of the way to the collector."""
+"""What people at the trainers' terminals read about the connection to the collector."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from collections.abc import Iterable
 from tb_netdebug.transport import stream_pb2 as pb
 from tb_netdebug.transport.trainee import Trainee
 
-# A collector that is back so soon was not away.
+# An interruption shorter than this is not reported.
 GRACE_SECS = 2.0
-# Who comes for the debugger alone goes by itself when TensorBoard has ended.
+# The same for trainers that came for the debugger alone: they leave by themselves when TensorBoard has ended.
 DEBUGGER_GRACE_SECS = 10.0
-# A connection that comes and goes is told of this often.
+# The same state is reported to a run this often at most, also when the connection comes and goes.
 AGAIN_SECS = 900.0
 MOST_LETTERS = 400
 TRYING, CONNECTED, LOST, REFUSED, HELD_UP = "trying", "connected", "lost", "refused", "held up"
 
 
 class Bulletin:
-    """One standing at a time; each training is told of it once, by its process of the lowest rank here."""
+    """The state of the connection, reported to trainers when it changes.
+
+    Each run is notified through its process of the lowest rank on this host, and of the same state again
+    after AGAIN_SECS at the earliest. A first connection is not reported.
+    """
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -69,7 +73,7 @@ class Bulletin:
             trainee.tell(pb.ToTrainer(notice=sentence))
 
     def _tell_of_debugger(self, trainee: Trainee) -> None:
-        """An armed training, and nobody to step through it."""
+        """Tell an armed trainer, once, that no debugger listens at the collector."""
         if self._debugs or not trainee.join.takes_control or trainee.knows_undebugged:
             return
         trainee.knows_undebugged = True
@@ -90,7 +94,7 @@ class Bulletin:
             "",
             CONNECTED,
         ):
-            return True  # all is as it should be, and nothing else was said
+            return True  # nothing but the normal state was ever reported
         return now - trainee.told.get(self._standing, -AGAIN_SECS) < AGAIN_SECS
 
     def _sentence(self, trainee: Trainee) -> str:
@@ -124,5 +128,5 @@ class Bulletin:
 
 
 def printable(text: str) -> str:
-    """It comes from elsewhere: nothing in it may speak to the terminal itself."""
+    """Return text from a peer without characters that a terminal would act on, and cut to length."""
     return "".join(each if each.isprintable() else " " for each in text)[:MOST_LETTERS].strip()

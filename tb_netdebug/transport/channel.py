@@ -1,4 +1,4 @@
-"""The way from an agent to a collector: how the connection is protected, and that it notices its own end."""
+"""The gRPC channel from an agent to a collector: its encryption, its token, and its keep-alive."""
 
 from __future__ import annotations
 
@@ -33,34 +33,37 @@ CHANNEL_OPTIONS: Options = (
     ("grpc.http2.ping_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.enable_retries", 0),  # whoever is at the other end decides what is sent again
-    ("grpc.enable_http_proxy", 0),  # this very address is meant; proxies for the web are for the web
+    ("grpc.enable_retries", 0),  # the collector decides what is sent again
+    ("grpc.enable_http_proxy", 0),  # a proxy for the web is not meant for this
     ("grpc.use_local_subchannel_pool", 1),  # closing a channel closes its connection
 )
 
 
 @dataclass(frozen=True)
 class Protection:
-    """How to connect; without credentials in plain text, which somebody asked for."""
+    """The credentials and options of a channel; None is plain text, at the explicit request of a user."""
 
     credentials: grpc.ChannelCredentials | None
     options: Options = ()
 
 
 async def connected(address: Address, credentials: TrainerCredentials) -> grpc.aio.Channel:
-    """A channel to the collector, made without holding up the loop. Raises CredentialsError with a sentence
-    for what only a person can mend, and OSError when the certificate could not be fetched."""
+    """Return a channel to the collector, without blocking the loop.
+
+    Raise CredentialsError with a sentence for what only a person can mend, and OSError when the certificate
+    could not be fetched.
+    """
     return _channel(address, await asyncio.to_thread(protection, address, credentials))
 
 
 def channel(address: Address, credentials: TrainerCredentials) -> grpc.aio.Channel:
-    """The same, at once; it may take seconds when a certificate has to be fetched."""
+    """Return the same, blocking: it may take seconds when a certificate has to be fetched."""
     return _channel(address, protection(address, credentials))
 
 
 def protection(address: Address, credentials: TrainerCredentials) -> Protection:
     found = discovery.find(address.port) if address.is_loopback else None
-    # Whoever left that file is who listens; what the environment has may be for another collector.
+    # The process that left the file is the one that listens; the environment's token may be for another.
     token = found.token if found else credentials.token
     pinned = credentials.fingerprint or (found.tls if found and not credentials.ca_file else None)
     if pinned or credentials.ca_file or not address.is_loopback:
@@ -82,7 +85,7 @@ def _across_a_network(
             raise CredentialsError(
                 "NETDEBUG_INSECURE contradicts NETDEBUG_TLS_CA and NETDEBUG_TLS_FINGERPRINT: unset it."
             )
-        return Protection(None)  # and without the token, which anybody on the way could read
+        return Protection(None)  # and without the token, which others on the network could read
     if token is None:
         raise CredentialsError(
             f"{address} needs a token: put the collector's into NETDEBUG_TOKEN, or its file's name into "
@@ -104,11 +107,11 @@ def _authorities(credentials: TrainerCredentials) -> bytes:
     return roots
 
 
-# ---- a certificate that is known by its fingerprint
+# ---- a certificate pinned by its fingerprint
 
 
 def _pinned(address: Address, token: str, fingerprint: str) -> Protection:
-    """Only that very certificate is accepted, by whatever name the machine is reached."""
+    """Return a protection that accepts this very certificate, by whatever name the machine is reached."""
     pem = _fetched(address)
     seen = fingerprint_of(pem)
     if not hmac.compare_digest(seen, fingerprint):
@@ -118,13 +121,14 @@ def _pinned(address: Address, token: str, fingerprint: str) -> Protection:
             "its place."
         )
     name = _own_name(address, pem)
+    # As the only root, it makes the channel's own handshake fail for any other certificate.
     secured = grpc.ssl_channel_credentials(root_certificates=pem)
     return Protection(_with_token(secured, token), (("grpc.ssl_target_name_override", name),))
 
 
 def _fetched(address: Address) -> bytes:
     context = _context()
-    context.verify_mode = ssl.CERT_NONE  # nothing is sent on this connection
+    context.verify_mode = ssl.CERT_NONE  # only to fetch it: nothing is sent on this connection
     with _secured(address, context) as secured:
         der = secured.getpeercert(binary_form=True)
     if der is None:
@@ -133,9 +137,9 @@ def _fetched(address: Address) -> bytes:
 
 
 def _own_name(address: Address, pem: bytes) -> str:
-    """A name that the certificate is made out for: gRPC insists on comparing one."""
+    """Return a name for which the certificate is valid: gRPC insists on comparing one."""
     context = _context()
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be an authority
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a leaf certificate may be its own trust anchor
     context.load_verify_locations(cadata=pem.decode("ascii"))
     try:
         with _secured(address, context) as secured:
@@ -179,7 +183,7 @@ def _secured(address: Address, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def _with_token(secured: grpc.ChannelCredentials, token: str) -> grpc.ChannelCredentials:
-    fit = checked_token(token, "What was found for the collector's token")  # of another, gRPC says nothing
+    fit = checked_token(token, "What was found for the collector's token")  # else gRPC fails without a reason
     return grpc.composite_channel_credentials(secured, grpc.access_token_call_credentials(fit))
 
 

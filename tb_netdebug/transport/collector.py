@@ -1,4 +1,4 @@
-"""Takes the event files of trainings elsewhere into a logdir here: a server on a thread of its own."""
+"""The collector: a server, on its own thread, that writes event files from elsewhere into a logdir."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ from tb_netdebug.transport.session import StreamSession
 logger = logging.getLogger(__name__)
 
 EVERYWHERE = ("0.0.0.0", "::")
-# What gRPC takes for this machine, of all the addresses that mean it.
+# Of all loopback addresses, those that gRPC's local credentials accept.
 LOCAL = ("localhost", "127.0.0.1", "::1")
-# How long streams may take to sync what they have when the collector ends, or when their agent came back.
+# How long a stream may take to sync its files when the collector stops, or when its agent has reconnected.
 FAREWELL_SECS = 5.0
-# A disk may hang for ever, and the program that we are part of wants to end.
+# A disk may hang for ever; the program around the collector has to end all the same.
 STUCK_SECS = 20.0
 
 
 class Collector:
-    """Event files of agents that bring the token land below `root`.
+    """A server that writes the event files of agents below `root`, in TensorBoard or `netdebug collect`.
 
-    On loopback the same user's trainers find the token by themselves. Any other address needs a certificate,
-    or `insecure`: then there is no token either, which others on the network could read, and everybody who
-    reaches the port can write recordings. `notice(sentence)` hears on some thread what goes wrong.
+    Agents have to bring the token. On loopback the trainers of the same user find it by themselves. Any other
+    address needs a certificate, or `insecure`. With `insecure` there is no token, since others on the network
+    could read it, and everybody who reaches the port can write recordings.
+
+    `notice(sentence)` is called on any thread to report failures.
     """
 
     def __init__(
@@ -67,10 +69,10 @@ class Collector:
         self._thread: threading.Thread | None = None
         self._published: Path | None = None
 
-    # ---- for whoever has it, from any thread
+    # ---- called from any thread
 
     def start(self) -> Address:
-        """Listens; the address has the port that was chosen. Raises CollectorError."""
+        """Start listening and return the address with the actual port. Raise CollectorError."""
         self._check()
         started: Future[Address] = Future()
         self._thread = threading.Thread(
@@ -87,13 +89,15 @@ class Collector:
         return address
 
     def stop(self) -> None:
-        """Syncs what came, acknowledges it, and lets go of all agents, which will try again. May be called
-        twice."""
+        """Sync and acknowledge what has arrived, and close all streams; the agents will try to reconnect.
+
+        A second call does nothing.
+        """
         atexit.unregister(self.stop)
         if self._published is not None:
             discovery.withdraw(self._published)
         if self._loop is not None and self._stopping is not None:
-            with suppress(RuntimeError):  # the loop is closed: this is the second time
+            with suppress(RuntimeError):  # the loop is closed: the second call
                 self._loop.call_soon_threadsafe(self._stopping.set)
         if self._thread is not None:
             self._thread.join(STUCK_SECS)
@@ -108,26 +112,32 @@ class Collector:
         self.stop()
 
     def trainers(self) -> list[TrainerView]:
-        """Those of the agents that are connected."""
+        """Return the trainers of all agents that are connected."""
         return [trainer for session in self._all() for trainer in session.trainers()]
 
     def totals(self) -> Totals:
-        """Since it was started."""
+        """Return how much has arrived since the start."""
         with self._lock:
             return sum((session.totals for session in self._sessions.values()), self._before)
 
     def on_control(self, callback: Callable[[str, bytes], None]) -> None:
-        """What trainers that take control say to the debugger: called with key and bytes, on our thread. To
-        be said before `start`: trainers on this machine look for such a collector."""
+        """Set the debugger's callback for messages of trainers that take control.
+
+        It is called with the trainer's key and the bytes, on the collector's thread. Set it before `start`,
+        which publishes whether this collector debugs: trainers on this machine look for one that does.
+        """
         self._on_control = callback
 
     def on_left(self, callback: Callable[[], None]) -> None:
-        """Called on our thread when one of `trainers` has gone."""
+        """Set a callback for the collector's thread, called when one of `trainers` has gone."""
         self._on_left = callback
 
     def send(self, trainer_key: str, data: bytes) -> bool:
-        """Bytes for a trainer that takes control. False when there is none of that key, or when so much waits
-        for it already that its agent cannot be listening."""
+        """Send bytes to a trainer that takes control; return whether they were accepted.
+
+        They are refused when no such trainer has this key, or when so much is queued for it that its agent
+        cannot be reading.
+        """
         agent, _, number = trainer_key.partition("/")
         with self._lock:
             session = self._sessions.get(agent)
@@ -165,7 +175,7 @@ class Collector:
 
     def _publish(self, address: Address) -> None:
         if not (address.is_loopback or address.host in EVERYWHERE):
-            return
+            return  # trainers on this machine look for it at loopback, where it does not listen
         try:
             self._published = discovery.publish(
                 address.port,
@@ -229,7 +239,10 @@ class Collector:
         await _all_ended(sessions)
 
     async def _admit(self, session: StreamSession) -> None:
-        """An agent that comes back gets its files from its own old stream, which may look alive for long."""
+        """Register a stream, after ending an older one of the same agent.
+
+        The old stream may look alive for long, and holds the files of that agent.
+        """
         earlier = self._sessions.get(session.agent)
         if earlier is not None:
             earlier.end(silently=True)
@@ -237,7 +250,7 @@ class Collector:
                 raise Violation("The earlier stream of this agent has not ended yet.", for_now=True)
             self._dismiss(earlier)
         with self._lock:
-            if session.agent in self._sessions:
+            if session.agent in self._sessions:  # yet another stream came during the wait
                 raise Violation("This agent has two streams.", for_now=True)
             self._sessions[session.agent] = session
 
@@ -245,7 +258,7 @@ class Collector:
         with self._lock:
             if self._sessions.get(session.agent) is session:
                 del self._sessions[session.agent]
-                self._before += session.totals
+                self._before += session.totals  # so that they still count when the stream is gone
         self._left()
 
     def _all(self) -> list[StreamSession]:
@@ -257,7 +270,7 @@ class Collector:
             return
         try:
             self._on_control(key, data)
-        except Exception:  # the debugger's, and no reason to let go of the recordings
+        except Exception:  # an error of the debugger must not end the recordings' stream
             logger.exception("NetDebug's debugger failed to take a message")
 
     def _left(self) -> None:
@@ -280,6 +293,9 @@ async def _all_ended(sessions: list[StreamSession]) -> bool:
 
 
 def _say_what_matters(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Where several loops use gRPC, all are woken for what one of them gets (grpc/grpc#25364)."""
+    """Log the errors of the loop, but not BlockingIOError.
+
+    With several loops in one process, gRPC wakes all of them for what one of them receives (grpc/grpc#25364).
+    """
     if not isinstance(context.get("exception"), BlockingIOError):
         loop.default_exception_handler(context)

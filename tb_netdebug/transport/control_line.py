@@ -1,8 +1,10 @@
-"""The trainer's way to the debugger's other end: by the link that takes its records there anyway, or else by
-one of its own, which sends no records.
+"""The trainer's connection to the debugger's hub.
 
-Without an address, the TensorBoard of this machine is meant, whenever there is one: also one that is
-started later, or again at another port. Until then nothing runs but a look at a folder every few seconds.
+It uses the link that carries the run's records when that leads to the same collector, else a link of its own
+that sends no records.
+
+Without an address it connects to the TensorBoard of this machine as soon as there is one, also when that is
+started later, or again on another port. Until then it costs a look into a folder every few seconds.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ CLOSE_SECS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ControlClient:
-    """Who is at this end. `on_control` gets what the other end says, and `on_connected` is called whenever
-    another one begins to hear; both on a thread of ours."""
+    """The debugger's end in the trainer.
+
+    `on_control` receives the peer's messages; `on_connected` is called whenever a peer starts listening. Both
+    run on a thread of the link.
+    """
 
     run_dir: Path
     run: Sequence[str]
@@ -36,8 +41,10 @@ class ControlClient:
     on_connected: Callable[[], None]
 
     def link_to(self, remote: str) -> Link:
-        """One of its own, which is still to begin: whoever is connected answers at once, and has to have it
-        by then."""
+        """Return a link for the debugger alone, not yet begun.
+
+        A peer that is connected may answer at once, so the callbacks have to be in place by then.
+        """
         link = Link.prepare(
             remote=remote,
             run_dir=self.run_dir,
@@ -53,7 +60,10 @@ class ControlClient:
 
 
 class ControlLine:
-    """Never raises into the training and never makes it wait. In forked children it is closed."""
+    """The debugger's connection of one recording.
+
+    It never raises into the training loop and never blocks it. In forked children it is closed.
+    """
 
     def __init__(self, caller: ControlClient, link: Link | None, *, is_own: bool) -> None:
         self._caller = caller
@@ -70,9 +80,12 @@ class ControlLine:
         notice: Callable[[str], None], on_control: Callable[[bytes], None],
         on_connected: Callable[[], None], link: Link | None = None,
     ) -> ControlLine:  # fmt: skip
-        """`target` is "host:port". `link` is the one that takes the records of this training somewhere: it
-        serves for the debugger, too, unless that is elsewhere. Raises OSError or RuntimeError when there is
-        no room for a thread."""
+        """Connect to the debugger at `target` ("host:port") and return the line.
+
+        Without a target that is where `link` leads, or without a link the TensorBoard of this machine. `link`
+        carries the records of this run; it serves the debugger, too, unless `target` is elsewhere. Raise
+        OSError or RuntimeError when no thread can be started.
+        """
         caller = ControlClient(run_dir, run, rank, notice, on_control, on_connected)
         if link is not None and (target is None or is_same(target, link.remote)):
             line = cls(caller, link, is_own=False)
@@ -87,12 +100,12 @@ class ControlLine:
         return line
 
     def send(self, data: bytes) -> bool:
-        """Whether it was taken. It arrives at most once."""
+        """Send bytes to the hub, at most once; return whether they were accepted."""
         link = self._link
         return link is not None and link.send(data)
 
     def close(self) -> None:
-        """At once; what was sent before still goes out."""
+        """Close the line at once; what was sent before still goes out."""
         if self._pid != os.getpid() or self._closing.is_set():
             return
         self._closing.set()
@@ -113,13 +126,14 @@ class ControlLine:
             try:
                 self._look()
             except (OSError, RuntimeError) as error:
-                if str(error) != complaint:
+                if str(error) != complaint:  # not again at every look
                     self._caller.notice(f"the debugger cannot be reached yet: {error}. The training goes on.")
                 complaint = str(error)
             if self._closing.wait(LOOK_SECS):
                 return
 
     def _look(self) -> None:
+        # Until `_found` is set, a failed `begin` is tried again at the next look.
         best = best_of(discovery.collectors(), self._caller.run_dir, now=self._found)
         if best == self._found:
             return
@@ -139,7 +153,10 @@ class ControlLine:
 def best_of(
     living: Sequence[FoundCollector], run_dir: Path, *, now: FoundCollector | None
 ) -> FoundCollector | None:
-    """The newest in whose logdir the run is, else the newest; one that is as good as any stays."""
+    """Return the collector to connect to: the newest whose logdir holds the run, else the newest.
+
+    The current one stays as long as none is better.
+    """
     able = [each for each in living if each.debugs]
     with_run = [each for each in able if run_dir.absolute().is_relative_to(each.logdir)]
     best = with_run or able
@@ -147,7 +164,7 @@ def best_of(
 
 
 def is_same(target: str, remote: str) -> bool:
-    """Whether two addresses lead to one collector."""
+    """Return whether two addresses lead to the same collector."""
     with suppress(ValueError):
         one, other = address_of(target), address_of(remote)
         return one.port == other.port and _place(one) == _place(other)

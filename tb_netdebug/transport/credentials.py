@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Shorter ones could be guessed; longer ones do not fit into a header.
+# Shorter tokens could be guessed; longer ones do not fit into a header.
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 512
 MOST_FILE_BYTES = 1 << 20
 _SIGN = re.compile(r"[!-~]", re.ASCII)
-_MARKS = ("\ufeff", "\xef\xbb\xbf")  # as text, and as the bytes of one taken for letters
+_MARKS = ("\ufeff", "\xef\xbb\xbf")  # as decoded text, and as the bytes of UTF-8's mark decoded as Latin-1
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _FINGERPRINT = re.compile(r"(?:sha-?256[:= ]*)?(?:fingerprint[:= ]*)?((?:[0-9a-f]{2}:?){31}[0-9a-f]{2})")
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
 class CredentialsError(ValueError):
-    """A sentence that says what to do; it holds no secret."""
+    """A problem with credentials, in a sentence that says what to do and holds no secret."""
 
 
 def new_token() -> str:
@@ -32,7 +32,7 @@ def new_token() -> str:
 
 
 def checked_token(text: str, source: str) -> str:
-    """The token without spaces around it. CredentialsError when it could be none."""
+    """Return the token without surrounding white space. Raise CredentialsError when it cannot be one."""
     token = text.strip()
     if not token:
         raise CredentialsError(f"{source} is empty, and a token is needed: `netdebug token` makes one.")
@@ -46,7 +46,10 @@ def checked_token(text: str, source: str) -> str:
 
 
 def token_fault(token: str) -> str | None:
-    """Return what makes a text no token, without the text, or None. gRPC would only say INTERNAL of it."""
+    """Return why a text cannot be a token, without quoting it; None when it can.
+
+    gRPC itself would only report INTERNAL.
+    """
     if token.startswith(_MARKS):
         return "it begins with a byte order mark, so save it as plain text without one"
     for number, character in enumerate(token, start=1):
@@ -65,24 +68,28 @@ def token_fault(token: str) -> str | None:
 
 
 def read_token(path: Path) -> str:
-    """CredentialsError with a sentence, also when everybody on this machine could read the file."""
+    """Return the token in a file. Raise CredentialsError, also when all users could read the file."""
     data = _read(path, "token file")
     if path.stat().st_mode & stat.S_IRWXO:
         raise CredentialsError(f"The token file {path} is open to all users: chmod 600 {path}")
-    # UTF-16, as some shells write it, has a mark of its own.
+    # UTF-16, as some shells write it, has a byte order mark of its own: report that one.
     text = _MARKS[0] + "?" if data.startswith(_UTF16) else data.decode("utf-8", "replace")
     return checked_token(text, f"The token file {path}")
 
 
 def same_token(ours: str, theirs: str | bytes) -> bool:
-    """In a time that tells nothing, not even the length."""
+    """Compare two tokens in a time that reveals nothing, not even their lengths."""
     theirs = theirs if isinstance(theirs, bytes) else theirs.encode("utf-8", "surrogateescape")
+    # Digests are of one length: compare_digest alone would reveal whether the lengths are equal.
     pair = (hashlib.sha256(each).digest() for each in (ours.encode(), theirs))
     return hmac.compare_digest(*pair)
 
 
 def fingerprint_of(pem: bytes) -> str:
-    """SHA-256 of the first certificate, as 64 hexadecimal digits. CredentialsError when there is none."""
+    """Return the SHA-256 of the first certificate as 64 hexadecimal digits.
+
+    Raise CredentialsError when there is none.
+    """
     begin, end = pem.find(b"-----BEGIN CERTIFICATE-----"), pem.find(b"-----END CERTIFICATE-----")
     try:
         first = pem[begin : end + len(b"-----END CERTIFICATE-----")].decode("ascii")
@@ -92,7 +99,10 @@ def fingerprint_of(pem: bytes) -> str:
 
 
 def fingerprint_from(text: str) -> str:
-    """As people and other tools write it, with colons or without. CredentialsError."""
+    """Parse a fingerprint as people and other tools write it, with colons or without.
+
+    Raise CredentialsError.
+    """
     found = _FINGERPRINT.fullmatch(text.strip().lower())
     if found is None:
         raise CredentialsError(
@@ -104,19 +114,19 @@ def fingerprint_from(text: str) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A collector's certificate with the ones that vouch for it, and its key, in PEM form."""
+    """A collector's certificate chain and its key, in PEM form."""
 
     chain: bytes
     key: bytes = field(repr=False)
 
     @classmethod
     def read(cls, cert_file: Path, key_file: Path) -> Certificate:
-        """CredentialsError when the two files are not what they should be, or do not belong together."""
+        """Read both files. Raise CredentialsError when they are malformed or do not belong together."""
         chain, key = _read(cert_file, "certificate"), _read(key_file, "key")
         if key_file.stat().st_mode & stat.S_IRWXO:
             raise CredentialsError(f"The key {key_file} is open to all users: chmod 600 {key_file}")
         try:
-            # With a password that is none: else OpenSSL would ask for one at the terminal.
+            # With an empty password, because OpenSSL would otherwise ask for one at the terminal.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=str)
         except (ssl.SSLError, OSError):
             raise CredentialsError(
@@ -132,7 +142,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class TrainerCredentials:
-    """What the trainer's side knows of a collector."""
+    """What the trainer's side knows of a collector: its token, and how to check its certificate."""
 
     token: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
@@ -145,8 +155,11 @@ class TrainerCredentials:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> TrainerCredentials:
-        """From NETDEBUG_TOKEN, NETDEBUG_TOKEN_FILE, NETDEBUG_TLS_CA, NETDEBUG_TLS_FINGERPRINT and
-        NETDEBUG_INSECURE; empty ones count as not set. CredentialsError with a sentence."""
+        """Read the credentials from the environment.
+
+        The variables are NETDEBUG_TOKEN, NETDEBUG_TOKEN_FILE, NETDEBUG_TLS_CA, NETDEBUG_TLS_FINGERPRINT and
+        NETDEBUG_INSECURE; empty ones count as not set. Raise CredentialsError with a sentence.
+        """
         fingerprint = environ.get("NETDEBUG_TLS_FINGERPRINT", "").strip()
         authority = environ.get("NETDEBUG_TLS_CA", "").strip()
         return cls(
@@ -158,12 +171,12 @@ class TrainerCredentials:
 
     @property
     def wants_tls(self) -> bool:
-        """Whether something was said by which a certificate can be checked."""
+        """Whether there is something to check a certificate by."""
         return self.ca_file is not None or self.fingerprint is not None
 
 
 def token_in(environ: Mapping[str, str]) -> str | None:
-    """The token that the environment has, or names a file of. CredentialsError."""
+    """Return the token in the environment, or in the file that it names. Raise CredentialsError."""
     if given := environ.get("NETDEBUG_TOKEN", "").strip():
         return checked_token(given, "NETDEBUG_TOKEN")
     if path := environ.get("NETDEBUG_TOKEN_FILE", "").strip():

@@ -1,4 +1,4 @@
-"""How a training ended, in a sentence that claims no more than was seen."""
+"""How a training process ended, in a sentence that claims no more than was seen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_LETTERS = 80
 
 
 def ending_of(*, time: float, goodbye: pb.Goodbye | None, status: int | None, memory_ran_out: bool) -> Ending:
-    """`status` is what `wait` would have given, when it is known."""
+    """Return how a process ended; `status` is encoded as `wait` does, None when it is not known."""
     code = None if status is None else os.waitstatus_to_exitcode(status)
     killed_by = -code if code is not None and code < 0 else None
     exit_code = code if code is not None and code >= 0 else None

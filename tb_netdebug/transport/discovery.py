@@ -1,6 +1,6 @@
-"""Which collectors run on this machine for this user: each leaves a file that only its user can read.
+"""The collectors of this user on this machine: each leaves a file that only its user can read.
 
-Trainers on the same machine find token and certificate there, so that nothing has to be set up.
+Trainers on the same machine find address, token and certificate there, so that nothing has to be set up.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FoundCollector:
-    """A collector on this machine. `tls` is its certificate's fingerprint, empty without TLS. By `started`,
-    as in `process.py`, its process is told from another one that got the same number later. `debugs` when
-    somebody there takes what trainings say to the debugger."""
+    """A collector on this machine.
+
+    `tls` is the fingerprint of its certificate, empty without TLS. `started` is that of `process.py`: it
+    tells the process from a later one with the same number. `debugs` is true when a debugger listens there.
+    """
 
     port: int
     token: str = field(repr=False)
@@ -40,10 +42,12 @@ class FoundCollector:
 
 
 def publish(port: int, token: str, logdir: str, *, tls: str = "", debugs: bool = False) -> Path:
-    """Leaves the file of a collector in this process, and removes those of dead ones. Raises OSError with a
-    sentence when there is no folder that is private."""
+    """Write the file of a collector in this process, and delete those of dead ones.
+
+    Raise OSError with a sentence when there is no private folder.
+    """
     folder = runtime_folder()
-    collectors()
+    collectors()  # for its side effect: files of dead collectors are deleted
     own = stat_of(os.getpid())
     found = FoundCollector(port, token, os.getpid(), own.started if own else 0, logdir, tls, debugs)
     path, fresh = folder / f"collector-{port}.json", folder / f".collector-{port}.{os.getpid()}"
@@ -51,12 +55,12 @@ def publish(port: int, token: str, logdir: str, *, tls: str = "", debugs: bool =
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(found), file)
-    fresh.replace(path)  # at once, so that nobody reads half of it
+    fresh.replace(path)  # in one step, so that no reader finds half of it
     return path
 
 
 def withdraw(path: Path) -> None:
-    """Takes the file away again, unless another collector has replaced it since."""
+    """Delete the file, unless another collector has replaced it since."""
     found = _read(path)
     if found is not None and found.pid == os.getpid():
         with suppress(OSError):
@@ -64,12 +68,12 @@ def withdraw(path: Path) -> None:
 
 
 def find(port: int) -> FoundCollector | None:
-    """The living collector of this user at that port."""
+    """Return the living collector of this user on that port."""
     return next((found for found in collectors() if found.port == port), None)
 
 
 def collectors() -> list[FoundCollector]:
-    """All that live, the newest first. Files of dead ones are removed."""
+    """Return all living collectors, the newest first; delete the files of dead ones."""
     living: list[FoundCollector] = []
     for path in _files():
         found = _read(path)
@@ -84,22 +88,28 @@ def collectors() -> list[FoundCollector]:
 
 
 def _files() -> list[Path]:
-    """In both places: who was logged in at the desktop and who came by cron do not see the same one."""
+    """Return the files in both folders.
+
+    Processes of one user may see different runtime folders: a desktop session has one, a cron job may not.
+    """
     files: list[Path] = []
     for make in (runtime_folder, spool_folder):
-        with suppress(OSError):  # a folder that somebody else could write to counts for nothing
+        with suppress(OSError):  # a folder that others have access to is ignored
             files += sorted(path for path in make().iterdir() if _NAME.fullmatch(path.name))
     return list(dict.fromkeys(files))
 
 
 def _read(path: Path) -> FoundCollector | None:
-    """None for what is no such file of ours."""
+    """Return what the file says; None for a file that is not ours or not well-formed."""
     data = own_bytes(path, forbidden=0o077)
     return None if data is None else _parsed(data)
 
 
 def own_bytes(path: Path, *, forbidden: int = 0) -> bytes | None:
-    """The beginning of a file of this user's; None for links, files of others, and a forbidden mode."""
+    """Return the beginning of a regular file of this user.
+
+    Return None for links, files of other users, and files with any of the `forbidden` mode bits.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

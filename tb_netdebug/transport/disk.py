@@ -1,4 +1,4 @@
-"""Work on the disk, off the event loop."""
+"""Disk operations of the collector, run on threads so that they never block its event loop."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
-# How long the end waits for what was begun: a network disk may hang for ever.
+# How long `close` waits for operations in progress: a network disk may hang for ever.
 CLOSE_SECS = 5.0
 
 
 class Disk:
-    """`quick` is for what ends in the system's memory, in order and one after the other; `slow` is for what
-    waits for the disk itself, several at once. Neither waits for the other."""
+    """Two queues of disk operations that never wait for each other.
+
+    `quick` is for writes that end in the page cache: one thread, in order. `slow` is for operations that wait
+    for the disk itself: several at once.
+    """
 
     def __init__(self, threads: int) -> None:
         self._quick = _Lane("netdebug-append", 1)
@@ -38,8 +41,11 @@ class Disk:
 
 
 class _Lane:
-    """Threads of our own: those of `concurrent.futures` are gone when a program ends, before the collector
-    that it leaves running has synced the last bytes, and with a stuck disk they would keep it from ending."""
+    """A queue with worker threads of our own, instead of those of `concurrent.futures`.
+
+    The latter end with the interpreter, before a collector that is still running has synced its last bytes;
+    and with a hung disk they would keep the program from ending.
+    """
 
     def __init__(self, name: str, threads: int) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -51,7 +57,7 @@ class _Lane:
             thread.start()
 
     def submit(self, action: Callable[[], T]) -> asyncio.Future[T]:
-        """What is cancelled before its turn is never begun."""
+        """Queue a call and return its future; a call that is cancelled before its turn never begins."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put((loop, future, action))
@@ -70,9 +76,9 @@ class _Lane:
                 continue
             try:
                 settle = partial(_settle, future, future.set_result, action())
-            except BaseException as error:  # whoever waits for it gets to see it
+            except BaseException as error:  # passed on to whoever awaits the future
                 settle = partial(_settle, future, future.set_exception, error)
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so nobody awaits the result
                 loop.call_soon_threadsafe(settle)
 
 

@@ -1,4 +1,7 @@
-"""The trainer's way to the agent: knocks, and starts it when nobody answers. Nothing here imports grpc."""
+"""The trainer's way to the agent: connects to its socket, and starts the agent when that fails.
+
+Nothing here imports gRPC.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,20 @@ from tb_netdebug.transport.file_lock import taken
 from tb_netdebug.transport.local_wire import is_own
 from tb_netdebug.transport.meeting import AgentMeeting
 
-# An agent takes half a second to start; on a machine that is busy with trainings, much longer.
+# An agent starts within half a second; on a machine that is busy with training, it takes much longer.
 START_SECS = 30.0
 MOST_LOG_BYTES = 1 << 20
-# Somebody may kill it while it starts; who does so three times means it.
+# Something may kill it while it starts; after three times that is taken as intended.
 MOST_FAILURES = 3
 FILES = ("NETDEBUG_TOKEN_FILE", "NETDEBUG_TLS_CA")
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Door:
-    """For one thread. `complaint` is why the agent could not be started, once it could not."""
+    """Connects one thread to the agent of a collector, and starts the agent if need be.
+
+    `complaint` says why the agent could not be started, once that has failed.
+    """
 
     def __init__(self, meeting: AgentMeeting) -> None:
         self.complaint = ""
@@ -37,7 +43,7 @@ class Door:
         self._log_size = 0
 
     def knock(self) -> socket.socket | None:
-        """A connection to the agent, or None."""
+        """Return a connection to the agent, or None."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(1.0)
@@ -48,13 +54,15 @@ class Door:
                 self._failures = 0
                 return connection
         except OSError:
-            pass  # nobody is there, or does not take anybody now
+            pass  # no agent listens, or it accepts nothing at the moment
         connection.close()
         return None
 
     def call(self) -> None:
-        """Has the agent started, unless somebody does that already. `knock` again after a moment. Raises
-        OSError when it cannot be done."""
+        """Start the agent, unless another trainer is doing that already; `knock` again a moment later.
+
+        Raise OSError when the agent cannot be started.
+        """
         if self._starting is not None:
             self._look_after_start()
         elif self._take_lock():
@@ -69,7 +77,7 @@ class Door:
         self._end_start()
 
     def forget(self) -> None:
-        """In a forked child: the lock is the parent's."""
+        """Drop the lock in a forked child: it belongs to the parent."""
         if self._lock >= 0:
             with suppress(OSError):
                 os.close(self._lock)
@@ -89,7 +97,7 @@ class Door:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self._meeting.socket.parent,  # python -m looks for modules there, and finds none
+                cwd=self._meeting.socket.parent,  # python -m looks for modules in cwd: here are none
                 env=environment(),
                 start_new_session=True,
             )
@@ -110,17 +118,18 @@ class Door:
             self.complaint = f"its helper process did not start within {START_SECS:.0f} s"
         elif code is None:
             return
+        # The start is over: it failed, or the agent is ready, or (code 0, too) another one has the lock.
         self._end_start()
 
     def _end_start(self) -> None:
         if self._starting is not None:
             with suppress(subprocess.TimeoutExpired):
-                self._starting.wait(timeout=0.2)  # it ends when the agent is ready, and is no zombie then
+                self._starting.wait(timeout=0.2)  # it exits once the agent is ready: reap it
             self._starting = None
         if self._lock >= 0:
             lock, self._lock = self._lock, -1
             with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_UN)  # a child forked meanwhile has it open, too
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a child forked meanwhile has the descriptor, too
             os.close(lock)
 
     def _take_lock(self) -> bool:
@@ -129,7 +138,7 @@ class Door:
         return lock is not None
 
     def _last_line(self) -> str:
-        """What it has said this time; nothing when it was killed."""
+        """Return the last line of the log since this start; empty when the process was killed."""
         try:
             said = self._meeting.log.read_bytes()[self._log_size :].decode(errors="replace")
         except OSError:
@@ -139,11 +148,13 @@ class Door:
 
 
 def environment() -> dict[str, str]:
-    """The trainer's, for the credentials and the network; paths hold from any folder, and our package is
-    found however the trainer has found it."""
+    """Return the environment for the agent: the trainer's, with its credentials and network settings.
+
+    Paths are made absolute, and PYTHONPATH finds our package wherever the trainer found it.
+    """
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     places = {str(Path(entry).absolute()): place for place, entry in reversed(list(enumerate(sys.path)))}
-    # In the trainer's own order: the package may lie in a folder in which there is much else.
+    # In the trainer's own order: the package may lie in a folder together with many others.
     paths = sorted(
         [str(_PACKAGE_ROOT), *(str(Path(entry).absolute()) for entry in given)],
         key=lambda path: places.get(path, len(places)),
@@ -153,7 +164,7 @@ def environment() -> dict[str, str]:
         **os.environ,
         **{name: str(Path(path).expanduser().absolute()) for name, path in files.items()},
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        "OPENBLAS_NUM_THREADS": "1",  # NumPy is loaded and computes nothing
+        "OPENBLAS_NUM_THREADS": "1",  # NumPy is imported but computes nothing
         "PYTHONUNBUFFERED": "1",
-        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # the log is ours
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # the log is the agent's
     }

@@ -1,4 +1,4 @@
-"""A file of our own that one process at a time has; the system lets go of it when that process ends."""
+"""Exclusive lock files of this user; the system releases a lock when the process that holds it ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 
 def taken(path: Path, *, create: bool = True) -> int | None:
-    """The descriptor that holds the lock until it is closed, here and in forked children; None when somebody
-    else has it. Raises OSError."""
+    """Return a descriptor that holds the lock on `path`, or None when another process holds it.
+
+    The lock lasts until the descriptor is closed, here and in forked children. Raise OSError.
+    """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     descriptor = os.open(path, flags, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""All that an agent does: hears trainers, looks after their files, keeps the way to the collector open."""
+"""The main loop of an agent: accepts trainers, follows their files and keeps the uplink open."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from tb_netdebug.transport.uplink import Uplink
 
 TICK_SECS = 0.05
 SLOW_TICK_SECS = 1.0
-# Of trainings that came for the debugger alone everything is heard at once.
+# When all trainers came for the debugger alone: there are no files to poll, and messages are read at once.
 IDLE_TICK_SECS = 0.5
-# Without trainers: so long for the next one of a series.
+# How long to stay without trainers: scripts often start one run after another.
 LINGER_SECS = 1.5
-# And so long for a collector that takes nothing; what was not sent waits for the next agent.
+# How long to wait for a collector that takes nothing, once the trainers have left. The unsent rest waits in
+# notes for the next agent.
 PATIENCE_SECS = 600.0
-# An agent with other credentials may have more luck.
+# The same when the collector refuses: an agent started with other credentials may be let in.
 REFUSED_SECS = 20.0
-# After SIGTERM, as when a cluster ends a job: it kills soon.
+# The same after SIGTERM: a cluster that ends a job soon sends SIGKILL.
 LEAVING_SECS = 25.0
 _READ_BYTES = 1 << 16
 
 
 class Household:
-    """`run` until there is nothing more to do."""
+    """All that one agent does, on one event loop: `run` returns when there is nothing left to do."""
 
     def __init__(self, meeting: AgentMeeting) -> None:
         self._meeting = meeting
@@ -52,14 +53,16 @@ class Household:
         self._patience_secs = float(os.environ.get("NETDEBUG_PATIENCE_SECS") or PATIENCE_SECS)
 
     async def run(self, *, ready: Callable[[], None]) -> None:
-        """`ready` is called when trainers can come."""
+        """Serve trainers until all is sent or given up; call `ready` once they can connect."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._hurry)
+        # A killed agent leaves its socket behind. This one holds the lock, so nothing listens there.
         self._meeting.socket.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._hear, self._meeting.socket)
         ready()
         sending = asyncio.ensure_future(self._uplink.run())
         try:
+            # The uplink ends only by an unexpected error, which ends the agent.
             while not self._is_over() and not sending.done():
                 self._tick()
                 await asyncio.sleep(TICK_SECS if self._roster.has_records else IDLE_TICK_SECS)
@@ -71,7 +74,7 @@ class Household:
                 await sending
             self._roster.close()
 
-    # ---- again and again ---------------------------------------------------------------------------------
+    # ---- the periodic work -------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -92,15 +95,18 @@ class Household:
             trainee.answer(delivered=False)
 
     def _adopt(self) -> None:
-        """Recordings whose trainers cannot come themselves: they are gone, or have said goodbye."""
+        """Take over recordings whose trainers cannot connect any more: they are gone, or have said goodbye.
+
+        Their notes say what is still to be sent.
+        """
         for note in notes_in(self._meeting.notes):
             if self._roster.of_note(note) is not None:
                 continue
             join, goodbye = note.read(), note.goodbye
             if join is not None and goodbye is None and is_alive(join.pid, join.started):
-                continue
+                continue  # it will connect by itself
             if note.hold():
-                if join is None or not Path(join.run_dir).is_dir():  # never finished, or taken away since
+                if join is None or not Path(join.run_dir).is_dir():  # never complete, or deleted since
                     note.remove()
                     continue
                 trainee = Trainee(join, note)
@@ -114,6 +120,7 @@ class Household:
             self._idle_since, self._progress = None, (self._progress[0], now)
             return False
         if len(self._roster):
+            # Patience counts from the last progress, which is a change in the acknowledged bytes.
             if self._roster.safe_bytes != self._progress[0]:
                 self._progress = (self._roster.safe_bytes, now)
             patience = REFUSED_SECS if self._bulletin.is_refused else self._patience_secs
@@ -123,6 +130,7 @@ class Household:
         return now - self._idle_since > LINGER_SECS
 
     def _has_guests_to_come(self) -> bool:
+        # A note that no agent holds: its trainer is about to connect, or will be adopted.
         return any(note.is_free for note in notes_in(self._meeting.notes))
 
     def _hurry(self) -> None:
@@ -131,7 +139,7 @@ class Household:
     # ---- trainers ----------------------------------------------------------------------------------------
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, to its end."""
+        """Serve one connection of a trainer to its end."""
         trainee: Trainee | None = None
         try:
             if not is_own(writer.get_extra_info("socket")):
@@ -140,10 +148,11 @@ class Household:
             while data := await reader.read(_READ_BYTES):
                 for message in unpacker.feed(data):
                     trainee = self._take(pb.FromTrainer.FromString(message), trainee, writer)
+                # Reading stops while too much waits upwards: the socket then holds the trainer back.
                 while trainee is not None and trainee.control_bytes > MOST_CONTROL_BYTES:
                     await asyncio.sleep(TICK_SECS)
         except (OSError, WireError, DecodeError):
-            pass  # whatever it was, the trainer comes back if it can
+            pass  # whatever happened, the trainer reconnects if it can
         finally:
             if trainee is not None:
                 trainee.hang_up(writer)
@@ -153,7 +162,7 @@ class Household:
     def _take(
         self, message: pb.FromTrainer, trainee: Trainee | None, writer: asyncio.StreamWriter
     ) -> Trainee:
-        """Raises WireError for what comes before a Join."""
+        """Handle one message and return its trainee. Raise WireError for any message before the Join."""
         what = message.WhichOneof("what")
         if what == "join":
             trainee = self._joined(message.join)
@@ -170,7 +179,8 @@ class Household:
         return trainee
 
     def _joined(self, join: pb.Join) -> Trainee:
-        """The one that was adopted meanwhile, or a new one."""
+        """Return the trainee of this note if it was adopted meanwhile, else a new one."""
+        # A plain file name, so that the note cannot lie outside this agent's folder.
         note = Note(self._meeting.notes / join.note) if join.note and "/" not in join.note else None
         known = self._roster.of_note(note) if note is not None else None
         if known is not None:

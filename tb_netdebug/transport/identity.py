@@ -1,6 +1,7 @@
-"""Identify a run, whatever it is called, by a small file in its folder, where it is written and received.
+"""The identity of a run: a small file in its folder, at the trainer and at the collector.
 
-An identity is no secret and permits nothing. Those of others are only ever compared.
+It stays the same whatever the run is called. It is no secret and grants nothing, and an identity from
+elsewhere is only ever compared.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from contextlib import suppress
 
 NAME = ".netdebug-identity"
 _FORM = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # somebody may have put a pipe there
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # non-blocking: it may be a FIFO
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def drawn() -> str:
-    """Return an identity that nothing else has."""
+    """Return a new random identity."""
     return secrets.token_hex(16)
 
 
 def derived(owner: str) -> str:
-    """Return the identity that all processes of this owner work out alike."""
+    """Return the identity that all processes of one owner derive alike."""
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
@@ -51,9 +52,9 @@ def identity_in(folder: int) -> str | None:
 
 
 def keep(folder: int, identity: str, *, durable: bool = False) -> str:
-    """Give an open folder this identity unless it has one; return what it has. Raise OSError.
+    """Give an open folder this identity unless it has one; return the one it has. Raise OSError.
 
-    The file appears under its name with all that is in it. `durable` waits for the disk.
+    The file appears under its name only when it is complete. With `durable` it is synced to the disk.
     """
     fresh = f"{NAME}-{secrets.token_hex(4)}"
     try:
@@ -62,7 +63,7 @@ def keep(folder: int, identity: str, *, durable: bool = False) -> str:
             os.link(fresh, NAME, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             raise
-        except OSError:  # some file systems have no links
+        except OSError:  # some file systems have no hard links
             _write(folder, NAME, identity, durable=durable)
     except FileExistsError:
         return identity_in(folder) or ""
@@ -75,7 +76,7 @@ def keep(folder: int, identity: str, *, durable: bool = False) -> str:
 
 
 def replace(folder: int, identity: str) -> None:
-    """Give an open folder this identity, whichever it had. Raise OSError."""
+    """Give an open folder this identity, whichever it had before. Raise OSError."""
     fresh = f"{NAME}-{secrets.token_hex(4)}"
     _write(folder, fresh, identity, durable=False)
     os.rename(fresh, NAME, src_dir_fd=folder, dst_dir_fd=folder)
@@ -89,6 +90,6 @@ def _write(folder: int, name: str, identity: str, *, durable: bool) -> None:
             file.flush()
             if durable:
                 os.fsync(descriptor)
-    except OSError:  # half of one would be nobody's
+    except OSError:  # an incomplete file would be an unreadable identity
         os.unlink(name, dir_fd=folder)
         raise

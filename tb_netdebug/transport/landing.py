@@ -1,6 +1,6 @@
-"""Files below a root that peers write to: safe from links, exactly once by offset, and on the disk.
+"""Files below a root that peers write to: safe from links, exactly once by offset, and synced to the disk.
 
-Everything here blocks, and nothing knows of networks.
+Every call here blocks, and nothing here knows of networks.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from tb_netdebug.transport.limits import Limits
 from tb_netdebug.transport.places import Destination, RefusedFile, namesake, namesake_number
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not waiting: somebody may have put a pipe there.
+# Non-blocking, because a FIFO may lie under the name: opening one would wait.
 _FILE = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LINK = (errno.ELOOP, errno.ENOTDIR)
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 _READ_BYTES = 1 << 20
-# So many damaged copies of one file are kept; more of them nobody makes by accident.
+# How many damaged copies of one file are kept. More than these do not come about by accident.
 MOST_SET_ASIDE = 9
 
 
 class Landing:
-    """The folders and files below `root`, which is made when it is needed."""
+    """The run folders and files below `root`, which is created when it is first needed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._claiming = threading.Lock()
 
     def claim(self, run: tuple[str, ...], identity: str, *, resumes: bool, limits: Limits) -> tuple[str, ...]:
-        """Return the name of the run of this identity: `run`, or with a suffix when that is another one.
+        """Return the name of the run with this identity: `run`, or with a suffix when that is another run.
 
-        With `resumes` the run of this very name goes on, unless there is one of the identity. Raise Refused.
+        With `resumes` the run of this very name continues, unless some run has the identity. Raise
+        RefusedFile.
         """
+        # One claim at a time: two runs of the same name must not both find it free.
         with self._claiming, _refusing(Destination(run[:-1], run[-1])):
             parent = self._folder(run[:-1])
             try:
@@ -55,6 +57,7 @@ class Landing:
                     return run
                 for number in range(1, limits.namesakes + 1):
                     name = namesake(run, number, limits)
+                    # Another process may claim the folder between the two calls: then try the next number.
                     if _is_free(parent, name[-1]) and _keep_identity(parent, name[-1], identity) == identity:
                         return name
             finally:
@@ -62,8 +65,11 @@ class Landing:
         raise RefusedFile(f"There are {limits.namesakes} runs called {run[-1]!r}.")
 
     def open(self, place: Destination, *, restart: bool = False) -> LandedFile:
-        """The file, made when it is missing, and then in no folder that a link leads to. With `restart`, what
-        is there is set aside under another name. Raises Refused."""
+        """Open a file for appending, and create it if it is missing.
+
+        No symbolic link is followed below the root. With `restart` the existing file is set aside under
+        another name. Raise RefusedFile.
+        """
         with _refusing(place):
             folder = self._folder(place.folders)
             try:
@@ -87,8 +93,11 @@ class Landing:
 
 
 class LandedFile:
-    """Open for appending, by any thread. `close` waits for what others do with it at that moment, so that no
-    write can ever reach another file that got the same descriptor."""
+    """A file open for appending, used from any thread.
+
+    `close` waits for operations in progress, so that no write can reach another file that got the same
+    descriptor.
+    """
 
     def __init__(self, fd: int, place: Destination) -> None:
         self.place = place
@@ -100,9 +109,12 @@ class LandedFile:
         self._syncing = threading.Lock()
 
     def append(self, offset: int, data: bytes) -> None:
-        """Bytes that are there already are left out. Raises Refused; what fitted stays."""
+        """Append the bytes that are not there yet.
+
+        When only some fit onto the disk, these stay. Raise RefusedFile.
+        """
         with self._appending, _refusing(self.place):
-            # The size is asked for each time: the root may be the very logdir that the trainer writes to.
+            # The size is read each time: the root may be the very logdir that the trainer itself writes to.
             size = self._status().st_size
             if offset > size:
                 raise RefusedFile(f"{self.place} ends at {size}, before {offset}.", for_now=True)
@@ -115,8 +127,10 @@ class LandedFile:
                 rest = rest[written:]
 
     def sync(self) -> int:
-        """How much of it the disk has from now on. Raises Refused, and then nothing of it may be trusted that
-        was not synced before."""
+        """Return how many bytes are on the disk from now on.
+
+        Raise RefusedFile, and then only what was synced before may be trusted.
+        """
         with self._syncing, _refusing(self.place):
             size = self._status().st_size
             try:
@@ -124,13 +138,16 @@ class LandedFile:
             except OSError:
                 self._give_up()
                 raise
-            if self._status().st_nlink == 0:
+            if self._status().st_nlink == 0:  # no name is left, so the bytes end with the descriptor
                 raise RefusedFile(f"{self.place} was deleted.", for_now=True)
             self.synced = size
             return size
 
     def tail_checksum(self, size: int, most_bytes: int) -> tuple[int, int]:
-        """Of the first `size` bytes, how many of the last were read, and their CRC-32C. Raises Refused."""
+        """Return how many of the last of `size` bytes were read, and their CRC-32C.
+
+        At most `most_bytes` are read. Raise RefusedFile.
+        """
         with self._syncing, _refusing(self.place):
             self._status()
             begin, checksum = max(0, size - most_bytes), 0
@@ -147,7 +164,7 @@ class LandedFile:
         with self._syncing, self._appending:
             if self._fd >= 0:
                 fd, self._fd = self._fd, -1
-                with suppress(OSError):  # a network disk reports late; what was acknowledged was synced
+                with suppress(OSError):  # a network disk reports late; all that was acknowledged is synced
                     os.close(fd)
 
     def _status(self) -> os.stat_result:
@@ -156,8 +173,11 @@ class LandedFile:
         return os.fstat(self._fd)
 
     def _give_up(self) -> None:
-        """After a failed sync the system takes its copy in memory for written, and a second sync would find
-        nothing to do. What somebody else wrote is not ours to cut."""
+        """Cut the file back to its synced part after a failed sync.
+
+        The kernel then takes its pages for written, so a second sync would find nothing to do. What another
+        process wrote is not cut.
+        """
         self._has_failed = True
         if self._has_written:
             with suppress(OSError):
@@ -166,7 +186,7 @@ class LandedFile:
 
 @contextmanager
 def _refusing(place: Destination) -> Iterator[None]:
-    """A disk that is full or broken today may work tomorrow."""
+    """Turn an OSError into a refusal for now: a disk that is full or broken today may work tomorrow."""
     try:
         yield
     except OSError as error:
@@ -175,14 +195,14 @@ def _refusing(place: Destination) -> Iterator[None]:
 
 
 def _namesakes(parent: int, name: str) -> dict[int, str]:
-    """Return what is called so, with a suffix or without, by its number."""
+    """Return the folders that have this name, with a suffix or without, by their number."""
     numbered = {namesake_number(name, each): each for each in os.listdir(parent)}
     numbered.pop(0, None)
     return numbered
 
 
 def _identity(parent: int, name: str) -> str | None:
-    """Return the identity of a run; None when it has none, "" when it is none that can be compared."""
+    """Return the identity of a run; None without one, "" when it cannot be compared."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
     except FileNotFoundError:
@@ -204,7 +224,10 @@ def _keep_identity(parent: int, name: str, identity: str) -> str:
 
 
 def _is_free(parent: int, name: str) -> bool:
-    """Whether a run may begin there: there is nothing, or a folder without identity and records of ours."""
+    """Return whether a run may begin there.
+
+    It may where there is nothing, or a folder that has neither an identity nor an event file.
+    """
     return _identity(parent, name) is None and not _has_records(parent, name)
 
 
@@ -226,7 +249,7 @@ def _has_records(parent: int, name: str) -> bool:
 def _subfolder(folder: int, name: str) -> int:
     with suppress(FileExistsError):
         os.mkdir(name, 0o755, dir_fd=folder)
-        os.fsync(folder)
+        os.fsync(folder)  # else a crash could lose the folder, with synced files in it
     try:
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
@@ -236,7 +259,7 @@ def _subfolder(folder: int, name: str) -> int:
 
 
 def _opened(folder: int, name: str) -> int:
-    """The file that is there if it is an ordinary one, else a new one; nobody else sends to it."""
+    """Open an ordinary file that is there, or create it; lock it, so that no other agent sends to it."""
     try:
         fd = os.open(name, _FILE | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
         is_new = True
@@ -269,14 +292,17 @@ def _check(fd: int, name: str) -> None:
     except OSError as error:
         if error.errno in _HELD:
             raise RefusedFile(f"Another agent sends {name}.", for_now=True) from None
-        # Some network disks have no locks; offsets keep the file right without them.
+        # Some network disks have no locks; there the offsets alone keep the file right.
 
 
 def _anew(folder: int, name: str, fd: int) -> int:
-    """Nothing that was on the disk is lost because a peer says so."""
+    """Set the file aside and return a new one.
+
+    A peer's word must never destroy what is on the disk.
+    """
     try:
         for number in range(1, MOST_SET_ASIDE + 1):
-            # Under this name neither NetDebug nor TensorBoard takes it for a recording.
+            # A name that neither NetDebug nor TensorBoard takes for an event file.
             aside = f"set-aside.{number}.{name.removeprefix('events.out.tfevents.')}.damaged"
             try:
                 os.stat(aside, dir_fd=folder, follow_symlinks=False)

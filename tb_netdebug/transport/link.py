@@ -1,7 +1,7 @@
 """The trainer's end of the connection to the agent: one thread, one socket, and no gRPC.
 
-Files travel without it. It tells the agent where they are, starts it anew when it is gone, shows its notices,
-and carries what the debugger's two ends say to each other.
+The files do not pass through it. It reports to the agent where they are, restarts the agent when it is gone,
+prints the agent's notices, and carries the debugger's messages in both directions.
 """
 
 from __future__ import annotations
@@ -31,29 +31,32 @@ from tb_netdebug.transport.process import stat_of
 VERSION = 1
 KNOCK_SECS = 0.05
 FIRST_RETRY_SECS, LAST_RETRY_SECS = 0.5, 60.0
-# An agent that has lived so long did not fail at its start.
+# An agent that lived at least this long did not fail at its start, so the back-off starts again.
 SOUND_SECS = 5.0
 MOST_WAITING_BYTES = 32 << 20
-# What the debugger sends at once; a collector takes no more of a stream.
+# The largest message of the debugger: a collector takes no more of one stream (Limits.control_bytes).
 MOST_MESSAGE_BYTES = 4 << 20
 CLOSE_SECS = 2.0
 # A collector acknowledges within a second or so.
 DELIVERY_SECS = 5.0
 _READ_BYTES = 1 << 16
 
-# What became of the records of a run: nobody listens, some are there, all are.
+# How far the records of a run got: no collector has answered, some have arrived, all have.
 UNSENT, PARTLY, DELIVERED = "unsent", "partly", "delivered"
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
-# By the folder of the run; links go when their recordings are over.
+# Kept by run folder, because a link is gone when its recording is over.
 _deliveries: dict[str, str] = {}
-# Likewise, what the collector calls it.
+# Likewise, the name of the run at the collector.
 _names_there: dict[str, str] = {}
 _waits_at_exit = False
 
 
 class Link:
-    """Never raises into the training and never makes it wait. In forked children it is closed."""
+    """The connection of one recording to the agent.
+
+    It never raises into the training loop and never blocks it. In forked children it is closed.
+    """
 
     def __init__(self, remote: str, join: pb.Join, notice: Callable[[str], None]) -> None:
         self.on_control: Callable[[bytes], None] | None = None
@@ -81,8 +84,11 @@ class Link:
         cls, *, remote: str, run_dir: Path, run: Sequence[str], rank: int, is_spool: bool,
         takes_control: bool, notice: Callable[[str], None], identity: str = "", resumes: bool = False,
     ) -> Link:  # fmt: skip
-        """Returns at once; all else happens in the thread. `notice` gets sentences for the terminal, on the
-        thread. Raises OSError or RuntimeError when there is no room for a thread."""
+        """Start a link and return at once; everything else happens on its thread.
+
+        `notice` is called on that thread with sentences for the terminal. Raise OSError or RuntimeError when
+        no thread can be started.
+        """
         link = cls.prepare(
             remote=remote, run_dir=run_dir, run=run, rank=rank, is_spool=is_spool,
             takes_control=takes_control, notice=notice, identity=identity, resumes=resumes,
@@ -96,8 +102,11 @@ class Link:
         takes_control: bool, notice: Callable[[str], None], records_stay: bool = False,
         identity: str = "", resumes: bool = False,
     ) -> Link:  # fmt: skip
-        """As `start`, but nothing happens before `begin`. When `records_stay`, nothing travels but what the
-        debugger's ends say. Without an `identity` the collector takes all runs of a name for one."""
+        """Return a link that does nothing before `begin`; the arguments are those of `start`.
+
+        With `records_stay` only the debugger's messages travel. Without an `identity` the collector takes all
+        runs of one name for the same run.
+        """
         stat = stat_of(os.getpid())
         join = pb.Join(
             version=VERSION,
@@ -115,7 +124,7 @@ class Link:
         return cls(remote, join, notice)
 
     def begin(self) -> None:
-        """Raises RuntimeError."""
+        """Start the thread. Raise RuntimeError when that is impossible."""
         wait_at_exit()
         self._note_delivery(UNSENT)
         self._thread.start()
@@ -126,8 +135,11 @@ class Link:
         return self._remote
 
     def attach(self, on_control: Callable[[bytes], None], on_connected: Callable[[], None]) -> None:
-        """The debugger's end here. Both are called on the thread; `on_connected` whenever another end begins
-        to hear, and if one does already, at once."""
+        """Connect the debugger's end in this process.
+
+        Both callbacks run on the link's thread. `on_connected` is called whenever a peer starts listening,
+        and at once if one does already.
+        """
         with self._connecting:
             self.on_control, self._on_connected = on_control, on_connected
             is_connected = self._is_connected
@@ -135,7 +147,7 @@ class Link:
             on_connected()
 
     def send(self, data: bytes) -> bool:
-        """To the debugger's other end; whether it was taken. It arrives at most once."""
+        """Send bytes to the debugger's other end, at most once; return whether they were accepted."""
         if not self._is_open() or len(data) > MOST_MESSAGE_BYTES:
             return False
         is_taken = self._outbox.put(packed(pb.FromTrainer(control=data)))
@@ -143,8 +155,11 @@ class Link:
         return is_taken
 
     def goodbye(self, *, error: str = "") -> None:
-        """All files are complete. Returns at once; the link closes itself when the collector has everything,
-        or that may take long. `wait_for_deliveries` waits for it."""
+        """Report that all files are complete, and return at once.
+
+        The link closes itself when the collector has everything, or when that may take long.
+        `wait_for_deliveries` waits for it.
+        """
         if self._is_open() and self._goodbye is None:
             self._goodbye = pb.Goodbye(error=error)
             self._wake.rouse()
@@ -154,11 +169,11 @@ class Link:
         return self._goodbye is not None and self._thread.is_alive()
 
     def wait(self, timeout_secs: float) -> None:
-        """Until it is closed."""
+        """Wait until the link is closed."""
         self._thread.join(timeout_secs)
 
     def close(self) -> None:
-        """At once. The agent sends what is left all the same."""
+        """Close the link at once. The agent still sends what is left."""
         if not self._is_open():
             return
         self._is_closed = True
@@ -175,7 +190,7 @@ class Link:
                 connection = self._reach()
                 if connection is not None:
                     self._stay(connection)
-        except Exception as error:  # what is recorded is on this machine's disk all the same
+        except Exception as error:  # the records are safe on the local disk
             self._complain(f"{type(error).__name__}: {error}")
         finally:
             self._note_goodbye()
@@ -183,7 +198,10 @@ class Link:
                 self._door.close()
 
     def _leave_note(self) -> None:
-        """For agents to come: so everything is sent even when this process and the agent are killed."""
+        """Leave a note for later agents.
+
+        With it everything is sent even when this process and its agent are killed.
+        """
         meeting = AgentMeeting.of(self._remote)
         self._door = Door(meeting)
         if self._join.records_stay:
@@ -194,7 +212,7 @@ class Link:
             self._complain(f"no note could be left for its helper process ({error})")
 
     def _reach(self) -> socket.socket | None:
-        """A connection to the agent; None after a moment without."""
+        """Return a connection to the agent; None after a short wait without one."""
         assert self._door is not None
         self._note_goodbye()
         connection = self._door.knock()
@@ -207,6 +225,7 @@ class Link:
         if self._door.complaint:
             self._complain(self._door.complaint)
             self._door.complaint = ""
+            # With the recording over there is nothing to wait for: its note is left to a later agent.
             self._is_closed = self._is_closed or self._goodbye is not None
             self._rest()
         else:
@@ -224,9 +243,9 @@ class Link:
         try:
             self._converse(connection)
         except (OSError, WireError):
-            pass  # the agent is gone, and another one will come
+            pass  # the agent is gone; the next round starts another
         except WakeLost:
-            connection.detach()  # this number, too, may be somebody else's by now
+            connection.detach()  # its number, too, may be another file's by now
             raise
         finally:
             self._outbox.close()
@@ -239,7 +258,7 @@ class Link:
             self._rest()
 
     def _converse(self, connection: socket.socket) -> None:
-        """Until either side has had enough. Raises OSError or WireError."""
+        """Exchange messages until either side closes. Raise OSError or WireError."""
         unpacker = Unpacker()
         outgoing = memoryview(packed(pb.FromTrainer(join=self._join)))
         owes_goodbye = True
@@ -260,11 +279,12 @@ class Link:
             with suppress(BlockingIOError):
                 if happened & select.POLLOUT:
                     outgoing = outgoing[connection.send(outgoing) :]
+                # POLLHUP and POLLERR count as readable: recv reports what they mean.
                 if happened & ~select.POLLOUT and not self._hear(connection, unpacker):
                     return
 
     def _hear(self, connection: socket.socket, unpacker: Unpacker) -> bool:
-        """Whether there may be more."""
+        """Handle what the agent has sent; return whether more may come."""
         data = connection.recv(_READ_BYTES)
         for message in unpacker.feed(data):
             try:
@@ -296,7 +316,10 @@ class Link:
             on_connected()
 
     def _hear_name(self, name: str) -> None:
-        """Note what the run is called there; say so once, by one process, when it is not as asked for."""
+        """Note the name of the run at the collector.
+
+        When it is not the one that was asked for, rank 0 prints that once.
+        """
         asked = visible("/".join(self._join.run))
         before = _names_there.get(self._join.run_dir, asked)
         _names_there[self._join.run_dir] = name
@@ -332,7 +355,10 @@ class Link:
         return not self._is_closed and self._pid == os.getpid()
 
     def _forget(self) -> None:
-        """In a forked child: nothing of it may keep the parent's connection open, or speak in its name."""
+        """Close everything in a forked child.
+
+        The child must neither keep the parent's connection open nor send in its name.
+        """
         self._is_closed = True
         _links.discard(self)
         self._wake.close()
@@ -344,7 +370,10 @@ class Link:
 
 
 def wait_for_deliveries(timeout_secs: float = DELIVERY_SECS) -> None:
-    """At the end of a program: what ends with it, a container or a job, takes the agent along."""
+    """Wait at the end of a program for the links that are still delivering.
+
+    When a container or a batch job ends with the program, the agent ends with it.
+    """
     until = time.monotonic() + timeout_secs
     for link in list(_links):
         if link.is_leaving:
@@ -352,17 +381,20 @@ def wait_for_deliveries(timeout_secs: float = DELIVERY_SECS) -> None:
 
 
 def delivery_of(run_dir: Path) -> str:
-    """UNSENT, PARTLY or DELIVERED; empty for a run that this process sends nowhere."""
+    """Return UNSENT, PARTLY or DELIVERED; empty for a run that this process sends nowhere."""
     return _deliveries.get(str(run_dir.absolute()), "")
 
 
 def name_there(run_dir: Path) -> str:
-    """Return what the collector calls the run; empty until it has said so."""
+    """Return the name of the run at the collector; empty until the collector has reported it."""
     return _names_there.get(str(run_dir.absolute()), "")
 
 
 def wait_at_exit() -> None:
-    """Registered before the first recording is: what closes recordings at exit runs before it."""
+    """Register `wait_for_deliveries` to run at exit, once.
+
+    It is registered before the first recording's own exit handler, because those run in reverse order.
+    """
     global _waits_at_exit
     if not _waits_at_exit:
         _waits_at_exit = True

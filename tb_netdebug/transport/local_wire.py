@@ -1,4 +1,4 @@
-"""Messages on the socket between trainer and agent: each behind its length."""
+"""Framing of the messages on the socket between trainer and agent: each follows its length."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from google.protobuf.message import Message
 
 _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("3i")
-# No message is bigger; what the debugger sends is cut into pieces long before.
+# The largest message; the debugger's data is cut into pieces far below this.
 MOST_BYTES = 16 << 20
 
 
 class WireError(ValueError):
-    """The other side does not speak as it should; the connection is of no more use."""
+    """The peer broke the protocol; the connection is of no further use."""
 
 
 def packed(message: Message) -> bytes:
@@ -26,13 +26,13 @@ def packed(message: Message) -> bytes:
 
 
 class Unpacker:
-    """Takes what was read, in whatever pieces it came, and gives the messages in it."""
+    """A decoder of framed messages, fed with the bytes read from a socket in pieces of any size."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Raises WireError."""
+        """Return the messages that are complete with these bytes. Raise WireError for an oversized one."""
         self._data += data
         found = []
         while len(self._data) >= _LENGTH.size:
@@ -48,7 +48,10 @@ class Unpacker:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int] | None:
-    """Process and user at the other end; None where the system does not tell (there the folder protects)."""
+    """Return the process and the user at the other end of a Unix socket.
+
+    Return None where the system does not report them; there the permissions of the folder protect the socket.
+    """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -57,6 +60,6 @@ def peer_of(connection: socket.socket) -> tuple[int, int] | None:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether the other end is a process of the same user."""
+    """Return whether the peer is a process of the same user."""
     peer = peer_of(connection)
     return peer is None or peer[1] == os.getuid()

@@ -1,4 +1,4 @@
-"""Where the trainers of a host find the agent for their collector, and what they leave for it."""
+"""Where the trainers of a host meet their agent: paths that both derive from the collector's address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tb_netdebug.transport.private_folder import made_private, runtime_folder, spool_folder
 
-# Trainers that differ in these cannot share an agent.
+# Trainers whose environments differ in these cannot share an agent.
 CREDENTIALS = (
     "NETDEBUG_TOKEN",
     "NETDEBUG_TOKEN_FILE",
@@ -18,14 +18,17 @@ CREDENTIALS = (
     "NETDEBUG_TLS_FINGERPRINT",
     "NETDEBUG_INSECURE",
 )
-# The name of a socket may be this long (the path of a Unix socket, less the byte that ends it).
+# The longest path of a Unix socket, without its terminating byte (104 bytes on macOS, 108 on Linux).
 MOST_PATH_BYTES = 103
 
 
 @dataclass(frozen=True, slots=True)
 class AgentMeeting:
-    """`socket`, `lock` and `log` are the agent's; `starting` is locked by the trainer that starts it;
-    `notes` is the folder in which trainers say what is to be sent to this collector."""
+    """The files of one agent.
+
+    `socket`, `lock` and `log` belong to the agent. `starting` is locked by the trainer that starts it.
+    `notes` is the folder in which trainers note what is to be sent to this collector.
+    """
 
     target: str
     socket: Path
@@ -36,7 +39,10 @@ class AgentMeeting:
 
     @classmethod
     def of(cls, target: str, environ: Mapping[str, str] = os.environ) -> AgentMeeting:
-        """Makes the folders. Raises OSError with a sentence when they cannot be used."""
+        """Return the paths for this collector, and make the folders.
+
+        Raise OSError with a sentence when they cannot be used.
+        """
         folder = runtime_folder(environ)
         here = process_namespace()
         stem = f"agent-{digest(target, here, *(environ.get(name, '') for name in CREDENTIALS))}"
@@ -55,7 +61,10 @@ class AgentMeeting:
 
 
 def process_namespace() -> str:
-    """Containers may share a folder for temporary files, and yet not see each other's processes."""
+    """Return the name of the PID namespace; empty where there is none.
+
+    Containers may share a folder for temporary files and yet not see each other's processes.
+    """
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -63,5 +72,5 @@ def process_namespace() -> str:
 
 
 def digest(*texts: str) -> str:
-    """Short enough for a name, and nothing can be learned from it."""
+    """Return a hash of the texts, short enough for a file name, that reveals none of them."""
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:16]

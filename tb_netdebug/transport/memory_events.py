@@ -1,4 +1,4 @@
-"""Whether the system has killed processes for want of memory, as the control group of a process counts it."""
+"""The out-of-memory kills that the control group of a process has counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOUNTED = Path("/sys/fs/cgroup")
 
 
 class OomKills:
-    """Counts from its making on."""
+    """A watch on the count of out-of-memory kills, from its creation on."""
 
     def __init__(self, pid: int) -> None:
         self._file = counting_file(pid)
@@ -25,13 +25,16 @@ class OomKills:
             return 0
         try:
             found = _COUNT.search(self._file.read_bytes())
-        except OSError:  # the group is gone with its last process
+        except OSError:  # the group went away with its last process
             return 0
         return int(found[1]) if found else 0
 
 
 def counting_file(pid: int) -> Path | None:
-    """Of the group that the process is in; that of the whole container when only that is to be seen."""
+    """Return the file that counts the kills of the process's control group; None where there is none.
+
+    Inside a container only the container's own group may be visible: then it is that one.
+    """
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -40,9 +43,9 @@ def counting_file(pid: int) -> Path | None:
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
-        if "memory" in controllers.split(","):
+        if "memory" in controllers.split(","):  # cgroup v1
             folder, name = _MOUNTED / "memory", "memory.oom_control"
-        elif not controllers:
+        elif not controllers:  # cgroup v2
             folder, name = _MOUNTED, "memory.events"
         else:
             continue

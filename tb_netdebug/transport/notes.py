@@ -1,7 +1,7 @@
-"""What trainers leave in a folder for the agents to come: where their files are, and that they are complete.
+"""Notes that trainers leave for later agents: where their files are, and whether these are complete.
 
-A note is written by the trainer, held (locked) by the agent that takes care of it, and removed when the
-collector has everything. So it survives both of them.
+A trainer writes a note, the agent that replicates its files holds (locks) it and removes it when the
+collector has everything. So the note survives a crash of either process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class Note:
-    """One recording of one process."""
+    """The note of one recording by one process, as a file with a marker file for each of its later states."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,14 +33,14 @@ class Note:
 
     @classmethod
     def leave(cls, folder: Path, join: pb.Join) -> Note:
-        """The trainer's way in. Raises OSError."""
+        """Write a new note, as the trainer does, and put its name into `join`. Raise OSError."""
         note = cls(folder / f"{join.pid}-{join.started}-{next(_numbers)}{ENDING}")
         join.note = note.path.name
         write_at_once(note.path, join.SerializeToString())
         return note
 
     def read(self) -> pb.Join | None:
-        """None for one that was not written whole."""
+        """Return the content; None for a note that was never written completely."""
         try:
             join = pb.Join.FromString(read_bytes(self.path))
         except (OSError, DecodeError):
@@ -49,7 +49,7 @@ class Note:
         return join if join.run_dir and join.run and join.pid else None
 
     def say_goodbye(self, goodbye: pb.Goodbye) -> None:
-        """The recording is complete. Raises OSError."""
+        """Mark the recording as complete, from the trainer. Raise OSError."""
         write_at_once(self._farewell, goodbye.SerializeToString())
 
     @property
@@ -60,7 +60,7 @@ class Note:
             return None
 
     def hold(self) -> bool:
-        """Whether it is ours now, and no other agent's."""
+        """Lock the note for this agent. Return whether this agent now holds it."""
         if self._held >= 0:
             return True
         try:
@@ -72,20 +72,20 @@ class Note:
 
     @property
     def is_free(self) -> bool:
-        """Whether no agent cares for it."""
+        """Whether no agent holds it."""
         if self._held >= 0 or not self.hold():
             return False
         self.let_go()
         return True
 
     def let_go(self) -> None:
-        """For another agent."""
+        """Unlock it for another agent."""
         if self._held >= 0:
             descriptor, self._held = self._held, -1
             os.close(descriptor)
 
     def remove(self) -> None:
-        """All is done."""
+        """Delete the note and its markers: everything has been delivered."""
         for path in (self._ended, self._farewell, self.path):
             with suppress(OSError):
                 path.unlink()
@@ -93,11 +93,11 @@ class Note:
 
     @property
     def is_ended(self) -> bool:
-        """Whether an agent has already written how the training ended."""
+        """Whether an agent has already recorded how the training process ended."""
         return self._ended.exists()
 
     def mark_ended(self) -> None:
-        with suppress(OSError):  # then it is written twice, should this agent end before its time
+        with suppress(OSError):  # the ending is then written twice if this agent dies early
             self._ended.touch(mode=0o600)
 
     @property
@@ -115,14 +115,14 @@ def notes_in(folder: Path) -> Iterator[Note]:
 
 
 def write_at_once(path: Path, data: bytes) -> None:
-    """Nobody finds half of it."""
+    """Write a file under its name in one step, so that no reader finds half of it."""
     half = path.with_name(f"{path.name}.half")
     half.write_bytes(data)
     half.replace(path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Of a small file of our own. Raises OSError."""
+    """Return the bytes of a small file of our own, without following a link. Raise OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(MOST_BYTES)

@@ -1,16 +1,20 @@
-"""What goes wrong, told to a person: at once, and not again and again."""
+"""Rate-limited reports of failures to a person: the first at once, repetitions rarely."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-# A full disk is told of by every trainer with every try.
+# A full disk would otherwise be reported by every trainer at every retry.
 ANY_SECS, SAME_SECS = 10.0, 600.0
 
 
 class Notices:
-    """Passes on a sentence, unless there was any within ten seconds, or the same within ten minutes."""
+    """A rate limiter for sentences that are shown to a person.
+
+    It drops a sentence when the last one was passed on less than ten seconds ago, or was the same and passed
+    on less than ten minutes ago. The next one that passes says how many were dropped.
+    """
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell

@@ -1,4 +1,4 @@
-"""Messages on their way out of the training: put by any thread, sent by one, which sleeps in between."""
+"""Outgoing messages of the trainer: any thread adds them, one thread sends them and sleeps in between."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ _READ_BYTES = 1 << 12
 
 
 class WakeLost(RuntimeError):  # noqa: N818  # it says what happened
-    """The program has closed our descriptors with its own, and may have files of its own there by now."""
+    """The program has closed our descriptors along with its own.
+
+    Their numbers may belong to files of the program by now.
+    """
 
     def __init__(self) -> None:
         super().__init__("the program has closed descriptors that are not its own")
 
 
 class Wake:
-    """Ends the sleep of one thread, from any other and from signal handlers."""
+    """A pipe that wakes one sleeping thread, from any other thread and from signal handlers."""
 
     def __init__(self) -> None:
         self.descriptor, write_end = os.pipe()
         self._write_end = write_end
         for each in (self.descriptor, write_end):
             os.set_blocking(each, False)
+        # Tells our pipe from a file that got the same number after the program closed all descriptors.
         self._ours = os.fstat(self.descriptor).st_ino
         self._closing = weakref.finalize(self, close_all, [self.descriptor, write_end])
         self._closing.atexit = False
 
     def rouse(self) -> None:
-        with suppress(OSError):  # full: then it is awake anyway
+        with suppress(OSError):  # the pipe is full: the thread will wake anyway
             if self._is_ours(self._write_end):
                 os.write(self._write_end, b"\0")
 
     def drain(self) -> None:
-        """Raises WakeLost."""
+        """Empty the pipe. Raise WakeLost."""
         if not self._is_ours(self.descriptor):
             self._closing.detach()
             raise WakeLost
@@ -44,7 +48,7 @@ class Wake:
             os.read(self.descriptor, _READ_BYTES)
 
     def sleep(self, secs: float) -> None:
-        """Raises WakeLost."""
+        """Sleep until roused, at most `secs`. Raise WakeLost."""
         waiting = select.poll()
         waiting.register(self.descriptor, select.POLLIN)
         waiting.poll(1000 * secs)
@@ -57,12 +61,15 @@ class Wake:
             return False
 
     def close(self) -> None:
-        """For the last time; in a forked child, before anything else."""
+        """Close the pipe for good; a forked child does that before anything else."""
         self._closing()
 
 
 class Outbox:
-    """Bounded in bytes. What it holds when a connection ends is gone: nobody is left who waited for it."""
+    """A queue of outgoing messages, bounded in bytes.
+
+    What it holds when a connection ends is dropped: the peer that waited for it is gone.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self.is_open = False
@@ -79,7 +86,7 @@ class Outbox:
         self.is_open = False
 
     def put(self, message: bytes) -> bool:
-        """Whether there was room."""
+        """Add a message; return whether there was room for it."""
         if not self.is_open or self._bytes + len(message) > self._most_bytes:
             return False
         self._bytes += len(message)
@@ -87,7 +94,7 @@ class Outbox:
         return True
 
     def take(self) -> bytes:
-        """The oldest one, or nothing."""
+        """Remove and return the oldest message; empty bytes without one."""
         if not self._messages:
             return b""
         message = self._messages.popleft()

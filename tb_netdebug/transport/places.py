@@ -1,4 +1,4 @@
-"""Names from the wire: what a run and a file may be called before anything is opened by that name."""
+"""Validation of names from the wire: what a run and a file may be called before a path is made of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
 from tb_netdebug.transport.identity import is_identity
 from tb_netdebug.transport.limits import Limits
 
-# As core/eventlog/writer/event_file.py makes them: in the run's folder those of rank 0, beside it those of
-# other ranks and of agents.
+# The names that core/eventlog/writer/event_file.py makes: files of rank 0 lie in the run's folder itself
+# (_MAIN), those of other ranks and of agents in its side folder (_SIDE).
 _MADE = r"\.[0-9]{10,11}\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,10}\.[0-9]{4,9}" + re.escape(SUFFIX)
 _MAIN = re.compile(r"events\.out\.tfevents" + _MADE, re.ASCII)
 _NAMESAKE = re.compile(r"[2-9]|[1-9][0-9]{1,5}", re.ASCII)
 _SIDE = re.compile(r"(?:rank|agent)[0-9]{1,7}" + _MADE, re.ASCII)
-# Control characters and separators of lines; surrogates have no place in any encoding.
+# Control characters and line separators; surrogates cannot be encoded.
 _UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 class RefusedFile(Exception):  # noqa: N818  # it is an answer, not a failure of ours
-    """A sentence for the agent, and whether it may come again with the same later."""
+    """A refusal of a run or a file, in a sentence for the agent.
+
+    With `for_now` the agent may send the same again later.
+    """
 
     def __init__(self, sentence: str, *, for_now: bool = False) -> None:
         super().__init__(sentence)
@@ -31,7 +34,7 @@ class RefusedFile(Exception):  # noqa: N818  # it is an answer, not a failure of
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a file belongs: folders below the root, and its name in the last of them."""
+    """Where a file belongs: the folders below the root, and the file name in the last of them."""
 
     folders: tuple[str, ...]
     name: str
@@ -41,7 +44,7 @@ class Destination:
 
 
 def run_of(parts: Sequence[str], limits: Limits) -> tuple[str, ...]:
-    """The folders of a run. Raises Refused."""
+    """Return the folders of a run whose name came over the wire. Raise RefusedFile for an unusable name."""
     if not 1 <= len(parts) <= limits.run_parts:
         raise RefusedFile(f"A run's name has 1 to {limits.run_parts} parts, not {len(parts)}.")
     for part in parts:
@@ -51,12 +54,12 @@ def run_of(parts: Sequence[str], limits: Limits) -> tuple[str, ...]:
 
 
 def namesake(run: tuple[str, ...], number: int, limits: Limits) -> tuple[str, ...]:
-    """Return the name of the so-manyth run that is called so. Raise Refused when that is too long."""
+    """Return the name of the run that comes at this number among its namesakes. Raise RefusedFile."""
     return run if number == 1 else run_of((*run[:-1], f"{run[-1]}-{number}"), limits)
 
 
 def namesake_number(name: str, other: str) -> int:
-    """Return which namesake of `name` is called `other`; 0 when it is none."""
+    """Return which namesake of `name` the folder `other` is: 1 without a suffix, 0 when it is none."""
     if other == name:
         return 1
     suffix = other.removeprefix(f"{name}-")
@@ -64,14 +67,14 @@ def namesake_number(name: str, other: str) -> int:
 
 
 def checked_identity(text: str) -> str:
-    """Return it, or "" for none. Raise Refused."""
+    """Return the identity of a run as it came, or "" for none. Raise RefusedFile for anything else."""
     if text and not is_identity(text):
         raise RefusedFile("That is not the identity of a run.")
     return text
 
 
 def place_of(run: tuple[str, ...], name: str, *, in_side_folder: bool) -> Destination:
-    """Raises Refused for every name that no writer of ours makes."""
+    """Return where a file of a run belongs. Raise RefusedFile for any name that no NetDebug writer makes."""
     if len(name) > 200 or not (_SIDE if in_side_folder else _MAIN).fullmatch(name):
         raise RefusedFile(f"{name[:100]!r} is not the name of a file that NetDebug writes there.")
     return Destination((*run, *SIDE_FOLDER.parts) if in_side_folder else run, name)

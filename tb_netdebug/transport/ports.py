@@ -1,4 +1,4 @@
-"""Whether a collector can listen where it was told to."""
+"""A check of the port before a collector listens, for an error message that says what is wrong."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tb_netdebug.transport.addresses import Address
 
 
 class CollectorError(RuntimeError):
-    """A sentence for the person who started the collector."""
+    """A collector could not be started; the sentence is for the person who started it."""
 
 
 def try_port(listen: Address) -> None:
-    """gRPC says only that it failed. Raises CollectorError."""
+    """Bind the address once. Raise CollectorError with the reason, which gRPC does not give."""
     try:
         kind, *_, where = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

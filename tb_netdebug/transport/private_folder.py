@@ -1,4 +1,4 @@
-"""Folders that nobody but this user can look into: for sockets and tokens, and for what is yet to be sent."""
+"""Folders that only this user can look into: for sockets and tokens, and for files still to be sent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _OTHERS = 0o077
 
 
 def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """For what lives no longer than the machine runs: sockets, locks, and where collectors are. Made when it
-    is missing. Raises OSError with a sentence, also when somebody else could look into it."""
+    """Return the folder for what need not survive a reboot, and make it if it is missing.
+
+    Sockets, locks and the files of running collectors lie in it. Raise OSError with a sentence, also when
+    another user could look into the folder.
+    """
     uid = os.getuid()
     for base in (environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}"):
         if base and _is_own_folder(Path(base)):
@@ -23,12 +26,18 @@ def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def spool_folder() -> Path:
-    """For what may be big: the runtime folder often lies in memory, and is emptied when its user logs out."""
+    """Return the folder for what may be large.
+
+    The runtime folder often lies in memory, and is emptied when its user logs out.
+    """
     return made_private(Path(tempfile.gettempdir(), f"netdebug-{os.getuid()}"))
 
 
 def made_private(path: Path) -> Path:
-    """The folder, ours alone. Raises OSError when it cannot be made, or is there and not like that."""
+    """Make the folder if it is missing and return it, accessible to this user alone.
+
+    Raise OSError when it cannot be made, or when it is there and other users have access to it.
+    """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()

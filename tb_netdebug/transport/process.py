@@ -1,4 +1,4 @@
-"""A process as the system shows it to others: how it is doing, and how it ended."""
+"""What the system shows of another process: how it is doing, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from pathlib import Path
 
 import psutil
 
-# The ioctl by which newer Linux (6.15) tells how a process ended after somebody else has waited for it.
+# PIDFD_GET_INFO, an ioctl on a pidfd. From Linux 6.15 it reports the exit status of a process even after its
+# parent has reaped it.
 _GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11
 _EXIT_IS_KNOWN = 1 << 3
-_INFO = struct.Struct("<Q52xi")
+_INFO = struct.Struct("<Q52xi")  # struct pidfd_info: the mask, and the exit status at offset 60
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SEC = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """`ticks` of processor time, `started` in ticks since the machine did, `exit_status` as `wait` has it."""
+    """The state of a process at one moment.
+
+    `ticks` is its processor time, `started` its start in ticks since boot, and `exit_status` is encoded as
+    `wait` does.
+    """
 
     state: str
     ticks: int
@@ -34,12 +39,13 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """None when there is no such process."""
+    """Return the state of a process; None when there is no such process."""
     if not sys.platform.startswith("linux"):
         return _asked(pid)
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
-        fields = data[data.rindex(b")") + 2 :].split()  # the name before it may hold anything
+        fields = data[data.rindex(b")") + 2 :].split()  # the name in front may hold any bytes
+        # Indices count from the state, which is field 3 in proc(5).
         state, utime, stime, threads = fields[0], fields[11], fields[12], fields[17]
         return Stat(
             state=state.decode("ascii", "replace"),
@@ -54,6 +60,7 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def _asked(pid: int) -> Stat | None:
+    """Return the same from psutil, where there is no /proc; its exit status is unknown there, and 0."""
     try:
         process = psutil.Process(pid)
         with process.oneshot():
@@ -71,14 +78,17 @@ def _asked(pid: int) -> Stat | None:
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Whether this very process still runs; `started` is 0 where that is not known."""
+    """Return whether this very process still runs; `started` is 0 where it is not known."""
     stat = stat_of(pid)
+    # Z is a zombie, X a process that is being removed.
     return stat is not None and stat.state not in "ZX" and started in (0, stat.started)
 
 
 class Vigil:
-    """Waits for the end of a process that is no child of ours. `descriptor` becomes readable at it, or is -1
-    where the system has no such thing."""
+    """A wait for the end of a process that is not our child.
+
+    `descriptor` becomes readable when the process ends; it is -1 where the system has no pidfd.
+    """
 
     def __init__(self, pid: int, started: int) -> None:
         self.pid = pid
@@ -87,7 +97,7 @@ class Vigil:
         with suppress(OSError, AttributeError):
             self.descriptor = os.pidfd_open(pid)
         stat = stat_of(pid)
-        if stat is not None and started not in (0, stat.started):  # it is gone, and this is another one
+        if stat is not None and started not in (0, stat.started):  # the number was reused by another process
             self.close()
 
     @property
@@ -104,10 +114,10 @@ class Vigil:
 
     @property
     def exit_status(self) -> int | None:
-        """As `wait` gives it; None when that is not known, or not yet."""
+        """The exit status, encoded as `wait` does; None while it is not known."""
         stat = stat_of(self.pid)
         if stat is not None and stat.state == "Z" and stat.started == self._started:
-            return stat.exit_status  # nobody has waited for it so far
+            return stat.exit_status  # a zombie: its parent has not reaped it yet
         return self._told()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One file of a training on its way to the collector: how far it is read, sent, and safe."""
+"""One file of a run on its way to the collector: how far it has been read, sent and acknowledged."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Replica:
-    """The file itself is what is kept: in memory there are only offsets. `safe` bytes are on the collector's
-    disk, `sent` ones there or on their way; it is None until this stream's collector has answered."""
+    """The replication state of one file.
+
+    Only offsets are in memory; the file itself is the spool. The first `safe` bytes are on the collector's
+    disk, the first `sent` are there or on their way. `sent` is None until the collector has answered on this
+    stream.
+    """
 
     def __init__(self, path: Path, *, is_side: bool) -> None:
         self.path = path
@@ -38,19 +42,19 @@ class Replica:
     # ---- the file ----------------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Whether it has changed."""
+        """Read the size of the file; return whether it has changed."""
         if self.is_gone:
             return False
         try:
             size = os.fstat(self._open()).st_size
         except OSError:
-            self.is_gone = not self.path.exists()  # before anything of it was read: nobody can send it
+            self.is_gone = not self.path.exists()  # deleted before it was opened, so nobody can send it
             return False
         has_changed = size != self.size
         self.size = size
         if self.sent is not None and size < self.sent:
-            # Its torn end was cut off, the last that happens to a file. Or somebody has emptied it: then the
-            # collector's copy is all there is, and stays as it is.
+            # A torn record at its end was cut off, which is the last thing that happens to a file. Or it was
+            # truncated by someone else: then the collector's copy is the only one, and stays as it is.
             self.is_gone = True
         return has_changed
 
@@ -60,7 +64,7 @@ class Replica:
 
     @property
     def unsettled(self) -> int:
-        """Bytes sent and not yet acknowledged."""
+        """The number of bytes that are sent and not yet acknowledged."""
         return 0 if self.sent is None else max(self.sent - self.safe, 0)
 
     def close(self) -> None:
@@ -71,18 +75,18 @@ class Replica:
     # ---- one stream --------------------------------------------------------------------------------------
 
     def forget_stream(self) -> None:
-        """The stream is gone; on the next one the collector says anew what it has."""
+        """Forget the offsets of a stream that is gone: the next collector reports anew what it has."""
         self.is_offered = self.is_put_away = self.restarts = False
         self.sent = None
         self.rests_until = 0.0
 
     def start_anew(self) -> None:
-        """What the collector has is not the front of this file."""
+        """Prepare an offer with `restart`: what the collector has is not a prefix of this file."""
         self.is_offered, self.restarts = False, True
         self.sent, self.safe = None, 0
 
     def put_away(self) -> None:
-        """The collector has closed it; it is offered again when there is more of it."""
+        """Note that the collector has closed the file; it is offered again when it has grown."""
         self.forget_stream()
         self.is_put_away = True
 
@@ -90,13 +94,13 @@ class Replica:
         return now >= self.rests_until and not (self.is_put_away and self.is_safe)
 
     def rest_until(self, moment: float) -> None:
-        """The collector does not take it now; it is offered again then."""
+        """Pause the file, which the collector refused for now; it is offered again after that moment."""
         self.is_offered = False
         self.sent = None
         self.rests_until = moment
 
     def resume(self, have: pb.Have) -> bool:
-        """Goes on behind what the collector has; whether that is possible."""
+        """Continue behind what the collector has; return whether that is a prefix of this file."""
         self.look()
         if not self._is_front(have):
             self.start_anew()
@@ -106,7 +110,7 @@ class Replica:
         return True
 
     def chunk(self, most_bytes: int) -> pb.Chunk | None:
-        """The next piece, which counts as sent; None when there is none."""
+        """Return the next chunk, which then counts as sent; None when there is nothing to send."""
         if self.sent is None or self.sent >= self.size or most_bytes <= 0:
             return None
         data = os.pread(self._open(), min(most_bytes, self.size - self.sent), self.sent)
@@ -124,7 +128,7 @@ class Replica:
         if have.size > self.size or have.tail_bytes > have.size:
             return False
         if have.size and not have.tail_bytes:
-            return False
+            return False  # without a checksum its content is unknown
         return self._checksum(have.size - have.tail_bytes, have.size) == have.tail_crc32c
 
     def _checksum(self, begin: int, end: int) -> int:
@@ -140,7 +144,7 @@ class Replica:
     def _open(self) -> int:
         if self._descriptor < 0:
             self._descriptor = os.open(self.path, _FLAGS)
-            # A collector that was told to write into the very folder that it is sent finds the lock.
+            # A collector that writes to the very folder being sent finds this lock, and refuses the file.
             with suppress(OSError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return self._descriptor

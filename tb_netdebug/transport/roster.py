@@ -1,4 +1,4 @@
-"""The trainings that an agent takes care of."""
+"""The training processes that an agent looks after."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from tb_netdebug.transport.trainee import Trainee
 
 
 class Roster:
-    """`news` is set when there is something to send or to decide; `logdir_there` is the collector's own
-    folder, when that is on this machine."""
+    """The trainees of one agent, shared by its main loop and its uplink.
+
+    `news` is set when there is something to send or to decide. `logdir_there` is the folder that the
+    collector writes to, when the collector is on this machine.
+    """
 
     def __init__(self) -> None:
         self.news = asyncio.Event()
         self.logdir_there: Path | None = None
         self._trainees: dict[int, Trainee] = {}
+        # Which trainee sends a file: several recordings of one process may lie in one folder.
         self._taken: dict[Path, int] = {}
 
     def __len__(self) -> int:
@@ -25,7 +29,7 @@ class Roster:
 
     @property
     def has_records(self) -> bool:
-        """Whether there are files to look after."""
+        """Whether any trainee has files to replicate."""
         return not all(trainee.join.records_stay for trainee in self._trainees.values())
 
     def all(self) -> list[Trainee]:
@@ -52,21 +56,24 @@ class Roster:
         self.news.set()
 
     def is_at_home(self, trainee: Trainee) -> bool:
-        """Whether it writes into the collector's own folder: then everything is there already."""
+        """Return whether a run is written into the collector's own folder, so that nothing has to be sent."""
         there = self.logdir_there
         return there is not None and trainee.run_dir.resolve().is_relative_to(there)
 
     def look(self, now: float) -> None:
-        """A glance at all files and processes."""
+        """Check all files and processes for changes."""
         for trainee in self.all():
             if trainee.look(now, self._taken):
                 self.news.set()
             if trainee.join.records_stay and trainee.has_left and not trainee.is_begun:
-                self.finish(trainee)  # no collector knows of it
+                self.finish(trainee)  # no collector knows of it, so there is no Leave to send
 
     def finish(self, trainee: Trainee) -> None:
-        """The collector has all of it. Its files stay taken: a later recording of the same process does not
-        offer them again."""
+        """Drop a trainee whose files the collector has completely.
+
+        Its files stay marked as taken, so that a later recording of the same process does not offer them
+        again.
+        """
         del self._trainees[trainee.number]
         trainee.finish()
 

@@ -1,4 +1,4 @@
-"""The gRPC side of a collector: who may come in, and a session for each stream."""
+"""The gRPC server of a collector: checks the token, limits the streams, and runs a session for each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ Admit = Callable[[StreamSession], Awaitable[None]]
 
 
 class Server:
-    """`make_session(send)` is asked for each stream that brings the token (with None, for each); `admit` may
-    raise Violation, and `dismiss` gets the session back when it is over."""
+    """The gRPC service of one collector.
+
+    `make_session(send)` is called for each stream that brings the token, or for every stream when the token
+    is None. `admit` may raise Violation. `dismiss` gets the session back when it is over.
+    """
 
     def __init__(
         self,
@@ -44,12 +47,12 @@ class Server:
         self._server = grpc.aio.server(
             handlers=[grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})],
             options=_options(limits),
-            # Some more for those that are told at once that there are too many.
+            # With room for streams that are refused at once because there are too many.
             maximum_concurrent_rpcs=limits.streams + 2 * limits.refused_streams,
         )
 
     async def start(self, listen: Address, certificate: Certificate | None) -> int:
-        """The port. Raises RuntimeError when it cannot be had."""
+        """Start listening and return the port. Raise RuntimeError when it cannot be bound."""
         if certificate is not None:
             port = self._server.add_secure_port(
                 str(listen), grpc.ssl_server_credentials([(certificate.key, certificate.chain)])
@@ -65,7 +68,7 @@ class Server:
         await self._server.stop(secs)
 
     async def _connect(self, messages: AsyncIterator[bytes], context: Any) -> None:
-        """One stream; `messages` are taken one after the other, so that no more than one is in memory."""
+        """Serve one stream. Messages are read one at a time, so that no more than one is in memory."""
         given = _given(context.invocation_metadata())
         if self._token is not None and not _brings(self._token, given):
             await self._hold_back()
@@ -79,8 +82,11 @@ class Server:
             self._open -= 1
 
     async def _hold_back(self) -> None:
-        """Whoever guesses tokens pays with time. The places for that are few, and apart from those of real
-        streams, so that no number of guesses keeps anybody out who has the token."""
+        """Delay the answer to a wrong token, so that guessing takes time.
+
+        The places for delayed streams are few and apart from those for real ones: no number of guesses keeps
+        out an agent that has the token.
+        """
         if self._refusing >= self._limits.refused_streams:
             return
         self._refusing += 1
@@ -99,7 +105,7 @@ class Server:
             wrong = grpc.StatusCode.UNAVAILABLE if why.for_now else grpc.StatusCode.INVALID_ARGUMENT
             await context.abort(wrong, str(why))
         except ConnectionError:
-            return  # nobody is there any more who could be told
+            return  # the agent is gone, so there is no one to answer
         finally:
             self._dismiss(session)
         if session.is_ending:
@@ -110,14 +116,14 @@ def _sender(context: Any) -> Send:
     async def send(data: bytes) -> None:
         try:
             await context.write(data)
-        except Exception as problem:  # gRPC has several for a stream that is over, not all of them public
+        except Exception as problem:  # gRPC has several types for a closed stream, not all public
             raise ConnectionError(str(problem)) from problem
 
     return send
 
 
 def _given(metadata: Any) -> list[bytes]:
-    """The tokens that a stream brings; an empty one for what is no token at all."""
+    """Return the tokens that a stream brings; an empty one for an authorization that is no bearer token."""
     found = [value for name, value in metadata or () if name == "authorization"]
     given = [each.encode("utf-8", "replace") if isinstance(each, str) else each for each in found]
     return [each[len(_SCHEME) :] if each[: len(_SCHEME)].lower() == _SCHEME else b"" for each in given]
@@ -135,19 +141,19 @@ def _unwelcome(given: Sequence[bytes]) -> str:
 
 def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
-        ("grpc.so_reuseport", 0),  # two collectors at one port would take each other's streams
+        ("grpc.so_reuseport", 0),  # two collectors on one port would share the streams
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
-        ("grpc.max_concurrent_streams", 4),  # of a connection
+        ("grpc.max_concurrent_streams", 4),  # per connection
         (
             "grpc.max_allowed_incoming_connections",
             2 * (limits.streams + limits.refused_streams),
-        ),  # from gRPC 1.70 or so on
+        ),  # known to gRPC since about 1.70
         ("grpc.max_metadata_size", 8 << 10),
-        # So much of each stream is taken before it is asked for. gRPC would guess more, for everybody.
+        # The read-ahead of each stream; gRPC's own estimate would be larger.
         ("grpc.http2.lookahead_bytes", 64 << 10),
         ("grpc.http2.bdp_probe", 0),
-        # Nothing is unpacked: a message that is small on the way could be huge in memory.
+        # No decompression: a message that is small on the wire could be huge in memory.
         ("grpc.per_message_decompression", 0),
         ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.keepalive_time_ms", int(1000 * limits.keep_alive_secs)),

@@ -1,7 +1,7 @@
-"""What one agent says, and what it is answered: the collector's side of a stream.
+"""One agent's stream at the collector: what arrives, and what is answered. Nothing here knows of gRPC.
 
-A file is refused by its number: what still comes of it is let pass, until it is offered again. An agent that
-does not keep to the protocol loses its stream (`Violation`). Nothing here knows of gRPC.
+A file is refused by its number: chunks of it that are still under way are then ignored, until it is offered
+again. An agent that breaks the protocol loses its stream (`Violation`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ OnControl = Callable[[str, bytes], None]
 
 
 class StreamSession:
-    """Of one stream; it lives on the collector's loop. `send` may wait while the agent does not listen.
-    `debugs` when somebody hears `on_control`."""
+    """The protocol of one stream, on the collector's event loop.
+
+    `send` may block while the agent does not read. With `debugs` the agent is told that a debugger listens at
+    `on_control`.
+    """
 
     def __init__(
         self, landing: Landing, disk: Disk, limits: Limits, *, collector: str, debugs: bool, send: Send,
@@ -63,7 +66,7 @@ class StreamSession:
     # ---- its life
 
     async def greet(self, messages: AsyncIterator[bytes]) -> None:
-        """Takes the Hello, which has to come soon. Raises Violation."""
+        """Take the Hello, which has to arrive soon. Raise Violation."""
         try:
             first = await asyncio.wait_for(_next(messages), self._limits.hello_secs)
         except asyncio.TimeoutError:
@@ -74,8 +77,10 @@ class StreamSession:
         self.agent, self.host = hello.agent, hello.host
 
     async def run(self, messages: AsyncIterator[bytes]) -> None:
-        """Until the agent has said everything, or `end`. Raises Violation; what was taken is synced and, if
-        the agent still listens, acknowledged in any case."""
+        """Serve the stream until the agent has closed it, or until `end`. Raise Violation.
+
+        In any case everything accepted is synced and, if the agent still reads, acknowledged.
+        """
         tasks = [
             asyncio.ensure_future(work)
             for work in (self._serve(messages), self._acknowledger.run(), self._ending.wait())
@@ -87,12 +92,16 @@ class StreamSession:
         finally:
             for task in tasks:
                 task.cancel()
+            # Shielded: files are synced and closed even when this task is cancelled.
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(self._finish(tasks))
 
     def end(self, *, silently: bool = False) -> None:
-        """From the loop: `ended` is set when everything is on the disk and closed. An agent that has come
-        back by another stream hears nothing more on this one, and need not be waited for."""
+        """Ask the session to end, from the loop; `ended` is set when its files are synced and closed.
+
+        With `silently` nothing more is sent: the agent has come back on another stream and need not be waited
+        for.
+        """
         self._is_silent |= silently
         self._ending.set()
 
@@ -139,7 +148,7 @@ class StreamSession:
             case "hello":
                 raise Violation("There is one Hello in a stream.")
             case _:
-                return  # of a version that knows more than we do
+                return  # a message of a newer version
 
     async def _begin(self, up: Up) -> None:
         begin = up.begin
@@ -157,14 +166,17 @@ class StreamSession:
             arrival.asked = run_of(begin.run, self._limits)
             await self._place(arrival)
         except RefusedFile as why:
-            if not why.for_now:  # else each of its files is, and is tried again
+            if not why.for_now:  # for now: then each offer tries to place the run again
                 arrival.asked = ()
                 await self._refuse(why, trainer=arrival.number)
                 return
         self.totals += Totals(trainers=1)
 
     async def _place(self, arrival: Arrival) -> tuple[str, ...]:
-        """Return the run's name here, looked up anew: its folder may have been deleted. Raise Refused."""
+        """Return the name of the run here. Raise RefusedFile.
+
+        It is looked up anew each time, because its folder may have been deleted.
+        """
         run = arrival.asked
         if arrival.identity:
             run = await self._disk.slow(self._claim, arrival)
@@ -185,7 +197,7 @@ class StreamSession:
         if not arrival.asked:
             return
         before = self._arrivals.offer(arrival, offer.file)
-        if before is not None:
+        if before is not None:  # offered again: what came under this number is synced and closed first
             await self._acknowledger.settle()
             await self._disk.slow(before.close)
         file = None
@@ -203,7 +215,7 @@ class StreamSession:
             await self._send(Down(have=have))
 
     async def _opened(self, opening: Callable[[], LandedFile]) -> LandedFile:
-        """Also when the stream ends meanwhile, no file stays open."""
+        """Open a file on a disk thread; close it if the stream ends before that is done."""
         future = asyncio.ensure_future(self._disk.slow(opening))
         try:
             return await asyncio.shield(future)
@@ -249,10 +261,10 @@ class StreamSession:
         await self._send(Down(ack=Ack(file=number, size=size)))
 
     async def _file_refused(self, number: int, file: LandedFile | None, why: RefusedFile) -> None:
-        """What could be written before is synced and acknowledged all the same."""
+        """Refuse a file, after syncing and acknowledging what was written before."""
         if file is not None:
             if not self._arrivals.is_open(number, file):
-                return  # refused already, or offered anew since
+                return  # already refused, or offered again since
             self._arrivals.refuse(number)
             self._acknowledger.forget(number)
             with suppress(RefusedFile):
@@ -266,7 +278,7 @@ class StreamSession:
         await self._send(Down(refusal=refusal))
 
     async def control(self, number: int, data: bytes) -> None:
-        """To a trainer, in pieces that fit; those of two messages never mix."""
+        """Send bytes to a trainer in pieces that fit; the pieces of two messages never mix."""
         async with self._controlling:
             for begin in range(0, len(data) or 1, self._limits.chunk_bytes):
                 piece = data[begin : begin + self._limits.chunk_bytes]
@@ -280,12 +292,15 @@ class StreamSession:
             await self._write(down.SerializeToString())
 
     def has_room(self, number: int, size: int) -> bool:
-        """Whether so many bytes more may wait for a trainer, and it takes them at all; from any thread."""
+        """Return whether a trainer takes control and `size` more bytes may be queued for it.
+
+        May be called from any thread.
+        """
         is_armed = any(each.number == number and each.takes_control for each in self.trainers())
         return is_armed and self.unsent_bytes + size <= self._limits.control_bytes
 
     def trainers(self) -> list[TrainerView]:
-        """From any thread."""
+        """Return the trainers of this stream, from any thread."""
         return self._arrivals.views(self.agent, self.host)
 
 

@@ -1,4 +1,4 @@
-"""A training that the agent takes care of: its files, its process, and the connection to it."""
+"""A training process that the agent looks after: its files, the process itself, and its connection."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from tb_netdebug.transport.process import Vigil
 from tb_netdebug.transport.replica import Replica
 from tb_netdebug.transport.witness import Observer
 
-# A training makes its files at its beginning; a later one comes after a failure of the disk.
+# How often its folder is listed: a trainer creates its files at the start, and later ones only after a disk
+# failure.
 EARLY_SECS, EARLY_FOLDER_SECS, FOLDER_SECS = 10.0, 0.2, 1.0
-# After a goodbye, or when a process is gone: so long its exit status may take to become known.
+# How long the exit status may take to become known, after a goodbye or the end of the process.
 STATUS_SECS = 1.0
-# What the debugger sends upwards waits in memory; a trainer that sends more is not read meanwhile.
+# The debugger's messages to the collector wait in memory. Above this the trainer's socket is not read.
 MOST_CONTROL_BYTES = 32 << 20
 
 _numbers = itertools.count(1)
 
 
 class Trainee:
-    """One recording. It `has_left` when it said goodbye or its process is over: its files are complete. One
-    whose records stay where they are comes for the debugger, and leaves with its connection."""
+    """One recording of one process.
+
+    It `has_left` when it has said goodbye or its process has ended; its files are complete then. A trainer
+    that came for the debugger alone (`records_stay`) sends no files, and leaves when its connection closes.
+    """
 
     def __init__(self, join: pb.Join, note: Note | None) -> None:
         self.number = next(_numbers)
@@ -56,6 +60,7 @@ class Trainee:
         self.vigil = Vigil(join.pid, join.started)
         self._oom_kills = OomKills(join.pid)
         self._observer = Observer(self.run_dir, pid=join.pid, rank=join.rank)
+        # The names of files that this process writes, and of those that agents write about it.
         self._own = re.compile(
             rf"(?:events\.out\.tfevents|rank{join.rank}|agent{join.rank})\.\d+\.[\w-]+\.{join.pid}\.\d+"
             + re.escape(SUFFIX)
@@ -75,11 +80,13 @@ class Trainee:
         self._leave()
 
     def look(self, now: float, taken: dict[Path, int]) -> bool:
-        """A glance at its files and its process; whether there is something to send. Files that another
-        recording of the same process has are left to that."""
+        """Check the files and the process; return whether there is something to send.
+
+        A file in `taken` that belongs to another recording of the same process is left to that one.
+        """
         if not self.has_left and self._is_over:
             if self.note is not None:
-                self.goodbye = self.note.goodbye  # it may have been said without a connection
+                self.goodbye = self.note.goodbye  # the trainer may have left it there without a connection
             self._leave()
         if self.join.records_stay:
             self.is_settled = self.has_left
@@ -97,7 +104,8 @@ class Trainee:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the collector has all that the training itself has written."""
+        """Whether the collector has everything that the trainer itself has written."""
+        # Without the agent's own file about this process.
         own = [each for path, each in self.replicas.items() if not path.name.startswith("agent")]
         return self.has_left and all(each.is_safe for each in own)
 
@@ -108,18 +116,18 @@ class Trainee:
     # ---- the connection ----------------------------------------------------------------------------------
 
     def hang_up(self, connection: asyncio.StreamWriter) -> None:
-        """That connection is over."""
+        """Forget a connection that has closed."""
         if self.connection is connection:
             self.connection = None
             if self.join.records_stay:
                 self._leave()
 
     def tell_connected(self) -> None:
-        """Whether what it says for the debugger arrives."""
+        """Tell the trainer whether its debugger messages reach the collector."""
         self.tell(pb.ToTrainer(connected=self.is_begun))
 
     def take_place(self, run: Sequence[str]) -> None:
-        """Note what the collector calls the run, and tell the trainer."""
+        """Note the name of the run at the collector, and tell the trainer."""
         self._placed = pb.Placed(run=run)
         self.tell_place()
 
@@ -128,21 +136,21 @@ class Trainee:
             self.tell(pb.ToTrainer(placed=self._placed))
 
     def tell(self, message: pb.ToTrainer) -> None:
-        """Nothing when it is not connected."""
+        """Send a message to the trainer, if it is connected."""
         if self.connection is None or self.connection.is_closing():
             return
         self.connection.write(packed(message))
         if self.connection.transport.get_write_buffer_size() > MOST_CONTROL_BYTES:
-            self.connection.transport.abort()  # it does not read any more, and comes back if it can
+            self.connection.transport.abort()  # it has stopped reading; it reconnects if it can
 
     def answer(self, *, delivered: bool) -> None:
-        """To a goodbye, once."""
+        """Answer a goodbye, once."""
         if self.owes_answer:
             self.owes_answer = False
             self.tell(pb.ToTrainer(delivered=delivered))
 
     def take_control(self, data: bytes) -> None:
-        """From the debugger's end in the trainer, on its way up. Without a collector nobody waits for it."""
+        """Queue a debugger message for the collector; drop it while there is none."""
         if self.is_begun:
             self.controls.append(data)
             self.control_bytes += len(data)
@@ -167,7 +175,7 @@ class Trainee:
             replica.forget_stream()
 
     def close(self) -> None:
-        """The agent ends, and the next one goes on; or all is done."""
+        """Release files, process and connection: the agent ends and another takes over, or all is done."""
         for replica in self.replicas.values():
             replica.close()
         self._observer.close()
@@ -178,7 +186,7 @@ class Trainee:
             self.note.let_go()
 
     def finish(self) -> None:
-        """The collector has everything."""
+        """Clean up once the collector has everything: answer, close, and delete the spool and the note."""
         self.answer(delivered=True)
         self.close()
         if self.join.is_spool:
@@ -188,7 +196,7 @@ class Trainee:
 
     @property
     def _is_over(self) -> bool:
-        """Where the system tells nothing for sure, a connection does."""
+        """Whether the process has ended; where the system is not sure, an open connection means no."""
         return self.vigil.is_over and (self.vigil.is_sure or self.connection is None)
 
     # ---- parts -------------------------------------------------------------------------------------------
@@ -197,10 +205,14 @@ class Trainee:
         if self.left_at is None:
             self.left_at = time.monotonic()
             if self.goodbye is not None and not self.join.records_stay:
+                # Now, in case the agent dies; `_settle` adds a better one if the exit status says more.
                 self._write_ending(None)
 
     def _settle(self, now: float) -> bool:
-        """Waits a moment for the exit status, and says how it ended; whether that was just said."""
+        """Wait a moment for the exit status, then record how the process ended.
+
+        Return whether that has just been done.
+        """
         if self.is_settled or self.left_at is None:
             return False
         status = self.vigil.exit_status
@@ -213,7 +225,7 @@ class Trainee:
         return True
 
     def _write_ending(self, status: int | None) -> None:
-        was_told = self.note is not None and self.note.is_ended  # by an agent that perhaps knew more
+        was_told = self.note is not None and self.note.is_ended  # an earlier agent may have known more
         if (was_told and status is None) or not self.run_dir.is_dir():
             return
         if self.note is not None:
@@ -235,7 +247,10 @@ class Trainee:
                         self.replicas.setdefault(path, Replica(path, is_side=is_side))
 
     def _empty_spool(self) -> None:
-        """Takes away what was sent, and the folders unless there is something else in them (a capsule)."""
+        """Delete the files that were sent, and then their folders.
+
+        A folder stays when something else, such as a capsule, is in it.
+        """
         for path in self.replicas:
             with suppress(OSError):
                 path.unlink()

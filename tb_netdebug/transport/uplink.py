@@ -1,4 +1,4 @@
-"""The agent's way to the collector: connects, sends what is new, and begins again after a failure."""
+"""The agent's connection to the collector: connects, runs a stream, and reconnects after a failure."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from tb_netdebug.transport.upstream import RefusedStream, StreamBroken, Upstream
 
 METHOD = "/netdebug.Stream/Connect"
 FIRST_RETRY_SECS, LAST_RETRY_SECS = 0.25, 5.0
-# Only a person can mend what makes a collector refuse; somebody may be about to.
+# A refusal takes a person to mend (a wrong token, say), who may be about to.
 REFUSED_RETRY_SECS = 5.0
-# gRPC forgets why a stream was ended while something was being sent on it: so often another one is asked.
+# When a stream ends during a write, gRPC loses the reason and reports INTERNAL. So the agent soon
+# reconnects, at most this often in a row, to learn it.
 MOST_CUT_SHORT = 20
 _REFUSING = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
 
 class Uplink:
-    """`run` until it is cancelled."""
+    """The reconnect loop of an agent, with exponential back-off; `run` ends only when it is cancelled."""
 
     def __init__(self, address: Address, roster: Roster, bulletin: Bulletin) -> None:
         self._address = address
@@ -62,14 +63,15 @@ class Uplink:
                 self._bulletin.lost(str(error))
             self._roster.forget_stream()
             self._roster.news.set()
+            # With jitter, so that many agents do not reconnect at the same moment.
             await asyncio.sleep(max(least_secs, self._retry_secs) * random.uniform(0.5, 1.5))
             self._retry_secs = min(2 * self._retry_secs, LAST_RETRY_SECS)
 
     async def _stream(self) -> None:
-        """One attempt; raises what ended it."""
+        """Connect once and run the stream; raise what ended it."""
         channel = await connected(self._address, TrainerCredentials.of(os.environ))
         try:
-            # Messages that come are parsed by us: gRPC would log a traceback for each that makes no sense.
+            # No response_deserializer: gRPC would log a traceback for each message that cannot be parsed.
             open_stream: Any = channel.stream_stream(METHOD, request_serializer=pb.Up.SerializeToString)
             call = open_stream()
             try:
@@ -80,7 +82,7 @@ class Uplink:
                 self._retry_secs = FIRST_RETRY_SECS
                 self._cut_short = 0
                 await upstream.run()
-            except (grpc.aio.UsageError, asyncio.InvalidStateError):  # it was over before something was sent
+            except (grpc.aio.UsageError, asyncio.InvalidStateError):  # it ended before the first write
                 await self._explain(call)
             finally:
                 call.cancel()
@@ -89,16 +91,17 @@ class Uplink:
                 await asyncio.wait_for(channel.close(), 5.0)
 
     async def _explain(self, call: Any) -> None:
-        """Raises what the collector has said at the end of the stream."""
+        """Raise the reason that the collector gave when it ended the stream."""
         reason = await call.details() or "the stream has ended"
         raise RefusedStream(reason) if await call.code() in _REFUSING else StreamBroken(reason)
 
     def _logdir_there(self) -> Path | None:
+        # A collector here may write into the very folder of a run, which then has nothing to send.
         found = discovery.find(self._address.port) if self._address.is_loopback else None
         return Path(found.logdir).resolve() if found is not None else None
 
     def _failed(self, error: grpc.aio.AioRpcError) -> float:
-        """Tells of it; how long to wait at least."""
+        """Report a gRPC error, and return how many seconds to wait at least before the next attempt."""
         reason = error.details() or error.code().name
         if error.code() in _REFUSING:
             self._bulletin.refused(reason)
@@ -107,6 +110,7 @@ class Uplink:
             self._cut_short += 1
             self._retry_secs = FIRST_RETRY_SECS
             return 0.0
+        # gRPC lists what it has tried; the last error is the one that helps a person.
         self._bulletin.lost(reason.rpartition("last error: ")[2])
         if error.code() != grpc.StatusCode.UNAVAILABLE and reason != self._last_reason:
             self._last_reason = reason

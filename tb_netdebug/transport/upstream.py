@@ -1,4 +1,4 @@
-"""One stream to the collector, from its greeting to its end."""
+"""The agent's side of one stream to the collector, from the Hello to its end."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ from tb_netdebug.transport.trainee import Trainee
 from tb_netdebug.transport.waiting import wait_at_most
 
 WELCOME_SECS = 20.0
-# Somebody who owes an answer and says nothing for so long is as good as gone.
+# A collector that owes an answer and stays silent for this long is given up.
 SILENCE_SECS = 30.0
-# What a collector cannot take now, or what could not be read, is tried again after this.
+# Pause for a file that the collector refused for now, or that could not be read.
 REST_SECS = 3.0
-# A message has 1 MiB at most, whatever the collector says.
+# Chunks stay below the message limit of 1 MiB, whatever the collector allows.
 MOST_CHUNK_BYTES = 1 << 19
 PIECE_BYTES = 1 << 17
 MOST_CONTROL_BYTES = 8 << 20
-# A collector takes no more than 64 files of a trainer.
+# A collector accepts at most 64 files of a trainer (Limits.files).
 MOST_FILES = 60
-# The name of a run, with all its folders.
+# The longest name of a run, with all its folders, as the collector places it.
 MOST_NAME_BYTES = 1 << 13
-# Without news from trainers or collector: so long to the next look at what rests.
+# Without news from trainers or collector, paused files are checked again after this time.
 LOOK_SECS = 1.0
 NEVER = float("inf")
 
 
-class StreamBroken(Exception):  # noqa: N818  # it says what happened
-    """Worth another attempt."""
+class StreamBroken(Exception):  # noqa: N818  # the name says what happened
+    """The stream failed in a way that a reconnect may cure."""
 
 
 class RefusedStream(Exception):  # noqa: N818  # likewise
-    """The collector has said no, in a sentence of its own."""
+    """The collector refused the stream, in a sentence of its own."""
 
 
 class Upstream:
-    """`greet`, then `run`, which raises what ends the stream. `debugs` unless the collector has said that
-    nobody there steps through trainings."""
+    """The protocol of one stream: `greet`, then `run`, which raises whatever ends the stream.
+
+    `debugs` is true unless the collector has said that no debugger listens there.
+    """
 
     def __init__(self, call: Any, roster: Roster, bulletin: Bulletin) -> None:
         self._call = call
@@ -59,7 +61,7 @@ class Upstream:
         self._controls: dict[int, bytearray] = {}
 
     async def greet(self, hello: pb.Hello) -> None:
-        """Raises StreamBroken or Refused."""
+        """Send the Hello and take the Welcome. Raise StreamBroken or RefusedStream."""
         await self._call.write(pb.Up(hello=hello))
         try:
             down = await asyncio.wait_for(self._read(), WELCOME_SECS)
@@ -70,6 +72,7 @@ class Upstream:
         if down.WhichOneof("what") != "welcome":
             raise StreamBroken("something else than a collector of NetDebug answers there")
         self._window_bytes = down.welcome.window_bytes or MOST_CHUNK_BYTES
+        # An older collector does not say, and may have a debugger.
         self.debugs = down.welcome.debugs or not down.welcome.HasField("debugs")
         self._chunk_bytes = min(down.welcome.chunk_bytes or PIECE_BYTES, MOST_CHUNK_BYTES)
 
@@ -78,7 +81,7 @@ class Upstream:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                if task.cancelled():  # by gRPC, not by us
+                if task.cancelled():  # by gRPC, not by this agent
                     raise StreamBroken("the stream was cancelled")
                 task.result()
         finally:
@@ -95,7 +98,7 @@ class Upstream:
                 await wait_at_most(self._roster.news, LOOK_SECS)
 
     async def _round(self) -> bool:
-        """A piece of every file that has one; whether there was any."""
+        """Send one chunk of each file that has one; return whether anything was sent."""
         has_sent = False
         now = time.monotonic()
         for trainee in self._roster.all():
@@ -127,7 +130,10 @@ class Upstream:
         trainee.tell_connected()
 
     async def _send_controls(self, trainee: Trainee) -> bool:
-        """What waits now, and no more: one that never falls silent would keep the others waiting for ever."""
+        """Send what the debugger had queued at this moment, and no more.
+
+        A trainer that never falls silent would otherwise keep the others waiting for ever.
+        """
         waiting = len(trainee.controls)
         for data in islice(iter(trainee.next_control, None), waiting):
             for start in range(0, len(data) or 1, PIECE_BYTES):
@@ -165,6 +171,7 @@ class Upstream:
         await self._write(pb.Up(offer=offer))
 
     async def _send_chunk(self, replica: Replica) -> bool:
+        # A full window yields no chunk; acknowledgements open it again.
         room = self._window_bytes - self._roster.unsettled_bytes
         try:
             chunk = replica.chunk(min(self._chunk_bytes, room))
@@ -177,7 +184,10 @@ class Upstream:
         return chunk is not None
 
     async def _make_room(self, trainee: Trainee, offered: list[Replica]) -> None:
-        """Comes as a new trainer, with the files that the collector has not yet."""
+        """Announce the trainee anew, for the files that the collector does not have yet.
+
+        The collector limits the files of one trainer; a Leave makes it close those that are complete.
+        """
         await self._write(pb.Up(leave=pb.Leave(trainer=trainee.number)))
         for replica in offered:
             replica.put_away()
@@ -244,7 +254,7 @@ class Upstream:
 
     def _control(self, control: pb.Control) -> None:
         trainee = self._roster.trainee(control.trainer)
-        if trainee is None:  # it has left meanwhile, or there never was one
+        if trainee is None:  # it has left meanwhile, or never existed
             self._controls.pop(control.trainer, None)
             return
         whole = self._controls.setdefault(control.trainer, bytearray())
@@ -266,7 +276,7 @@ class Upstream:
             raise StreamBroken("what the collector says makes no sense") from None
 
     async def _watch(self) -> None:
-        """Raises StreamBroken when answers are due and nothing comes."""
+        """Raise StreamBroken when answers are due and none arrive."""
         while True:
             await asyncio.sleep(1.0)
             if not self._unanswered and not self._roster.unsettled_bytes:

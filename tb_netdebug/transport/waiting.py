@@ -1,4 +1,4 @@
-"""Waits on the loop that can always be cancelled."""
+"""Waits on the event loop that can always be cancelled."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 
 async def wait_at_most(event: asyncio.Event, secs: float) -> None:
-    """Return when the event is set, or after so many seconds.
+    """Return when the event is set, or after `secs` at the latest.
 
-    Before Python 3.12 asyncio.wait_for forgets that it was cancelled when the event comes in that moment. A
-    task that does so again and again then never ends, and neither does whoever waits for its end.
+    Before Python 3.12, asyncio.wait_for loses its own cancellation when the event is set at that very moment.
+    A task that waits in a loop then never ends, and neither does the one that awaits it.
     """
     alarm = asyncio.ensure_future(event.wait())
     try:

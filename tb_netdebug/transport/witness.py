@@ -1,4 +1,4 @@
-"""Looks at a training from outside, each second, and writes what it sees into a file beside its own."""
+"""Samples a training process from outside, once a second, into an event file beside its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_netdebug.transport.process import TICKS_PER_SEC, Stat, stat_of
 
 PAYLOAD = "witness"
 SAMPLE_SECS = 1.0
-# At first every sample is kept, then those that are news, and one of these many others: a day is 2 MB.
+# At first every sample is kept; after that only changes, and every tenth sample. A day takes 2 MB.
 EARLY_SAMPLES = 120
 EVERY_NTH = 10
 NEWS_SHARE = 0.02
@@ -26,7 +26,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.
 
 
 class ProcessTree:
-    """A process and all below it."""
+    """A process with all its descendants."""
 
     def __init__(self, pid: int, rank: int) -> None:
         self._pid = pid
@@ -36,7 +36,7 @@ class ProcessTree:
         self._looked: float | None = None
 
     def sample(self) -> Witness | None:
-        """None when the process is gone."""
+        """Return a sample of the whole tree; None when the process is gone."""
         top = stat_of(self._pid)
         if top is None or top.state in "ZX":
             return None
@@ -63,7 +63,7 @@ class ProcessTree:
 
 
 class Observer:
-    """Keeps the file of one training; never raises. The file is made with the first sample."""
+    """The file of samples for one training process. It never raises; the first sample creates the file."""
 
     def __init__(self, run_dir: Path, *, pid: int, rank: int) -> None:
         self._run_dir = run_dir
@@ -77,13 +77,13 @@ class Observer:
         self._due = 0.0
 
     def look(self, now: float) -> bool:
-        """Samples when it is time to; whether anything was written."""
+        """Take a sample when it is due; return whether it was written."""
         if now < self._due:
             return False
         self._due = now + SAMPLE_SECS
         try:
             seen = self._tree.sample()
-        except Exception:  # the process ends while it is looked at, in one of many ways
+        except Exception:  # the process may end while it is sampled, which fails in many ways
             return False
         if seen is None or not self._is_news(seen):
             self._unwritten += 1
@@ -91,8 +91,11 @@ class Observer:
         return self._write(seen)
 
     def end(self, ending: Ending) -> None:
-        """The last word, or a better one. Where a clock was set back meanwhile it is not told as earlier than
-        the training's own beginning: it would be taken for the end of one before."""
+        """Write how the process ended, or a better account of it.
+
+        If the clock was set back meanwhile, the ending is dated no earlier than the newest file of the run:
+        it would otherwise be taken for the end of an earlier run.
+        """
         ending = replace(ending, time=max(ending.time, newest_start(self._run_dir, self._pid)))
         self._write(
             Witness(
@@ -115,6 +118,7 @@ class Observer:
         last = self._last
         if last is None or self._written < EARLY_SAMPLES or self._unwritten >= EVERY_NTH - 1:
             return True
+        # D waits for a device, T is stopped: either explains a run that stands still.
         return (
             (seen.processes, seen.state in "DT") != (last.processes, last.state in "DT")
             or abs(seen.tree_bytes - last.tree_bytes) > NEWS_SHARE * last.tree_bytes
@@ -126,10 +130,10 @@ class Observer:
         serialized, _ = values.events([value], ())
         try:
             file = self._file or self._create()
-            file.drain()  # what a full disk has not taken before
+            file.drain()  # what a full disk refused before
             file.add(b"".join(map(frame, serialized)))
             file.drain()
-        except OSError:  # as when the disk is full: this is no training's record, and the next one may fit
+        except OSError:  # a full disk, say: samples may be lost, and the next may fit
             return False
         self._last = seen
         self._written += 1
@@ -147,13 +151,16 @@ class Observer:
 
 
 def witness_name(rank: int, pid: int) -> str:
-    """As the files of that training are called, so that agents to come know whose it is."""
+    """Return a file name modelled on those of the trainer, with its process id.
+
+    By that id later agents know whose file it is.
+    """
     _, secs, host, _, number, suffix = file_name(1).split(".")
     return f"agent{rank}.{secs}.{host}.{pid}.{number}.{suffix}"
 
 
 def newest_start(run_dir: Path, pid: int) -> float:
-    """When the newest file of that training was begun, as its name says; 0 when there is none."""
+    """Return when the newest file of this trainer was begun, by its name; 0 when there is none."""
     names = [
         path.name.split(".")
         for folder in (run_dir, run_dir / SIDE_FOLDER)
