@@ -1,1 +1,1 @@
-"""Judges what was recorded: event files into findings."""
+"""Applies the checks to recordings: event files, or the records of a run in progress, into findings."""

@@ -1,4 +1,4 @@
-"""`netdebug.toml`: what a project wants of the checks, in a file."""
+"""The project's settings for the checks, from `netdebug.toml`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MOST_BYTES = 1 << 20
 
 
 class ConfigurationError(ValueError):
-    """The file says something that cannot be meant."""
+    """A settings file that is malformed or holds unknown settings."""
 
 
 def read_checks(path: Path) -> dict[str, Any]:
-    """The table `[checks]` of a file:
+    """Return the table `[checks]` of a settings file.
 
         [checks]
         loss-spike = false          # switched off
         [checks.dead-units]
         share = 0.8                 # a threshold
 
-    Raises OSError, and ConfigurationError with a sentence.
+    Raise OSError, and ConfigurationError with a sentence.
     """
     data = path.read_bytes()
     if len(data) > MOST_BYTES:
@@ -41,19 +41,20 @@ def read_checks(path: Path) -> dict[str, Any]:
     if unknown:
         raise ConfigurationError(f"{path}: there is no setting {unknown[0]!r}; [checks] is the only table")
     checks = settings.get("checks", {})
+    # Only its form: the Engine knows which checks and thresholds there are.
     if not isinstance(checks, dict):
         raise ConfigurationError(f"{path}: checks is a table: [checks], then a line for each check")
     return checks
 
 
 def checks_of(given: Mapping[str, Any] | None, folder: Path) -> dict[str, Any]:
-    """What was given, before what the file in this folder says, if there is one."""
+    """Merge the given settings over those of the file in this folder, if there is one."""
     path = folder / FILE
     return joined(read_checks(path) if path.is_file() else {}, given or {})
 
 
 def joined(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Thresholds of the same check are put together; whoever comes last wins."""
+    """Merge two sets of settings: thresholds of one check are combined, and `then` overrides `first`."""
     both = dict(first)
     for slug, wish in then.items():
         before = both.get(slug)

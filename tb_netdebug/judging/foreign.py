@@ -1,4 +1,4 @@
-"""A run that somebody else recorded for TensorBoard, judged by what it holds."""
+"""Judges runs that another writer recorded for TensorBoard, by their scalars and histograms."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ RECORDED_BY_OTHERS = (
     "`netdebug run SCRIPT` or nd.watch(model, optimizer) the network itself is looked at"
 )
 MOST_TAGS = 1000
-MOST_POINTS = 10_000  # the most that the reader gives
+MOST_POINTS = 10_000  # the most that the reader returns
 LOOKS = 64
 
 
 def word(pattern: str) -> re.Pattern[str]:
-    """Matches a whole word of a tag."""
+    """Return a pattern that matches a whole word of a tag, in either case."""
     return re.compile(rf"(?<![a-z])({pattern})(?![a-z])", re.IGNORECASE)
 
 
-# How others call what we know under another name.
+# Tags that other writers use for what the checks know under a name of their own.
 KINDS: Sequence[tuple[Kind, re.Pattern[str]]] = (
     (Kind.GRADIENT, word("grads?|gradients?")),
     (Kind.ACTIVATION, word("activations?|outputs?")),
@@ -47,7 +47,7 @@ SCALARS: Sequence[tuple[str, re.Pattern[str]]] = (
 
 
 def judged(run: FollowedRun, checks: Mapping[str, Any] | None = None) -> Engine:
-    """The engine after all that the run holds."""
+    """Return an engine that has judged the whole run."""
     engine = Engine(checks)
     engine.feed(records_of(run))
     engine.finish()
@@ -55,7 +55,7 @@ def judged(run: FollowedRun, checks: Mapping[str, Any] | None = None) -> Engine:
 
 
 def tells_of_training(history: History) -> bool:
-    """Return whether anything is there by which a check can tell a sick training from a healthy one."""
+    """Return whether the run holds anything by which a check can tell a sick network from a healthy one."""
     tensors = (history.weights, history.gradients, history.activations)
     return (
         loss_of(history) is not None
@@ -65,7 +65,10 @@ def tells_of_training(history: History) -> bool:
 
 
 def records_of(run: FollowedRun) -> Iterator[StepRecord]:
-    """Its scalars under our names, and its histograms as samples, by rising steps."""
+    """Return the run as step records: its scalars under our names, its histograms as samples.
+
+    They come in the order of their steps.
+    """
     details = run.details()
     records: dict[int, StepRecord] = {}
     names = list(details["scalars"])[:MOST_TAGS]
@@ -88,10 +91,14 @@ def records_of(run: FollowedRun) -> Iterator[StepRecord]:
 
 
 def names_of(tags: Sequence[str]) -> dict[str, str]:
-    """For each tag the name of the scalar: one of ours for the first that means it, else the user's own."""
+    """Return the name of the scalar for each tag.
+
+    The shortest tag that matches a name of ours gets that name; any other keeps its own, as "scalar/TAG".
+    Tags of an evaluation never match.
+    """
     found = {tag: name_of_own(tag) for tag in tags}
     taken: dict[str, str] = {}
-    for tag in sorted(tags, key=len):  # "loss" before "loss/regularisation"
+    for tag in sorted(tags, key=len):  # shortest first: "loss" before "loss/regularisation"
         if is_evaluation(tag):
             continue
         for name, pattern in SCALARS:
@@ -103,24 +110,30 @@ def names_of(tags: Sequence[str]) -> dict[str, str]:
 
 
 def kind_of(name: str) -> Kind:
-    """What a histogram shows, by its tag."""
+    """Return what a histogram shows, judged by its tag."""
     return next((kind for kind, pattern in KINDS if pattern.search(name)), Kind.TENSOR)
 
 
 def points_of(columns: ScalarColumns) -> Iterator[tuple[int, float, float]]:
+    """Yield step, time and value of each bucket: its mean, or its last value when any is non-finite."""
+    # The mean is over the finite values only, so it would hide a NaN.
     values = np.where(columns.bad > 0, columns.end, columns.mean)
     for step, time, value in zip(columns.last, columns.time, values, strict=True):
         yield int(step), float(time), float(value)
 
 
 def looks_of(view: BandView) -> Iterator[tuple[int, bytes]]:
-    """Packed summaries without bins: the others' bins are not ours."""
+    """Yield a packed summary of each step, without bins.
+
+    Bins of other writers have other bounds than ours.
+    """
     told = view.statistics
     for place, step in enumerate(view.last):
         number = {name: float(values[place]) for name, values in told.items()}
         count = number["count"]
         if not count > 0:
             continue
+        # The statistics are shares and averages; the header of a summary holds counts and sums.
         finite = count - number["nan"] - number["pos_inf"] - number["neg_inf"]
         whole = (count, number["nan"], number["pos_inf"], number["neg_inf"], number["zeros"] * count, 0.0)
         yield (

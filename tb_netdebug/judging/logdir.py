@@ -1,4 +1,4 @@
-"""A whole logdir, judged."""
+"""Judges a whole logdir: `nd.check`, and the same for `netdebug check`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class NoRunsError(CheckError):
 
 
 def check(logdir: Path | str, *, checks: Mapping[str, Any] | None = None) -> Report:
-    """Judges all runs below a folder anew, whatever was said while they trained.
+    """Judge all runs below a folder anew, whatever was reported while they trained.
 
-    `checks` switches checks off or sets their thresholds, as for `nd.watch`; what it leaves open, a
-    `netdebug.toml` in the current folder may say. Raises CheckError when there is nothing to judge, and
-    ValueError for checks that do not exist.
+    `checks` switches checks off or sets their thresholds, as for `nd.watch`. A `netdebug.toml` in the current
+    folder may set what it leaves open. Raise CheckError when there is nothing to judge, and ValueError for
+    checks that do not exist.
     """
     return judged(Path(logdir), checks_of(checks, Path()), tell=lambda run: None)
 
 
 def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]) -> Report:
-    """`tell` is given the name of each run before it is judged."""
+    """Judge all runs below a folder; call `tell` with the name of each one before it is judged."""
     if path.is_file():
         raise CheckError(f"{path} is a file. Give the folder that it is in: {path.parent}")
     if not path.is_dir():
@@ -58,7 +58,7 @@ def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]
 
 
 def report_of(name: str, place: RunListing, places: LogDir, checks: Mapping[str, Any]) -> RunReport:
-    """Of one run; what could not be read is among its complaints."""
+    """Judge one run and return its report, with complaints about what could not be read."""
     told = StepRanges()
     remarks: list[str] = []
     try:
@@ -70,6 +70,7 @@ def report_of(name: str, place: RunListing, places: LogDir, checks: Mapping[str,
             engine, damage, remarks = foreign.judged(run, checks), [], [foreign.RECORDED_BY_OTHERS]
     except (OSError, ReaderError, UnsupportedVersion) as error:
         engine, damage = Engine(checks), [str(error)]
+    # `told` counts a step once even if a resumed run recorded it twice; it is empty for other writers.
     steps = told.count or engine.history.steps
     return report_from(name, engine, steps, damage, [*remarks, *damage], place.kind)
 
@@ -77,7 +78,7 @@ def report_of(name: str, place: RunListing, places: LogDir, checks: Mapping[str,
 def report_from(
     name: str, engine: Engine, steps: int, damage: list[str], complaints: list[str], kind: str
 ) -> RunReport:
-    """What the engine has found, under the verdict on it."""
+    """Return a report with the findings of the engine and the verdict that they lead to."""
     findings = engine.findings
     found = verdict(
         [each.severity.text for each in findings],

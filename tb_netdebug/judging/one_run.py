@@ -1,6 +1,6 @@
-"""One run, judged in a process of its own: `python -m tb_netdebug.judging.one_run FOLDER` prints the report.
+"""Judges one run in a process of its own: `python -m tb_netdebug.judging.one_run FOLDER` prints the report.
 
-The page's server starts it for long runs: judging one of them takes Python for minutes.
+The page's server starts it for long runs, which take Python minutes to judge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOWEST_PRIORITY = 19
 
 def main(folder: str) -> int:
     """Print the report on the run in this folder as JSON. Return 1 when there is no run."""
-    os.nice(LOWEST_PRIORITY)
+    os.nice(LOWEST_PRIORITY)  # training may be running on the same processors
     places = LogDir([("", folder)])
     places.refresh()
     place = places.runs.get(".")

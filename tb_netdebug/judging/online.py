@@ -1,4 +1,4 @@
-"""Judges a training while it runs: feeds the checks on the writer's thread, and tells what they find."""
+"""Judges a run while it trains: feeds the checks on the writer's thread, and reports what they find."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from tb_netdebug.core.records.graph import decode_graph
 from tb_netdebug.core.records.step import StepRecord
 from tb_netdebug.core.records.visible import visible_lines
 
-# What has only gone on since is written this often; what is new, at once.
+# Known findings that only continue are written again this often; new ones at once.
 SECS_BETWEEN = 10.0
 
 
-# What other processes have sent waits for the next steps of this one.
+# How many messages of other ranks may wait until this process reaches their steps; the oldest are dropped.
 MOST_HEARD = 4096
 
 
 class Judge:
-    """`judge` and `finish` are called on the writer's thread, everything else on the training's.
+    """The checks on a run in progress.
 
-    What is printed is printed at once; a callable or `pause` is called, and an error raised, by `act`.
-    `sent_to` is where the run can be looked at when it does not stay here.
+    `judge` and `finish` are called on the writer's thread, `hear` on any, everything else on the training
+    thread. Findings are printed at once, on the writer's thread. Callbacks, `pause` and errors wait for
+    `act`.
+
+    `sent_to` is the collector's address when the run's records go there instead of staying here.
     """
 
     def __init__(
@@ -50,12 +53,13 @@ class Judge:
         self._run_dir = run_dir
         self._sent_to = sent_to
         self._pause = pause
-        self._graph: bytes | None = None
+        self._graph: bytes | None = None  # encoded: decoded on the writer's thread, not in the loop
         self._heard: deque[tuple[int, Sequence[StepRecord]]] = deque(maxlen=MOST_HEARD)
         self._waiting: deque[Finding] = deque()
         self._written_secs = 0.0
         self._written_steps = 0
         self._has_told_where = False
+        # The last printed finding of each rule, so that the same advice is not printed twice.
         self._told: dict[str, Finding] = {}
         self.findings: tuple[Finding, ...] = ()
 
@@ -66,11 +70,11 @@ class Judge:
             self._engine.describe(info=info)
 
     def hear(self, rank: int, records: Sequence[StepRecord]) -> None:
-        """Steps of another process; from any thread."""
+        """Queue steps of another rank, from any thread."""
         self._heard.append((rank, records))
 
     def judge(self, records: Sequence[StepRecord]) -> bytes | None:
-        """The findings as they are to be stored, when there is something new to say."""
+        """Judge new steps; return the findings, encoded for storage, when they are to be written now."""
         if self._graph is not None:
             graph, self._graph = self._graph, None
             self._engine.describe(graph=decode_graph(graph))
@@ -80,6 +84,7 @@ class Judge:
         return self._tell(news) if news or (is_due and self.findings) else None
 
     def finish(self) -> bytes | None:
+        """Judge the end of the run; return the findings when the stored ones are not up to date."""
         self._listen(None)
         news = self._engine.finish()
         if news or self._written_steps != self._engine.history.steps or self._written_secs == 0.0:
@@ -87,10 +92,14 @@ class Judge:
         return None
 
     def _listen(self, last: int | None) -> None:
-        """What others have sent, up to a step of this process: the same steps are compared."""
+        """Feed the queued steps of other ranks, up to the step `last` of this one (all of them with None).
+
+        Rules over ranks compare the same steps.
+        """
         waiting = []
         while self._heard:
             rank, records = self._heard.popleft()
+            # Records come in the order of their steps, so the rest begins behind the known ones.
             known = [each for each in records if last is None or each.step <= last]
             self._engine.feed(known, rank=rank)
             if len(known) < len(records):
@@ -98,7 +107,7 @@ class Judge:
         self._heard.extendleft(reversed(waiting))
 
     def act(self) -> None:
-        """Does what the user wants done about findings. Raises FindingError if that is wanted."""
+        """Do what the user wants done about findings. Raise FindingError if that is wanted."""
         while self._waiting:
             finding = self._waiting.popleft()
             if callable(self._on_finding):
@@ -134,6 +143,6 @@ class Judge:
         if not self._has_told_where:
             self._has_told_where = True
             lines.append(f"  More: {self._where()}")
-        with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
+        with suppress(OSError, ValueError, AttributeError):  # the terminal may be gone
             sys.stderr.write(visible_lines("\n".join([*lines, ""])))
             sys.stderr.flush()

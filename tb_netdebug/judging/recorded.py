@@ -1,4 +1,4 @@
-"""A run that NetDebug recorded, judged from its files."""
+"""Judges runs that NetDebug itself recorded, from their event files."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Ranked = tuple[int, StepRecord]
 def judged(
     path: Path, checks: Mapping[str, Any] | None = None, steps: StepRanges | None = None
 ) -> tuple[Engine, list[str]]:
-    """The engine after all records of a run, and what could not be read.
+    """Return an engine that has judged all records of a run, and complaints about what could not be read.
 
-    `steps` takes in those of rank 0, each once, however often it was recorded.
+    `steps` collects the steps of rank 0, each once, however often it was recorded.
 
-    Raises OSError, and UnsupportedVersion for what a newer NetDebug wrote.
+    Raise OSError, and UnsupportedVersion for files of a newer NetDebug.
     """
     engine = Engine(checks)
     complaints: list[str] = []
     by_rank: dict[bool, list[Path]] = {False: [], True: []}
     for file in run_files(path):
-        by_rank[file.parent != path].append(file)
+        by_rank[file.parent != path].append(file)  # other ranks' files lie in the side folder
     main = ranked(described(engine, by_rank[False], complaints), complaints)
     others = [records_in([file], complaints) for file in by_rank[True]]
-    # Ranks side by side: a rule over ranks compares the same steps of all.
+    # Merged by step, because a rule over ranks compares the same steps of all of them.
     for rank, record in heapq.merge(main, *others, key=lambda each: each[1].step) if others else main:
         engine.feed((record,), rank=rank)
         if steps is not None and rank == 0 and record.scalars:
@@ -45,7 +45,7 @@ def judged(
 
 
 def described(engine: Engine, files: Iterable[Path], complaints: list[str]) -> list[Survey]:
-    """What the files hold; the engine knows the newest graph and description before the first step."""
+    """Survey the files; give the engine the newest graph and description before its first step."""
     surveys = [survey_of(file, complaints) for file in files]
     graphs = [survey.graph for survey in surveys if survey.graph is not None]
     infos = [survey.info for survey in surveys if survey.info is not None]
@@ -59,7 +59,7 @@ def records_in(files: Iterable[Path], complaints: list[str]) -> Iterator[Ranked]
 
 
 def ranked(surveys: Iterable[Survey], complaints: list[str]) -> Iterator[Ranked]:
-    """All records of some files with their ranks, one block at a time in memory."""
+    """Yield all records of surveyed files with their ranks, with one block at a time in memory."""
     for survey in surveys:
         for place in survey.blocks:
             try:

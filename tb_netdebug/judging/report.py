@@ -1,4 +1,4 @@
-"""What `netdebug check` and `nd.check` say of a logdir."""
+"""The report on a logdir, as `nd.check` returns and `netdebug check` prints it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FOUND, NOT_JUDGED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run. `not_judged` says of each check that could say nothing what it would need.
+    """The report on one run.
 
     `verdict` is "sick", "suspect", "healthy", or "unknown" for a run of which nothing is known; `reason` then
-    says why, and what to do.
+    says why, and what to do. `not_judged` says of each check that could not judge what it would need.
     """
 
     run: str
@@ -51,20 +51,25 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All runs of a logdir: `assert nd.check(logdir).healthy`."""
+    """The reports on all runs of a logdir: `assert nd.check(logdir).healthy`."""
 
     logdir: str
     runs: Sequence[RunReport]
 
     @property
     def healthy(self) -> bool:
-        """Whether runs were judged, all of them could be read, and none has an error or a warning. A run
-        without a step beside others does not count."""
+        """Whether runs were judged, all of them could be read, and none has an error or a warning.
+
+        A run without any step does not count when there are others.
+        """
         return self.exit_code("warning") == 0
 
     def exit_code(self, fail_on: str) -> int:
-        """Return 1 when a run has a finding at or above `fail_on`, which "never" rules out; else 2 when no
-        run could be judged or one cannot be read; else 0."""
+        """Return the exit code of `netdebug check`.
+
+        It is 1 when a run has a finding at or above `fail_on`, which "never" rules out; else 2 when no run
+        could be judged or one could not be read; else 0.
+        """
         if fail_on in FAIL_ON and self.worst >= FAIL_ON[fail_on]:
             return FOUND
         is_known = any(run.is_judged for run in self.runs) and all(run.is_readable for run in self.runs)
@@ -76,5 +81,5 @@ class Report:
         return max(severities, default=Severity.INFO)
 
     def as_dict(self) -> dict[str, Any]:
-        """As `netdebug check --json` prints it."""
+        """Return the report as `netdebug check --json` prints it."""
         return {"schema": SCHEMA, "logdir": self.logdir, "runs": [run.as_dict() for run in self.runs]}

@@ -1,4 +1,4 @@
-"""What one file holds and in which order to judge it, found out before the first step is judged."""
+"""A first pass over an event file: finds what it holds, and in which order to judge it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tb_netdebug.core.records.samples import MOST_ROWS
 
 
 class BlockLocation(NamedTuple):
-    """A step block: the `number`th payload of the record at `offset`."""
+    """Where a step block is, payload `number` of the record at `offset`, and which steps it holds."""
 
     offset: int
     number: int
@@ -36,7 +36,10 @@ class BlockLocation(NamedTuple):
 
 @dataclass(slots=True)
 class Survey:
-    """`blocks` are in the order of recording; of those that are in the file twice there is one."""
+    """What one file holds.
+
+    `blocks` are in the order of recording; a block that is in the file twice is listed once.
+    """
 
     file: Path
     blocks: list[BlockLocation] = field(default_factory=list)
@@ -45,7 +48,7 @@ class Survey:
 
 
 def survey_of(file: Path, complaints: list[str]) -> Survey:
-    """Reads a file once. What cannot be read, or is not there, is told in `complaints`. Raises OSError."""
+    """Read a file once; add what is damaged or missing to `complaints`. Raise OSError."""
     survey, seen = Survey(file), set[bytes]()
     offset, number, gaps = -1, 0, list[int]()
     for found in read_payloads(file):
@@ -68,7 +71,7 @@ def survey_of(file: Path, complaints: list[str]) -> Survey:
 
 
 def place_of(found: StoredPayload, number: int) -> BlockLocation:
-    """Of what is no block nothing is known but where it stands."""
+    """Return the location of a step block; without steps when the payload cannot be a valid block."""
     try:
         block = pb.StepBlock.FromString(found.data)
     except DecodeError:
@@ -79,7 +82,7 @@ def place_of(found: StoredPayload, number: int) -> BlockLocation:
 
 
 def describe(survey: Survey, found: StoredPayload, complaints: list[str]) -> None:
-    """Takes the newest graph and description."""
+    """Keep the graph or the description in a payload; the newest one wins."""
     try:
         if found.name == "graph":
             survey.graph = decode_graph(found.data)
@@ -90,11 +93,12 @@ def describe(survey: Survey, found: StoredPayload, complaints: list[str]) -> Non
 
 
 def ordered(file: Path, blocks: list[BlockLocation]) -> list[BlockLocation]:
-    """In the order of recording, each rank by itself."""
+    """Return the blocks in the order of recording, each rank by itself."""
     found: list[BlockLocation] = []
     for rank in dict.fromkeys(place.rank for place in blocks):
         own = [place for place in blocks if place.rank == rank]
         ranges = [(place.first, place.last) for place in own]
+        # Only overlapping ranges are worth the cost of decoding the blocks.
         if any(first <= last for (first, _), (_, last) in zip(ranges[1:], ranges, strict=False)):
             ranges = [measured(file, place) for place in own]
         found += [own[at] for at in in_order(ranges)]
@@ -102,10 +106,13 @@ def ordered(file: Path, blocks: list[BlockLocation]) -> list[BlockLocation]:
 
 
 def measured(file: Path, place: BlockLocation) -> tuple[int, int]:
-    """The steps of a block without the late samples of earlier ones, which do not say where it belongs."""
+    """Return the first and last step of a block, without late samples of earlier steps.
+
+    Those do not say where the block belongs.
+    """
     bounds = place.first, max(place.first, place.last)
     if place.rows == place.last - place.first + 1:
-        return bounds
+        return bounds  # a row for each step, so nothing in it is late
     try:
         block = decode_block(payload_at(file, place.offset, place.number))
     except (DamagedBlock, UnsupportedVersion):
@@ -114,7 +121,7 @@ def measured(file: Path, place: BlockLocation) -> tuple[int, int]:
 
 
 def missing_in(blocks: list[BlockLocation], gaps: list[int]) -> list[str]:
-    """Sentences about steps that no block has, but those where bytes are damaged."""
+    """Return sentences about steps that no block has, except where the bytes are damaged."""
     known = [place for place in blocks if place.rows and place.first <= place.last]
     columns = np.array([(place.first, place.last, place.rows) for place in known], np.int64).reshape(-1, 3)
     ranks = np.array([place.rank for place in known], np.int64)
