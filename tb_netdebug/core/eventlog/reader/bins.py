@@ -1,4 +1,4 @@
-"""Histograms whose bins differ, as others write them."""
+"""Histograms with bins of any width, as other programs write them; read by `summary_views.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bins(NamedTuple):
 
 
 def bins_of(data: bytes) -> Bins | None:
-    """Out of a summary value; None when it holds no histogram that makes sense."""
+    """Return the histogram in a serialized summary value, or None if it holds none that makes sense."""
     try:
         value = pb.Summary.Value.FromString(data)
     except DecodeError:
@@ -40,14 +40,14 @@ def _of_proto(histo: pb.HistogramProto) -> Bins | None:
     upper, counts = np.array(histo.bucket_limit), np.array(histo.bucket)
     if not 0 < len(upper) == len(counts) <= MOST_BINS:
         return None
-    # The outermost limits may be those of all numbers.
+    # The outermost limits may be those of all numbers: TensorFlow's buckets cover every float.
     upper = np.clip(upper, histo.min, histo.max)
     lower = np.concatenate([[histo.min], upper[:-1]])
     return Bins(lower, upper, counts, histo.sum, histo.sum_squares)
 
 
 def _of_tensor(tensor: pb.TensorProto) -> Bins | None:
-    """A table of left edge, right edge and count."""
+    """Return the bins of TensorBoard's newer form: rows of left edge, right edge and count."""
     if tensor.dtype not in (pb.DT_FLOAT, pb.DT_DOUBLE):
         return None
     is_single, content = tensor.dtype == pb.DT_FLOAT, tensor.tensor_content
@@ -75,12 +75,13 @@ def _makes_sense(bins: Bins) -> bool:
 
 
 def _widened(bins: Bins) -> Bins:
-    """Bins of no width join their neighbours, unless all values are the same; empty ones are left out."""
+    """Merge bins of zero width into their neighbours, unless all values are the same; drop empty bins."""
     wide = np.flatnonzero(bins.upper > bins.lower)
     if not len(wide):
         return bins._replace(
             lower=bins.lower[:1], upper=bins.lower[:1], counts=bins.counts.sum(keepdims=True)
         )
+    # For each bin the last wide one up to it, or the first of all.
     owner = np.clip(np.searchsorted(wide, np.arange(len(bins.counts)), "right") - 1, 0, None)
     counts = np.bincount(owner, bins.counts, len(wide)).astype(np.float64)
     held = counts > 0
@@ -88,11 +89,15 @@ def _widened(bins: Bins) -> Bins:
 
 
 def merged(parts: Sequence[Bins]) -> Bins:
-    """All of them as one: the values of a bin are taken as evenly spread, where another one cuts it."""
+    """Merge several histograms into one.
+
+    Where an edge of one cuts a bin of another, the values of that bin are taken as evenly spread.
+    """
     if len(parts) == 1:
         return parts[0]
     edges = np.unique(np.concatenate([edge for part in parts for edge in (part.lower, part.upper)]))
     if len(edges) > MOST_BINS:
+        # Keep an even choice of the edges, with the outermost ones.
         edges = edges[np.linspace(0, len(edges) - 1, MOST_BINS).astype(np.int64)]
     counts = np.zeros(max(len(edges) - 1, 1))
     for part in parts:
@@ -104,7 +109,7 @@ def merged(parts: Sequence[Bins]) -> Bins:
 
 
 def _shared(part: Bins, edges: Doubles) -> Doubles:
-    """The counts of a histogram between other edges."""
+    """Return the counts of a histogram between other edges."""
     if len(edges) < 2 or part.lower[0] == part.upper[-1]:
         place = np.searchsorted(edges[:-1], part.lower[0], "right") - 1 if len(edges) > 1 else 0
         alone = np.zeros(max(len(edges) - 1, 1))
@@ -112,6 +117,7 @@ def _shared(part: Bins, edges: Doubles) -> Doubles:
         return alone
     both = np.stack([part.lower, part.upper], axis=1).reshape(-1)
     below = np.stack([np.zeros_like(part.counts), part.counts], axis=1).reshape(-1).cumsum()
-    # Between two bins nothing is added, and where they touch both limits say the same.
+    # Gaps between bins stay flat, and where two bins touch both limits have the same sum, so interpolation is
+    # exact.
     shares: Doubles = np.diff(np.interp(edges, both, below))
     return shares

@@ -1,4 +1,4 @@
-"""Decoded blocks, kept as long as there is room; shared by all runs of a logdir."""
+"""A bounded cache of decoded blocks, shared by all runs of a logdir."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-_OVERHEAD_BYTES = 300  # of the objects around the bytes of an entry
+_OVERHEAD_BYTES = 300  # of the Python objects around the bytes of an entry
 
 
 class BlockCache:
-    """The least recently used entry goes first. Safe from any thread."""
+    """Drops the least recently used entry first. Safe from any thread."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -28,7 +28,7 @@ class BlockCache:
 
     def put(self, key: Hashable, data: bytes) -> None:
         size = len(data) + _OVERHEAD_BYTES
-        if size > self.limit_bytes // 4:  # it would drive out everything else
+        if size > self.limit_bytes // 4:  # it would evict everything else
             return
         with self._lock:
             before = self._entries.pop(key, None)

@@ -1,4 +1,4 @@
-"""Blocks of a file in the order in which they were recorded, wherever they stand in the file."""
+"""Puts the blocks of a file in the order in which they were recorded, and finds missing steps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_MISSING = 1000
 
 
 def in_order(ranges: Sequence[Range]) -> list[int]:
-    """The places of blocks, given the first and last step of each, in the order of recording.
+    """Return the places of the blocks, given the first and last step of each, in the order of recording.
 
-    A training that was resumed goes back to steps that are there already: what it recorded stays behind the
-    rest. A block that goes back to steps that are not there has only changed its place, and is put where its
+    A resumed run goes back to steps that are there already, and its blocks stay behind the others. A block
+    that goes back to steps that are not there has only changed its place in the file, and is put where its
     steps belong.
     """
     known = StepRanges()
@@ -34,22 +34,24 @@ def in_order(ranges: Sequence[Range]) -> list[int]:
             stretches[-1].append((first, last, at))
             tops[-1] = max(tops[-1], last)
         else:
+            # A stray goes into the first stretch that reaches beyond it.
             insort(stretches[bisect_right(tops, last)], (first, last, at))
         known.add(first, last)
     return [at for stretch in stretches for _, _, at in stretch]
 
 
 def missing_between(first: Integers, last: Integers, rows: Integers) -> list[tuple[int, int, int, int]]:
-    """Ranges of steps between two blocks that no block has, with the places of these two.
+    """Return ranges of steps that no block has between two blocks, with the places of the two.
 
-    Only where steps are numbered one by one and both blocks have all of theirs, for elsewhere nobody knows
-    which numbers there should be.
+    Only where steps are numbered one by one and both blocks have all of theirs: elsewhere nobody knows which
+    numbers there should be.
     """
     order = np.argsort(first, kind="stable")
     first, last, rows = first[order], last[order], rows[order]
     dense = rows == last - first + 1
     reached = np.maximum.accumulate(last)
     jumps = first[1:] > reached[:-1] + 1
+    # Single rows with a jump before at least half of them: steps are not numbered one by one.
     in_tens = len(jumps) > 0 and not (rows > 1).any() and np.count_nonzero(jumps) * 2 >= len(jumps)
     if in_tens or np.count_nonzero(dense) * 2 <= len(dense):
         return []

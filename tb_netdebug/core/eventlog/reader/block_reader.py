@@ -1,4 +1,4 @@
-"""Blocks from the files, unpacked, by way of the cache."""
+"""Reads blocks from files and unpacks them, through the cache; used by every view of a recorded run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tb_netdebug.core.eventlog.reader.block_cache import BlockCache
 from tb_netdebug.core.eventlog.reader.file_index import FileIndex
 from tb_netdebug.core.eventlog.reader.storage import OpenFile
 
-# Of one block; the writer makes blocks of about a megabyte.
+# The most that one block may unpack to; the writer makes blocks of about a megabyte.
 MOST_COLUMN_BYTES = 32 << 20
-# So many blocks are in memory at once, unless they are big.
+# How many blocks are unpacked at once, or fewer if they are big.
 BATCH_BLOCKS = 256
 _BATCH_BYTES = 24 << 20
 
@@ -25,9 +25,9 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Unpacked blocks with what their entries say; `places` are those of the entries in the file.
+    """Unpacked blocks and their entries; `places` are the places of these entries in the file.
 
-    What could not be unpacked is there as no bytes, and is no message of ours, so every decoder refuses it.
+    A block that cannot be unpacked stands there as bytes that no decoder accepts.
     """
 
     file: FileIndex
@@ -41,17 +41,17 @@ class Blocks:
 
 
 class BlockReader:
-    """Safe from any thread."""
+    """Reads and unpacks blocks. Safe from any thread."""
 
     def __init__(self, cache: BlockCache) -> None:
         self._cache = cache
 
     def read(self, file: FileIndex, places: Integers) -> Iterator[Blocks]:
-        """The blocks in their order, some at a time. Raises OSError when the file is gone."""
+        """Yield the blocks in order, some at a time. Raises OSError if the file is gone."""
         entries = file.entries.view[places]
         offsets, lengths = entries["offset"].tolist(), entries["length"].tolist()
         start = 0
-        decompressor = zstandard.ZstdDecompressor()  # made anew for each block it would take half of the time
+        decompressor = zstandard.ZstdDecompressor()  # making one for each block takes half the time
         with ExitStack() as stack:
             opened: OpenFile | None = None
             while start < len(places):
@@ -72,19 +72,19 @@ class BlockReader:
                 start = stop
 
     def note_damage(self, blocks: Blocks, damaged: Sequence[int]) -> None:
-        """Blocks that could not be understood although their checksums are right."""
+        """Report blocks that cannot be decoded although their checksums are right."""
         for at in damaged:
             blocks.file.note_damage(int(blocks.places[at]))
 
     def sketches(self, blocks: Blocks, parts: Iterable[tuple[int, int, int]]) -> list[bytes]:
-        """Parts of the sketches of some blocks: the place in `blocks`, the first byte, and their number."""
+        """Read parts of sketches, each given by a place in `blocks`, the first byte and the size."""
         starts = (blocks.entries["offset"] + blocks.entries["ahead"]).tolist()
         with blocks.file.storage.open(blocks.file.path) as opened:
             return [opened.at(starts[at] + start, size) for at, start, size in parts]
 
 
 def unpacked(decompressor: zstandard.ZstdDecompressor, frame: bytes) -> bytes:
-    """Nothing when it is damaged or too big."""
+    """Return the unpacked bytes, or bytes that no decoder accepts if the frame is damaged or too big."""
     try:
         size = zstandard.frame_content_size(frame)
         if not 0 < size <= MOST_COLUMN_BYTES:

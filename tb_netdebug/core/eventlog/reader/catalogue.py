@@ -1,4 +1,4 @@
-"""The names in a run: scalars and tensors, in the order in which they are shown."""
+"""The names of scalars and tensors in a run, in the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tb_netdebug.core.records.graph import Graph
 from tb_netdebug.core.records.step import Kind, Series
 
 Key = tuple[int, bytes]
-# What a hostile file may make us remember.
+# A bound on the memory that a hostile file can take.
 MOST_NAMES = 100_000
 
 
 @dataclass(slots=True)
 class Catalogue:
-    """Shown names, and how each is stored: a name may hold what cannot be sent."""
+    """Shown names, and how each is stored: a stored name may hold bytes that cannot be sent."""
 
     scalars: dict[str, bytes] = field(default_factory=dict)
     series: dict[Series, Key] = field(default_factory=dict)
@@ -38,7 +38,7 @@ def text_of(name: bytes) -> str:
 
 
 def in_execution_order(series: list[Series], graph: Graph | None) -> list[Series]:
-    """By the first call of the module that they belong to, then as they came."""
+    """Sort the series by the first call of their module; those of equal rank stay as they came."""
     if graph is None:
         return series
     never = len(graph.nodes)
@@ -51,7 +51,7 @@ def in_execution_order(series: list[Series], graph: Graph | None) -> list[Series
 
 
 def _place(name: str, places: dict[str, tuple[int, int]], missing: tuple[int, int]) -> tuple[int, int]:
-    """That of the module with the longest name that this one begins with."""
+    """Return the place of the module with the longest name that `name` begins with."""
     while name not in places:
         name, dot, _ = name.rpartition(".")
         if not dot:

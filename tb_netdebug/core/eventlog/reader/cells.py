@@ -1,4 +1,4 @@
-"""Steps put together into cells of equal width, so that no more of them remain than can be seen."""
+"""Steps grouped into cells of equal width, so that no more of them remain than a picture can show."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Integers = NDArray[np.int64]
 
 
 def cell_width(first: int, last: int, most: int) -> int:
-    """The least width of which at most `most` cells cover the range.
+    """Return the least width with which at most `most` cells cover the range, out of a few fixed widths.
 
-    Cells lie at multiples of it, and it is one of few numbers: while a run grows or a view is moved, the
+    Cells lie at multiples of the width. Since there are few widths, while a run grows or a view is moved, the
     same steps stay in the same cell, and the picture does not flicker. A range around zero needs two cells,
     however wide they are.
     """
@@ -27,12 +27,12 @@ def cell_width(first: int, last: int, most: int) -> int:
 
 
 def cells_of(steps: Integers, width: int) -> tuple[Integers, Integers]:
-    """The occupied cells in order, and for each step the place of its cell among them."""
+    """Return the occupied cells in order, and for each step the place of its cell among them."""
     cells, places = np.unique(steps // width, return_inverse=True)
     return cells, places.reshape(-1)
 
 
 def middle_of(values: Integers) -> int:
-    """About the median, of at least one value; NumPy's own takes its time to be imported."""
+    """Return about the median of at least one value; np.median would take a while to import."""
     place = len(values) // 2
     return int(np.partition(values, place)[place])

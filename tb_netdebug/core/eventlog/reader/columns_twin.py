@@ -1,7 +1,8 @@
-"""Columns out of many unpacked blocks at once: the specification of `columns.c`.
+"""Decodes many unpacked blocks into columns at once, in Python: the specification of `native/columns.h`.
 
-`blocks` are messages StepColumns or DetailColumns, `rows` and `samples` the numbers of their envelopes. A
-block that is damaged contributes nothing, and its place is among the `damaged`. Names are bytes as stored.
+Chosen by `scanner.py`. `blocks` are messages StepColumns or DetailColumns; `rows` and `samples` are the
+counts from their envelopes. A damaged block contributes nothing, and its place is listed in `damaged`. Names
+are bytes as stored.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _KINDS = frozenset(Kind)
 _SAMPLE_FIELDS = (
     "kinds", "series_names", "row_sizes", "order", "headers", "sketch_lengths", "unit_counts", "units",
 )  # fmt: skip
-_RANGE_FIELDS = 9  # of a ScalarRange: four counts, then five values
+_RANGE_FIELDS = 9  # the fields of a ScalarRange: four counts, then five values
 SAMPLE = np.dtype(
     [
         ("block", "<u4"), ("series", "<u4"), ("first", "<i8"), ("last", "<i8"), ("merged", "<i8"),
@@ -42,8 +43,11 @@ Table = NDArray[Any]
 def step_rows(
     blocks: Sequence[bytes], rows: Sequence[int], names: Sequence[bytes], /
 ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, list[int]]:
-    """For each row the block, step, wall time and whether any scalar was measured; then for each name and
-    row the value, and whether it was measured. NaN stands where it was not."""
+    """Return for each row its block, step, wall time and whether any scalar was measured, then the scalars.
+
+    The scalars are two tables with a line for each name: the values, NaN where there is none, and whether
+    each was measured.
+    """
 
     def read(data: bytes, count: int) -> list[Table]:
         message = _parts(data)
@@ -69,8 +73,11 @@ def step_rows(
 def detail_rows(
     blocks: Sequence[bytes], rows: Sequence[int], names: Sequence[bytes], /
 ) -> tuple[bytes, bytes, bytes, bytes, list[int]]:
-    """For each row the block; first and last step, first and last time, number of steps, one column after the
-    other; then for each name the nine columns of a ScalarRange, and whether there is one."""
+    """Return for each row its block and its frame, then the scalars.
+
+    The frame has five columns: first and last step, first and last time, number of steps. The scalars are,
+    for each name, the nine columns of a ScalarRange, and whether there is one.
+    """
 
     def read(data: bytes, count: int) -> list[Table]:
         message = _parts(data)
@@ -83,6 +90,7 @@ def detail_rows(
         words = get_words(table[4], 5 * measured, columns=5).view(np.int64).reshape(5, measured)
         ranges = np.zeros((len(names), _RANGE_FIELDS, count), np.int64)
         found = np.zeros((len(names), count), np.uint8)
+        # Only measured ranges are stored, name after name.
         starts = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
         for place, at in _places(known, names):
             part = slice(starts[at], starts[at + 1])
@@ -107,7 +115,10 @@ def sample_rows(
     name: bytes | None,
     /,
 ) -> tuple[bytes, list[tuple[int, bytes]], list[int]]:
-    """The samples of the kinds in the bit set, of one name or all, as SAMPLE; the series by their number."""
+    """Return the samples of the wanted kinds, of one name or all, as SAMPLE, then the series by number.
+
+    `kinds` is a bit set.
+    """
     series: dict[tuple[int, bytes], int] = {}
     parts, damaged = [np.empty(0, SAMPLE)], []
     for place, (data, row_count, count, size) in enumerate(zip(blocks, rows, samples, sketches, strict=True)):
@@ -124,7 +135,7 @@ def _samples_of(
     series: dict[tuple[int, bytes], int],
 ) -> Table:  # fmt: skip
     message = _parts(data)
-    # The sketches are elsewhere; only their number of bytes is compared.
+    # The sketches stay in the file: only their size is checked against the columns.
     columns = _sample_columns(message[7 if details else 4])
     table = decode_samples(columns, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]
     if details:
@@ -152,7 +163,7 @@ def _samples_of(
 
 
 class _Sized:
-    """Stands for bytes that are not read."""
+    """Stands in for bytes that are not read: it has a length and nothing else."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -162,10 +173,10 @@ class _Sized:
 
 
 def _active(table: SampleTable) -> Table:
-    """How many bits are set in each bitmap."""
+    """Return the number of set bits in each bitmap."""
     ends = table._unit_ends
     starts = np.concatenate([[0], ends[:-1]])[: len(ends)]
-    # One byte more, because a bitmap may be empty at the very end.
+    # One byte more, because reduceat needs a valid start even for an empty bitmap at the very end.
     bits = _BITS[np.frombuffer(table._unit_bytes + b"\0", np.uint8)]
     active = np.add.reduceat(bits, starts, dtype=np.int64) if len(ends) else np.empty(0, np.int64)
     return np.where(ends > starts, active, 0)
@@ -175,7 +186,7 @@ _BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
 def names_of(blocks: Sequence[bytes], details: bool, /) -> tuple[list[bytes], list[tuple[int, bytes]]]:
-    """All scalars and series that the undamaged blocks name, in order of appearance."""
+    """Return all scalars and series that the undamaged blocks name, in order of appearance."""
     scalars: dict[bytes, None] = {}
     series: dict[tuple[int, bytes], None] = {}
     for data in blocks:
@@ -196,7 +207,7 @@ def names_of(blocks: Sequence[bytes], details: bool, /) -> tuple[list[bytes], li
 
 
 def tally(packed: Sequence[bytes | None], places: bytes, rows: int, /) -> bytes:
-    """The counts of the packed summaries, added up bin by bin at their places, as a table of doubles."""
+    """Add the counts of the packed summaries bin by bin at their places; return a table of doubles."""
     counts = np.zeros((rows, BINS))
     for one, place in zip(packed, np.frombuffer(places, np.int64).tolist(), strict=True):
         try:
@@ -228,7 +239,7 @@ def _bytes(name: str) -> bytes:
 
 
 def _places(known: Sequence[str], names: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Which of the wanted names are there, and where."""
+    """Return the wanted names that are there, as pairs of the place in `names` and in `known`."""
     at = {_bytes(name): place for place, name in enumerate(known)}
     return [(place, at[name]) for place, name in enumerate(names) if name in at]
 
@@ -239,6 +250,7 @@ def _joined(
     read: Callable[[bytes, int], list[Table]],
     empty: list[Table],
 ) -> tuple[list[Table], bytes, list[int]]:
+    """Return the joined tables of all blocks, the block of each row, and the damaged blocks."""
     parts, owners, damaged = [empty], [np.empty(0, np.uint32)], []
     for place, (data, count) in enumerate(zip(blocks, rows, strict=True)):
         try:

@@ -1,7 +1,7 @@
-"""Why something cannot be shown."""
+"""The reader's error for users."""
 
 from __future__ import annotations
 
 
 class ReaderError(Exception):
-    """A sentence for the user."""
+    """Something cannot be shown; the message is a sentence for the user."""

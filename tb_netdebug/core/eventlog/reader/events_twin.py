@@ -1,6 +1,7 @@
-"""What stands in the records of an event file, in plain Python: the specification of `events.h`.
+"""Decodes the records of an event file in plain Python: the specification of `native/events.h`.
 
-Of a block only the envelope is looked at; it stays compressed in the file until somebody asks what it holds.
+Only the envelope of a block is read; the block stays compressed in the file until a view needs it. Used by
+`scan_twin.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FLOAT, _DOUBLE = 1, 2
 
 
 class RawValue(NamedTuple):
-    """One value of a summary, by the places of its parts."""
+    """One summary value, as the places of its parts in the data."""
 
     tag: bytes
     plugin: bytes
@@ -31,8 +32,10 @@ class RawValue(NamedTuple):
 
 
 class Events:
-    """Collects what is in the events of a piece of a file that begins at `base`: with `ours` the entries of
-    our blocks, else the points of others."""
+    """Collects the contents of the events in a piece of a file that starts at offset `base`.
+
+    With `ours` it collects the entries of our blocks, otherwise the points that other programs wrote.
+    """
 
     def __init__(self, data: bytes, base: int, ours: bool) -> None:
         self.data = data
@@ -43,7 +46,7 @@ class Events:
         self.tags: dict[bytes, int] = {}
 
     def take(self, start: int, end: int) -> bool:
-        """Whether the bytes are an event; of one that is not nothing is kept."""
+        """Take the contents of an event; return False, and keep nothing, if the bytes are none."""
         entries, points = len(self.entries), len(self.points)
         try:
             self.summary_of(start, end)
@@ -57,6 +60,7 @@ class Events:
         wall_time, step = 0.0, 0
         summary: tuple[int, int] | None = None
         for number, kind, value, stop in fields(self.data, start, end):
+            # The field numbers of TensorFlow's Event: wall_time, step, summary.
             if number == 1 and kind == FIXED64:
                 wall_time = struct.unpack("<d", value.to_bytes(8, "little"))[0]
             elif number == 2 and kind == VARINT:
@@ -107,7 +111,7 @@ class Events:
             tag = self.tags.setdefault(name, len(self.tags))
             self.entries += ENTRY.pack(self.base + start, tag, 0, end - start, 0, 0, 0, 0, 0, OTHER, 0)
             return
-        shift = int(kind != STEPS)  # a detail block has its level before the rest
+        shift = int(kind != STEPS)  # field 1 of a detail block is its level, and the others move by one
         numbers = [0] * 7
         columns = sketches = (start, start)
         for number, wire, value, stop in fields(self.data, start, end):
@@ -119,6 +123,7 @@ class Events:
                 columns = value, stop
             elif wire == BYTES and number == 8 + shift:
                 sketches = value, stop
+        # An entry keeps the place of the sketches as their distance from the columns, which come first.
         ahead = sketches[0] - columns[0] if sketches[0] < sketches[1] else 0
         rank, rows, samples = numbers[2], numbers[5] & 0xFFFFFFFF, numbers[6] & 0xFFFFFFFF
         if ahead < 0 or rank > 0xFFFF:
@@ -144,7 +149,7 @@ class Events:
             self.points += POINT.pack(step, wall_time, number, -1, 0, tag)
 
     def number_of(self, start: int, end: int) -> tuple[float | None, bool]:
-        """The number in a tensor of rank 0, or whether it is a table of buckets."""
+        """Return the number in a tensor of rank 0, or whether the tensor is a table of histogram buckets."""
         dtype, dims, numbers = 0, list[int](), dict[int, bytes]()
         for number, kind, value, stop in fields(self.data, start, end):
             if number == 1 and kind == VARINT:
@@ -174,7 +179,7 @@ class Events:
 
 
 def kind_of(name: bytes) -> int:
-    """STEPS, the level of detail, or OTHER."""
+    """Return STEPS, the level of detail, or OTHER."""
     kind, _, level = name.partition(b"/")
     if name == b"steps":
         return STEPS

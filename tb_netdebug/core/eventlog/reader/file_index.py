@@ -1,4 +1,4 @@
-"""What stands where in one event file that may still be growing."""
+"""An index of one event file that may still be growing: where its blocks and payloads are."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from tb_netdebug.core.eventlog.writer.framing import HEADER_BYTES
 
 _PIECE_BYTES = 1 << 20
 _REMOTE_PIECE_BYTES = 16 << 20
+# The last bytes read, compared on the next look: an object store may have replaced the file unnoticed.
 _SEAL_BYTES = 32
-# What is not whole at the end of a file may be so later; what lies further back is given up.
+# An incomplete end may be completed later, so every look scans it again. Of a longer one than this, all but
+# the last half of this is given up.
 _HOPE_BYTES = 32 << 20
+# How many bytes of records with wrong checksums are read, besides eight times what is left of the file.
 _PATIENCE_BYTES = 256 << 20
 MOST_GAPS = 1000
 MOST_NAMES = 1000
@@ -38,9 +41,10 @@ _serials = count()
 
 @dataclass(frozen=True, slots=True)
 class IndexedPiece:
-    """What a piece of a file holds: blocks of ours, or in files of others points with `tags` to read them.
+    """The contents of a scanned piece of a file.
 
-    `samples` are the payloads that an agent wrote about the processes of a training.
+    In files of ours these are blocks, in others points with the `tags` to read them. `samples` are the
+    payloads that an agent wrote about the processes of a training run.
     """
 
     blocks: NDArray[np.void]
@@ -51,7 +55,7 @@ class IndexedPiece:
 
 @dataclass(frozen=True, slots=True)
 class FileGap:
-    """Bytes of a file without anything that can be read."""
+    """Bytes of a file in which nothing can be read."""
 
     offset: int
     size: int
@@ -59,9 +63,9 @@ class FileGap:
 
 
 class FileIndex:
-    """Follows one file from its beginning. Not safe for several threads at once.
+    """Follows one file from its beginning. For one thread at a time.
 
-    `serial` differs for all files that were ever followed. `at` is where the next look begins.
+    `serial` is unique among all files ever followed. `at` is where the next look begins.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -81,7 +85,7 @@ class FileIndex:
 
     @property
     def lost(self) -> list[FileGap]:
-        """What could not be read, at most MOST_GAPS of it; an end that may still come is there at last."""
+        """The unreadable parts, at most MOST_GAPS; last the incomplete end, which may still be completed."""
         return [*self._gaps, *([self.tail] if self.tail is not None else [])]
 
     @property
@@ -90,11 +94,11 @@ class FileIndex:
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """Differs after every look that has found something."""
+        """A value that differs after every look that has found something."""
         return self.at, len(self.entries), self.gap_count, self.tail.size if self.tail else 0
 
     def note_damage(self, place: int) -> None:
-        """A block whose checksum is right makes no sense; noted once."""
+        """Note once that a block with a right checksum cannot be decoded."""
         if place in self._damaged or len(self._damaged) >= MOST_GAPS:
             return
         self._damaged.add(place)
@@ -102,13 +106,16 @@ class FileIndex:
         self._note(int(entry["offset"]), int(entry["offset"] + entry["length"]), 2)
 
     def is_other(self, state: FileState) -> bool:
-        """Whether another file has taken the place, or this one was cut."""
+        """Return whether another file has taken the place, or this one was truncated."""
         before = self.state
         return before is not None and (before.identity != state.identity or state.size < before.size)
 
     def grow(self, state: FileState) -> Iterator[IndexedPiece]:
-        """What was added up to the given state, piece by piece. Raises OSError; of that FileExistsError when
-        another file is there by now: begin anew then."""
+        """Yield what was added up to the given state, piece by piece.
+
+        Raises OSError, and of these FileExistsError if another file is there by now: start over with a new
+        index.
+        """
         if self.state == state:
             return
         with self.storage.open(self.path) as file:
@@ -125,6 +132,7 @@ class FileIndex:
         need = 0
         self.tail = None
         while at < end:
+            # In search of a header: skip holes, but keep the zeros that it may begin with.
             if lost >= 0 and not need:
                 at = min(max(at, file.behind_hole(at) - HEADER_BYTES), end)
             wanted = min(max(piece, need), end - at)
@@ -143,10 +151,11 @@ class FileIndex:
             yield IndexedPiece(self._blocks(found, tags), np.frombuffer(points, scanner.POINT), tags, samples)
             at = at + stop if patience >= 0 else end
             if len(data) < wanted or (stop == 0 and not need):
-                break  # it is being cut at this moment, or a header has just begun
+                break  # the file is being truncated, or a header is incomplete
         self._end(lost, reason, end)
 
     def _end(self, lost: int, reason: int, end: int) -> None:
+        # Nothing is damaged, but the last record is incomplete.
         if lost < 0 and self.at < end:
             lost, reason = self.at, -1
         if lost < 0:
@@ -158,7 +167,7 @@ class FileIndex:
         self.tail = FileGap(lost, end - lost, _TAIL if reason != 0 else _REASONS[0])
 
     def _blocks(self, entries: NDArray[np.void], tags: list[bytes]) -> NDArray[np.void]:
-        """Keeps the entries; those of other payloads by their names, of each the newest."""
+        """Keep the entries of blocks, and the newest place of each other payload by name."""
         is_block = entries["kind"] != OTHER
         for entry in entries[~is_block]:
             name = clean(tags[entry["first"]].decode("utf-8", "replace"))
@@ -175,7 +184,7 @@ class FileIndex:
 
 
 def _samples(entries: NDArray[np.void], tags: list[bytes], data: bytes, base: int) -> list[bytes]:
-    """Payloads of which every one counts, not only the newest: they are small, and at hand here."""
+    """Return the payloads that all count, not only the newest: they are small, and at hand here."""
     if WITNESS not in tags:
         return []
     chosen = entries[(entries["kind"] == OTHER) & (entries["first"] == tags.index(WITNESS))]

@@ -1,4 +1,4 @@
-"""One run, followed while it grows, and everything a page shows of it."""
+"""One run, followed while it grows, and every view that can be shown of it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _OF_PROCESSES = ("rank", "time", "tree_bytes", "processes", "threads", "cpu_shar
 
 
 class FollowedRun:
-    """All methods may be called from any thread; views raise ReaderError for what cannot be shown.
+    """A run of a logdir, safe from any thread. Views raise ReaderError for what cannot be shown.
 
-    Steps are those of the training. `first` and `last` bound a view, None leaves that side open.
+    Steps are those of the training. `first` and `last` bound a view; None leaves that side open.
     """
 
     def __init__(self, name: str, files: RunFiles, reader: BlockReader) -> None:
@@ -51,7 +51,7 @@ class FollowedRun:
         self._begin()
 
     def _begin(self) -> None:
-        """The first file of ours makes another run of a folder."""
+        """Start over with the kind of the files: the first file of ours makes a folder another run."""
         self._kind = self._files.kind
         storage, path = self._files.storage, self._files.path
         if self._kind == "netdebug":
@@ -64,17 +64,21 @@ class FollowedRun:
 
     @property
     def path(self) -> str:
-        """Its folder."""
+        """The folder of the run."""
         return self._files.path
 
     def use(self, files: RunFiles) -> None:
-        """What a look at the whole logdir has found of this run."""
+        """Replace the list of files by the one that a scan of the whole logdir has found."""
         self._files = files
 
     def refresh(self) -> bool:
-        """Reads what was added since; whether anything was. Never raises for what the files hold."""
+        """Read what was added to the files; return whether anything was.
+
+        Never raises for what the files hold.
+        """
         with self._lock:
-            if not self._files.storage.is_remote:  # there a look costs money; the logdir's own has to do
+            # Listing a bucket costs money: there the scan of the logdir has to do.
+            if not self._files.storage.is_remote:
                 self._files.look()
             is_other = bool(self._files.files) and self._files.kind != self._kind
             if is_other:
@@ -87,15 +91,15 @@ class FollowedRun:
     # ---- what it is
 
     def graph(self) -> Graph | None:
-        """The modules and the data flow between them, as far as recorded."""
+        """Return the modules and the data flow between them, as far as recorded."""
         return self._content.graph() if isinstance(self._content, Recording) else None
 
     def info(self) -> dict[str, Any]:
-        """What the training said of itself."""
+        """Return what the training process recorded about itself."""
         return self._content.info() if isinstance(self._content, Recording) else {}
 
     def details(self) -> dict[str, Any]:
-        """Everything but the numbers, as plain values; some numbers may not be finite."""
+        """Return everything but the numbers, as plain values; some floats may be non-finite."""
         version = self.version
         if self._details is None or self._details[0] != version:
             with self._readable():
@@ -109,7 +113,7 @@ class FollowedRun:
     def _of_files(self) -> dict[str, Any]:
         place = self._files.place(self.name)
         files = self._content.files
-        # What is still on its way here comes in pieces: an end without its rest is no damage as yet.
+        # A file on its way from another machine arrives in pieces: an incomplete end is no damage yet.
         coming = {file for file in files if file.state and time.time() - file.state.changed < LIVE_SECS}
         gaps = [
             (file, gap) for file in files for gap in file.lost if not (file in coming and gap is file.tail)
@@ -131,7 +135,7 @@ class FollowedRun:
         }
 
     def _of_trainers(self, described: dict[str, Any]) -> dict[str, Any]:
-        """Whether they go on, how they ended, and what their agents saw last of them."""
+        """Return whether the training processes are alive, how they ended, and what their agents saw last."""
         accounts = self._accounts()
         first, last, steps = (described[name] or 0 for name in ("first_time", "last_time", "steps"))
         found = pulse(
@@ -151,7 +155,10 @@ class FollowedRun:
     def _judged(
         self, described: dict[str, Any], evidence: RunEvidence | None, files: dict[str, Any]
     ) -> dict[str, Any]:
-        """A verdict of None: nobody has judged the run. One that holds nothing to judge needs no judge."""
+        """Return the verdict and findings; a verdict of None means that nobody has judged the run.
+
+        A run that holds nothing to judge gets its verdict without any findings.
+        """
         stored = self._content.findings() if isinstance(self._content, Recording) else None
         found = verdict(
             stored.severities if stored is not None else [],
@@ -175,7 +182,7 @@ class FollowedRun:
         return RunEvidence.of(described["scalars"], has_moved=self._views.has_moved())
 
     def _damage(self, files: dict[str, Any]) -> str:
-        """A sentence about what cannot be read of its files."""
+        """Return a sentence about what cannot be read of the files, or an empty string."""
         lost = files["gap_list"][0] if files["gap_list"] else None
         if files["complaint"] is not None or lost is None:
             return files["complaint"] or ""
@@ -190,7 +197,7 @@ class FollowedRun:
         self, names: Sequence[str], *, first: int | None = None, last: int | None = None, points: int = 1000,
         rank: int = 0,
     ) -> ScalarView:  # fmt: skip
-        """The scalars that there are of the names, in at most `points` rows each."""
+        """Return those of the named scalars that there are, in at most `points` rows each."""
         with self._readable():
             return self._views.scalars(names, first, last, bounded(points), rank)
 
@@ -198,8 +205,11 @@ class FollowedRun:
         self, kind: Kind, statistic: str, *, first: int | None = None, last: int | None = None,
         columns: int = 400, rank: int = 0, pattern: str | None = None,
     ) -> HeatView:  # fmt: skip
-        """One of statistics.EXACT, "inactive_units", or of updates "ratio", of the tensors of a kind whose
-        names match the regular expression; counts are those of one sample on the average."""
+        """Return one statistic of all tensors of a kind whose names match the regular expression.
+
+        It is one of statistics.EXACT, "inactive_units", or "ratio" for updates. Counts are those of the
+        average sample.
+        """
         with self._readable():
             return self._views.heat(kind, statistic, first, last, bounded(columns), rank, pattern)
 
@@ -207,12 +217,12 @@ class FollowedRun:
         self, series: Series, *, first: int | None = None, last: int | None = None, columns: int = 400,
         rank: int = 0,
     ) -> BandView:  # fmt: skip
-        """Quantiles and statistics of a tensor."""
+        """Return quantiles and statistics of a tensor over the steps."""
         with self._readable():
             return self._views.bands(series, first, last, bounded(columns), rank)
 
     def histogram(self, series: Series, *, first: int, last: int, rank: int = 0) -> HistogramView | None:
-        """The samples of the range merged; the newest one at or before `last` when the range holds none."""
+        """Return the samples of the range merged, or if it holds none, the newest one at or before `last`."""
         with self._readable():
             return self._views.histogram(series, first, last, rank)
 
@@ -220,17 +230,17 @@ class FollowedRun:
         self, series: Series, *, first: int | None = None, last: int | None = None, columns: int = 48,
         rank: int = 0,
     ) -> RidgeView:  # fmt: skip
-        """Histograms over the range, one behind the other."""
+        """Return histograms over the range, one behind the other."""
         with self._readable():
             return self._views.histograms(series, first, last, bounded(columns), rank)
 
     def statistics_at(self, kind: Kind, *, step: int | None = None, rank: int = 0) -> TableView:
-        """Every tensor of a kind: all statistics of the newest sample at or before `step`."""
+        """Return all statistics of every tensor of a kind, from its newest sample at or before `step`."""
         with self._readable():
             return self._views.table(kind, step, rank)
 
     def processes(self, *, rank: int = 0) -> MemoryCurve:
-        """The memory of a training with all of its processes, over time, as its agent saw it."""
+        """Return the memory over time of all processes of a rank, as its agent saw it."""
         if isinstance(self._content, Recording):
             return self._content.witnesses.course(rank)
         return Witnesses().course(rank)
@@ -244,5 +254,5 @@ class FollowedRun:
 
 
 def bounded(wanted: int) -> int:
-    """A picture has no more points than this."""
+    """Clamp a wanted number of points to what a picture may have."""
     return max(1, min(wanted, 10_000))

@@ -1,4 +1,4 @@
-"""Tells of changes in a logdir as soon as there are any."""
+"""Watches a logdir and reports which runs have changed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ logger = logging.getLogger(__name__)
 
 OnChange = Callable[[set[str], bool], None]
 
-# Writes that come together are told of together.
+# Writes within this time are reported in one call.
 TOGETHER_SECS = 0.01
-# How often one looks where no notice comes: on a disk of its own, one that others write to, a store.
+# How often to poll without notification: a local disk, one that other machines write to, an object store.
 LOCAL_SECS, SHARED_SECS, STORE_SECS = 0.25, 1.0, 5.0
-# Notices may be lost, so now and then one looks all the same.
+# Notifications may be lost, so poll now and then all the same.
 SURE_SECS = 30.0
-# Looking takes at most this share of the time.
+# Polling takes at most this share of the time.
 MOST_SHARE = 0.1
 MOST_WATCHES = 8192
 _LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
 class Follower:
-    """Calls `on_change(names, listing_changed)` from threads of its own, never twice at once: with the names
-    of runs whose files have changed, and whether runs came or went. `close` waits for the threads.
+    """Calls `on_change(names, listing_changed)` when runs change.
 
-    On local disks the system says when something is written, at most some thousand folders; elsewhere one
-    looks. `start` looks for runs, and tells of all of them.
+    `names` are the runs whose files have changed; `listing_changed` says whether runs came or went. The calls
+    come from threads of its own, never two at once. `close` waits for these threads.
+
+    On local disks inotify reports writes, in at most some thousand folders; elsewhere the follower polls.
+    After `start` the first poll reports all runs.
     """
 
     def __init__(self, logdir: LogDir, on_change: OnChange) -> None:
@@ -65,7 +67,7 @@ class Follower:
         with self._telling:
             try:
                 self._on_change(names, listing_changed)
-            except Exception:  # one that fails must not end the following
+            except Exception:  # a failing callback must not stop the watch
                 logger.exception("NetDebug could not take in what has changed in the logdir")
 
 
@@ -77,7 +79,7 @@ def pace_of(root: LogdirRoot) -> float:
 
 
 class _Watch:
-    """A thread for the roots that are looked at equally often."""
+    """A thread that watches the roots with the same polling interval."""
 
     def __init__(self, logdir: LogDir, roots: list[LogdirRoot], secs: float, tell: OnChange) -> None:
         self._logdir = logdir
@@ -86,12 +88,13 @@ class _Watch:
         self._tell = tell
         self._thread = threading.Thread(target=self._run, name="netdebug-follower", daemon=True)
         self._closing = threading.Event()
+        # `close` writes to this pipe, to wake the thread from its select.
         self._wake_reader, self._wake_writer = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_reader, selectors.EVENT_READ)
         self._notices: Inotify | None = None
         self._places: dict[str, RunListing] = {}
-        self._runs: dict[str, str] = {}  # names by folder
+        self._runs: dict[str, str] = {}  # run names by folder
         self._next_look = 0.0
 
     def start(self) -> None:
@@ -109,7 +112,7 @@ class _Watch:
 
     def _run(self) -> None:
         if self._secs == LOCAL_SECS:
-            with suppress(OSError):  # then looking has to do
+            with suppress(OSError):  # then polling has to do
                 self._notices = Inotify()
                 self._selector.register(self._notices.descriptor, selectors.EVENT_READ)
         try:
@@ -134,14 +137,14 @@ class _Watch:
             self._tell(names, listing_changed)
 
     def _wait(self, secs: float) -> bool:
-        """Whether something has come."""
+        """Return whether something has come within that time."""
         return bool(self._selector.select(secs))
 
     def _wait_for_more(self) -> None:
         self._closing.wait(TOGETHER_SECS)
 
     def _noticed(self) -> tuple[set[str], bool]:
-        """The runs that were written to, and whether one has to look what else there is."""
+        """Return the runs that were written to, and whether other changes make a poll necessary."""
         names: set[str] = set()
         is_unclear = False
         for change in self._notices.changes() if self._notices is not None else ():
@@ -154,7 +157,7 @@ class _Watch:
     def _look(self) -> tuple[set[str], bool]:
         started = time.monotonic()
         listing_changed = self._logdir.refresh(self._roots)
-        while self._watch_folders():  # what came into a new folder before it was watched
+        while self._watch_folders():  # find what came before the watch
             listing_changed |= self._logdir.refresh(self._roots)
         places = self._own_places()
         changed = {name for name, place in places.items() if self._places.get(name) != place}
@@ -174,7 +177,7 @@ class _Watch:
         return {name: place for name, place in self._logdir.runs.items() if name in own}
 
     def _watch_folders(self) -> bool:
-        """Whether new ones are watched now."""
+        """Watch folders that are not watched yet; return whether there were any."""
         if self._notices is None:
             return False
         before = len(self._notices)
@@ -194,14 +197,14 @@ class _Watch:
         return [folder for root in self._roots for folder in root.folders]
 
     def _is_noticed(self) -> bool:
-        """Whether of every folder a notice comes."""
+        """Return whether every folder is watched."""
         notices = self._notices
         is_complete = not any(root.complaint for root in self._roots)
         return notices is not None and is_complete and all(folder in notices for folder in self._folders())
 
 
 def most_watches() -> int:
-    """Half of what the system allows this user, who may have others to watch for."""
+    """Return half of what the system allows this user, whose other programs need watches, too."""
     try:
         allowed = int(_LIMIT.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The files of a run, looked at again and again: only what was added is read."""
+"""Follows the files of one run; a refresh reads only what was added. Base of `Recording` and `Summaries`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tb_netdebug.core.eventlog.reader.storage import FileState, Storage
 
 
 class FollowedFiles(ABC):
-    """Safe from any thread: `refresh` changes it under a lock, and what others hold stays as it is.
+    """The files of a run, safe from any thread.
 
-    Whoever derives from it does in `_take` what is to be done with a file's news, in `_drop` what with a file
-    that is gone or will be read anew, and in `_settle` makes what was taken in visible.
+    `refresh` changes it under a lock; what readers hold by then stays valid. A subclass takes in what is new
+    in a file in `_take`, removes a file that is gone or will be read anew in `_drop`, and in `_settle`
+    publishes what was taken in.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -24,15 +25,15 @@ class FollowedFiles(ABC):
         self._storage = storage
         self._lock = threading.RLock()
         self._files: dict[str, FileIndex] = {}
-        self.files: tuple[FileIndex, ...] = ()  # in the order in which they were made
+        self.files: tuple[FileIndex, ...] = ()  # oldest first
 
     @property
     def complaint(self) -> str | None:
-        """The first thing that is wrong with the run as a whole, in a sentence."""
+        """The first complaint about the run as a whole, as a sentence."""
         return next(iter([*self._unreadable.values(), *self.complaints.values()]), None)
 
     def refresh(self, states: Mapping[str, FileState]) -> bool:
-        """Reads what was added to the files; whether anything was."""
+        """Read what was added to the files; return whether anything was."""
         with self._lock:
             lost = [
                 path
@@ -42,7 +43,7 @@ class FollowedFiles(ABC):
             for path in lost:
                 self._forget(path)
             changed = [self._follow(path, state) for path, state in states.items()]
-            # One may have come late, and yet stand before others in their order.
+            # A file may arrive late and still belong before others: take the order of `states`.
             self._files = {path: self._files[path] for path in states if path in self._files}
             if lost or any(changed):
                 self.files = tuple(self._files.values())
@@ -71,7 +72,7 @@ class FollowedFiles(ABC):
     def _read(self, file: FileIndex, state: FileState) -> None:
         try:
             self._take(file, state)
-        except FileExistsError:  # written anew in its place
+        except FileExistsError:  # another file of the same name
             self._forget(file.path)
             self._files[file.path] = anew = FileIndex(self._storage, file.path)
             self._take(anew, state)

@@ -1,4 +1,4 @@
-"""The records of one event file, also of a damaged one: what is whole is read, what is not is a gap."""
+"""Reads one event file record by record, with damaged parts as gaps, for `payloads.py` and `judging/`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GAP = struct.Struct("<qqq")
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One whole record; both checksums were right."""
+    """One whole record, both of whose checksums were right."""
 
     offset: int
     payload: bytes
@@ -35,8 +35,8 @@ class LogRecord:
 class Gap:
     """Bytes that hold no whole record.
 
-    `reason` is "header" or "payload" for damage, "tail" where the file ends within a record: written at this
-    very moment, or cut off by a crash or a copy.
+    `reason` is "header" or "payload" for damage, "tail" where the file ends within a record: either it is
+    being written at this very moment, or a crash or a copy cut it off.
     """
 
     offset: int
@@ -49,7 +49,7 @@ class Gap:
 
 
 def read_frames(path: Path, *, start: int = 0) -> Iterator[LogRecord | Gap]:
-    """Everything from `start` to the end the file has when this is called, in order and without overlaps.
+    """Yield everything from `start` to the end that the file has now, in order and without overlaps.
 
     Raises OSError. To go on later, start at the end of the last frame.
     """
@@ -59,7 +59,7 @@ def read_frames(path: Path, *, start: int = 0) -> Iterator[LogRecord | Gap]:
 
 
 def read_frame(path: Path, offset: int) -> LogRecord | None:
-    """The record at `offset`, if a whole one begins there. Raises OSError."""
+    """Return the record at `offset`, or None if no whole one begins there. Raises OSError."""
     with path.open("rb") as file:
         return _FrameReader(file, os.fstat(file.fileno()).st_size).frame_at(offset)
 
@@ -68,7 +68,7 @@ class _FrameReader:
     def __init__(self, file: BinaryIO, end: int) -> None:
         self._file = file
         self._end = end
-        # A file made of right headers with wrong payloads could make us read it over and over.
+        # A file made of right headers with wrong payloads could make the search read it over and over.
         self._patience_bytes = 8 * end + MAX_PAYLOAD_BYTES
 
     def frames(self, offset: int) -> Iterator[LogRecord | Gap]:
@@ -89,7 +89,7 @@ class _FrameReader:
         return LogRecord(offset, payload)
 
     def _gap_at(self, offset: int) -> Gap:
-        """What lies from here to the next whole record, or to the end."""
+        """Return the gap from here to the next whole record, or to the end of the file."""
         length = self._length_at(offset)
         if length is None:
             reason = "tail" if self._end - offset < HEADER_BYTES else "header"
@@ -98,7 +98,7 @@ class _FrameReader:
             reason = "payload" if after <= self._end else "tail"
         found = self._search(offset + 1)
         if found < self._end and reason == "tail":
-            reason = "payload"  # its end was lost, others were written after it
+            reason = "payload"  # its end was lost, and more records follow
         return Gap(offset, found - offset, reason)
 
     def _length_at(self, offset: int) -> int | None:
@@ -109,13 +109,15 @@ class _FrameReader:
         return length if length <= MAX_PAYLOAD_BYTES else None
 
     def _search(self, offset: int) -> int:
-        """The next offset with a whole record, or the end of the file; found as the page finds it."""
-        at, size = offset, _FIRST_SCAN_BYTES  # the next record is mostly near, and there may be many gaps
+        """Return the next offset with a whole record, or the end, found by the scanner of the page."""
+        # The next record is usually near, and there may be many gaps: start with a small window.
+        at, size = offset, _FIRST_SCAN_BYTES
         while self._end - at > OVERHEAD_BYTES and self._patience_bytes >= 0:
             at = self._behind_hole(at)
             window = self._read(at, size)
             is_last = at + len(window) == self._end
             need, stop = 0, len(window) - HEADER_BYTES + 1
+            # A window of zeros holds no header: skip the scan.
             if not _ZEROS.startswith(window):
                 _, _, gaps, _, stop, _, _, self._patience_bytes, need = scanner.native.scan(
                     window, 0, at, self._end - at, offset, 0, self._patience_bytes, True
@@ -129,9 +131,9 @@ class _FrameReader:
         return self._end
 
     def _behind_hole(self, offset: int) -> int:
-        """Where a hole of a sparse file ends, but for the zeros that a header may begin with."""
+        """Return where a hole of a sparse file ends, less a few zeros that a header may begin with."""
         descriptor = self._file.fileno()
-        before = os.lseek(descriptor, 0, os.SEEK_CUR)  # what the buffer of the file relies on
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)  # the file object's buffer relies on it
         data = behind_hole(descriptor, offset)
         os.lseek(descriptor, before, os.SEEK_SET)
         return min(max(offset, data - HEADER_BYTES), self._end)

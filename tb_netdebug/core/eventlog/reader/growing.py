@@ -1,4 +1,4 @@
-"""Columns that grow while others read them."""
+"""Arrays that grow while other threads read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class Growing:
-    """`view` stays valid and unchanged when more is added: what was written is never moved or changed."""
+    """An array to append to; a `view` stays valid and unchanged, because written rows are never changed."""
 
     def __init__(self, dtype: Any) -> None:
         self._data: NDArray[Any] = np.empty(0, dtype)
@@ -30,7 +30,7 @@ class Growing:
         self._size = size
 
     def trim(self) -> None:
-        """Gives back most of the room that nothing has come into; of a long run that is a lot."""
+        """Release most of the spare room, which is a lot in a long run."""
         if len(self._data) > self._size + self._size // 4 + 16:
             self._move(self._size + self._size // 8)
 

@@ -1,6 +1,6 @@
-"""Linux's notice of changes in folders, by ctypes: one descriptor for as many folders as are named.
+"""Linux's inotify by ctypes: one descriptor for any number of folders. Used by `follower.py`.
 
-Packages for it make a thread for each folder, or watch whole trees without a bound.
+The packages for it start a thread for each folder, or watch whole trees without a limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _READ_BYTES = 1 << 16
 
 
 class FolderChange(NamedTuple):
-    """In a folder something of that name; `folder` is empty when some changes were missed."""
+    """A change of `name` in `folder`; an empty `folder` means that the kernel's queue overflowed."""
 
     folder: str
     name: str
@@ -30,7 +30,7 @@ class FolderChange(NamedTuple):
 
 
 class Inotify:
-    """Raises OSError when the system has none, or no room for one more. For one thread."""
+    """Watches folders, from one thread. Raises OSError if the system has no inotify or no watch is left."""
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
@@ -51,7 +51,7 @@ class Inotify:
         return folder in self._numbers
 
     def add(self, folder: str) -> None:
-        """Raises OSError when it is no folder or there are too many."""
+        """Watch a folder. Raises OSError if it is not a folder or there are too many watches."""
         if folder in self._numbers:
             return
         mask = _WANTED | _ONLY_FOLDERS | _NO_LINKS
@@ -60,7 +60,7 @@ class Inotify:
         self._numbers[folder] = number
 
     def changes(self) -> Iterator[FolderChange]:
-        """What has come since the last call; none when nothing has."""
+        """Yield what has come since the last call, nothing if there is nothing. Never blocks."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -71,6 +71,7 @@ class Inotify:
             at += _EVENT.size
             name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
             at += size
+            # The kernel's queue was full, and changes were lost.
             if mask & _OVERFLOW:
                 yield FolderChange("", "", False, False)
                 continue

@@ -1,4 +1,4 @@
-"""All runs of a logdir."""
+"""All runs of a logdir: the way into the reader for `viewer/plugin/` and `cli/`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LogDir", "LogdirRoot", "RunListing"]
 
 
 class LogdirRoot:
-    """A folder with runs, and all folders below it; `storage` and `path` are known once it was reached."""
+    """A folder with everything below it; `storage` and `path` are set once it was reached."""
 
     def __init__(self, prefix: str, url: str) -> None:
         self.prefix = prefix
@@ -29,7 +29,7 @@ class LogdirRoot:
         self.folders: list[str] = []
 
     def look(self) -> None:
-        """Finds its runs, or says in `complaint` why not."""
+        """Find the runs, or note in `complaint` why they cannot be found."""
         self.complaint = ""
         try:
             if self.storage is None:
@@ -43,7 +43,7 @@ class LogdirRoot:
 
 
 class LogDir:
-    """Finds runs below its roots, which are pairs of a prefix for their names and a path or URL.
+    """Finds runs below its roots, which are pairs of a prefix for run names and a path or URL.
 
     Safe from any thread. Unpacked blocks of all runs share one cache of `cache_bytes`.
     """
@@ -61,18 +61,20 @@ class LogDir:
 
     @property
     def runs(self) -> Mapping[str, RunListing]:
-        """By name, those with numbers in their names in the order of the numbers; "." is a root itself."""
+        """The runs by name, with numbers in names in numeric order; "." is the run in a root itself."""
         return self._places
 
     def refresh(self, roots: Iterable[LogdirRoot] | None = None) -> bool:
-        """Looks for runs, or below some of the roots alone; whether any came, went or became another. What
-        cannot be read is a complaint."""
+        """Look for runs below all roots or some; return whether any came, went or was replaced.
+
+        A root that cannot be read becomes a complaint.
+        """
         with self._looking:
             for root in self.roots if roots is None else roots:
                 root.look()
             self.complaints = [root.complaint for root in self.roots if root.complaint]
             found: dict[str, RunFiles] = {}
-            for root in reversed(self.roots):  # where two have a run of the same name, the first one's
+            for root in reversed(self.roots):  # of equal names the first root's run wins
                 found.update(root.runs)
             with self._lock:
                 return self._settle(found)
@@ -92,13 +94,13 @@ class LogDir:
         return changed
 
     def open(self, name: str) -> FollowedRun:
-        """The run of that name, the same object each time. Raises KeyError."""
+        """Return the run of that name, the same object each time. Raises KeyError."""
         with self._lock:
             if name not in self._open:
                 self._open[name] = FollowedRun(name, self._files[name], self._reader)
             return self._open[name]
 
     def close(self) -> None:
-        """Lets go of all runs."""
+        """Release all runs."""
         with self._lock:
             self._open.clear()

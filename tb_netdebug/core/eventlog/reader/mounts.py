@@ -1,4 +1,7 @@
-"""Whether this machine hears of all changes on a disk, or others may write to it unheard."""
+"""Tells a local file system from a shared one, to which other machines may write without notice here.
+
+Called by `follower.py`, which polls a shared file system more slowly and without inotify.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def is_shared(path: str, *, mounts: Path = _MOUNTS) -> bool:
-    """Decided by the type of the file system; where the system does not tell, a disk is its own."""
+    """Return whether `path` lies on a network or virtual file system that other machines may write to.
+
+    The type of the file system decides. Where the system has no table of mounts, the answer is False.
+    """
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -24,7 +30,7 @@ def is_shared(path: str, *, mounts: Path = _MOUNTS) -> bool:
         if len(words) < 3:
             continue
         folder = _unescaped(words[1]).rstrip("/")
-        # Of several mounts at one place the last one counts.
+        # Later mounts hide earlier ones at the same place.
         if (path == folder or path.startswith(f"{folder}/")) and len(folder) >= longest:
             kind, longest = words[2], len(folder)
     return kind in _SHARED or kind.startswith("fuse.")

@@ -1,4 +1,4 @@
-"""Event files in an object store, by way of fsspec."""
+"""Event files in an object store, through fsspec; chosen by `storage.storage_of`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "timeM
 
 
 class ObjectStore:
-    """Stores cannot append: an object that has grown is another one. So its identity tells nothing, and
-    whoever follows it compares the bytes that were there before."""
+    """A bucket, or another store behind fsspec.
+
+    Stores cannot append: an object that has grown is a new one. So its identity tells nothing, and whoever
+    follows it compares the last bytes read.
+    """
 
     is_remote = True
 
@@ -25,7 +28,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, url: str) -> tuple[ObjectStore, str]:
-        """The store of a URL and the path in it; OSError in words when its driver is missing."""
+        """Return the store of a URL and the path in it. Raises OSError if its driver is missing."""
         try:
             filesystem, path = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
@@ -83,7 +86,7 @@ def _state(details: dict[str, Any]) -> FileState:
 
 
 def _seconds(moment: Any) -> float:
-    """Stores tell times as numbers, dates or text."""
+    """Return a time as seconds: stores give it as a number, a datetime or text."""
     if hasattr(moment, "timestamp"):
         return float(moment.timestamp())
     if isinstance(moment, str):
@@ -96,7 +99,7 @@ def _seconds(moment: Any) -> float:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Drivers raise errors of their own, and nobody here can know them all."""
+    """Raise what drivers raise as OSError: each has exceptions of its own."""
     try:
         yield
     except OSError:

@@ -1,4 +1,4 @@
-"""Names chosen by a regular expression that somebody has typed."""
+"""Names chosen by a regular expression that a user typed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _MOST_NAME = 1000
 
 
 def matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Return what says of a name whether the pattern is found in it.
+    """Return a predicate that finds the pattern in a name; without a pattern every name matches.
 
-    Raises ReaderError for what is no regular expression, or none that is searched in linear time.
+    Raises ReaderError if the pattern is no regular expression, or not one that can be searched in linear
+    time.
     """
     if not pattern:
         return lambda name: True

@@ -1,4 +1,4 @@
-"""NetDebug's payloads in an event file; ordinary summaries are passed over."""
+"""NetDebug's payloads in one event file; ordinary summaries are skipped. Used by `run.py` and `judging/`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIX = f"{PLUGIN}/"
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """`name` is the tag without the leading `netdebug/`; offset and size are those of its record."""
+    """One payload; `name` is its tag without `netdebug/`, offset and size are those of its record."""
 
     name: str
     step: int
@@ -27,21 +27,21 @@ class StoredPayload:
     size: int
 
     def gap(self, reason: str) -> Gap:
-        """The record as lost."""
+        """Return the record as a gap, for a payload that cannot be decoded."""
         return Gap(self.offset, self.size, reason)
 
 
 def read_payloads(path: Path, *, start: int = 0) -> Iterator[StoredPayload | Gap]:
-    """Payloads and gaps in order; raises OSError. See `read_frames`."""
+    """Yield payloads and gaps in order; raises OSError. See `read_frames`."""
     for found in read_frames(path, start=start):
         if isinstance(found, Gap):
             yield found
-        elif _PREFIX.encode() in found.payload:  # most records are the mirror's, and need not be parsed
+        elif _PREFIX.encode() in found.payload:  # most records mirror scalars for TensorBoard: skip parsing
             yield from _payloads_in(found)
 
 
 def payload_at(path: Path, offset: int, number: int = 0) -> bytes:
-    """One of the payloads of the record at `offset`. Raises OSError, and DamagedBlock when it has gone."""
+    """Return one payload of the record at `offset`. Raises OSError, and DamagedBlock if it is gone."""
     frame = read_frame(path, offset)
     found = [] if frame is None else [each for each in _payloads_in(frame) if isinstance(each, StoredPayload)]
     if number >= len(found):

@@ -1,4 +1,4 @@
-"""The runs below a folder: which there are, of which kind, and how big."""
+"""Finds the runs below a folder: their files, kind and size. Used by `logdir.py`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SIDE_FOLDER = "/plugins/netdebug"
 _STARTED = re.compile(r"(?:tfevents|rank\d+)\.(\d{9,11})(?:\.|$)")
 _DIGITS = re.compile(r"(\d+)")
 MOST_FILES_OF_A_RUN = 4096
-# Somebody who names the root of a disk by mistake gets an answer, too.
+# A bound on the search, for a user who names the root of a disk by mistake.
 MOST_FOLDERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """A run as a look at its folder tells of it; `changed` is when the training itself wrote last."""
+    """A run as its folder shows it; `changed` is when the training process itself last wrote."""
 
     name: str
     path: str
@@ -33,7 +33,7 @@ class RunListing:
 
 @dataclass(slots=True)
 class RunFiles:
-    """The event files of one run by their paths, those of rank 0 first, each in order of age."""
+    """The event files of one run by path, those of rank 0 first, each rank's from oldest to newest."""
 
     storage: Storage
     path: str
@@ -47,8 +47,11 @@ class RunFiles:
         return (self.path, self.kind) == (other.path, other.kind)
 
     def read(self) -> dict[str, FileState]:
-        """Those to be read: where there are files of ours, the others are copies or older. Of too many the
-        newest of rank 0, and the first ranks."""
+        """Return the files to read: ours if there are any, else those of other programs.
+
+        Files of others beside ours are copies or older. Of too many files, the newest of rank 0 and the first
+        of the other ranks are chosen.
+        """
         ours = {path: state for path, state in self.files.items() if is_ours(path)}
         chosen = ours or self.files
         side = sorted(path for path in chosen if self.is_side(path))
@@ -56,7 +59,7 @@ class RunFiles:
         return {path: chosen[path] for path in [*main, *side[: MOST_FILES_OF_A_RUN - len(main)]]}
 
     def look(self) -> None:
-        """Which files there are now."""
+        """List the files that there are now."""
         self.files = {
             f"{folder.rstrip('/')}/{name}": state
             for folder in (self.path, self.path.rstrip("/") + SIDE_FOLDER)
@@ -70,6 +73,7 @@ class RunFiles:
     def place(self, name: str) -> RunListing:
         states = self.read()
         started = [found for path in states if (found := started_at(path)) is not None]
+        # An agent's writes do not show that the training process itself goes on.
         own = [state for path, state in states.items() if not is_agents(path)]
         changed = [state.changed for state in own or states.values()]
         return RunListing(
@@ -84,7 +88,7 @@ class RunFiles:
 
 
 def find_runs(storage: Storage, root: str, prefix: str) -> tuple[dict[str, RunFiles], list[str]]:
-    """The runs at and below `root`, and all folders; raises OSError when it cannot be read."""
+    """Return the runs at and below `root`, and all folders; raises OSError if `root` cannot be read."""
     runs: dict[str, RunFiles] = {}
     folders: list[str] = []
     for folder, files in islice(storage.walk(root), MOST_FOLDERS):
@@ -93,7 +97,7 @@ def find_runs(storage: Storage, root: str, prefix: str) -> tuple[dict[str, RunFi
         if folder.endswith(SIDE_FOLDER) and (folder == root or folder.startswith(f"{root.rstrip('/')}/")):
             above = folder.removesuffix(SIDE_FOLDER)
             home = above if len(above) >= len(root) else folder
-            # Others keep what they like in there; only our own files are a run's.
+            # Other tools may keep files in there, too; only ours belong to the run.
             files = {name: state for name, state in files.items() if is_ours(name)}
         if not files:
             continue
@@ -108,12 +112,12 @@ def run_name(folder: str, root: str, prefix: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that can be sent: what is no character becomes the sign for that."""
+    """Return text that can be sent: lone surrogates become replacement characters."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key by which run2 comes before run10."""
+    """Return a sort key that puts run2 before run10."""
     return [
         (0, int(part[:300]), "") if part.isdecimal() and part.isascii() else (1, 0, part)
         for part in _DIGITS.split(name)

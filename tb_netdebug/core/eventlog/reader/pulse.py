@@ -1,4 +1,8 @@
-"""Whether records of a run still come; and when they do not, what is known of those who wrote them."""
+"""Decides whether a run is live, idle or ended, and what is known of a training process that fell silent.
+
+Called by `followed_run.py`. It combines when the files last changed, what the agents saw, and on the same
+machine whether the process still exists.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +23,24 @@ from tb_netdebug.core.eventlog.reader.witnesses import Account, is_agents, rank_
 from tb_netdebug.core.records.witness import Ending
 
 LIVE_SECS = 10.0
-# An agent tells something every ten seconds at least. After twice that without a word it is gone, or its
-# machine, or the way to it.
+# An agent writes at least every ten seconds. If nothing has come for this long, the agent, its machine or the
+# network is gone.
 SILENT_SECS = 25.0
-# Of a training with long steps, so many of them pass before one speaks of silence, but not for ever: a pause
-# between two trainings of a run makes the mean long, too.
+# With long steps, silence means that this many usual steps have passed, up to a limit: a pause between two
+# training processes of a run makes the mean step long, too.
 _USUAL_STEPS = 3.0
 _LONGEST_SECS = 300.0
-# The clocks of a file's name and of a process need not agree to the second.
+# The time in a file's name and the start time of a process may differ by some seconds.
 _CLOCK_SECS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Nothing has come of these ranks `since` then. Their training is alive, or all is silent: its machine,
-    the network or the agent is gone."""
+    """The ranks of which nothing has come since the time `since`.
+
+    With `is_alive` the process still exists. Otherwise all is silent: the machine, the network or the agent
+    is gone.
+    """
 
     since: float
     is_alive: bool
@@ -42,14 +49,14 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """`state` is live, idle or ended; `endings` has the ranks of which an agent has seen the end."""
+    """The state of a run: live, idle or ended; `endings` has the ranks whose end an agent has seen."""
 
     state: str
     endings: dict[int, Ending]
     late: Late | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values. Of several endings `ending` is what went wrong first."""
+        """Return plain values; `ending` is the first that went wrong, or the first of all."""
         endings = [{"rank": rank, **asdict(ending)} for rank, ending in sorted(self.endings.items())]
         return {
             "state": self.state,
@@ -65,7 +72,7 @@ class _Fate(Enum):
 
 @dataclass(slots=True)
 class _Rank:
-    """The newest file of a rank, and when something came last, from the training and from its agent."""
+    """The newest file of a rank, and when its training process and its agent last wrote."""
 
     path: str = ""
     came: float = 0.0
@@ -80,7 +87,7 @@ def pulse(
     files: Mapping[str, FileState], accounts: Mapping[int, Account], *, now: float, step_secs: float = 0.0,
     is_remote: bool = False,
 ) -> Pulse:  # fmt: skip
-    """`files` are those of a run in order of age; `step_secs` is how long a step takes as a rule."""
+    """Return the pulse of a run; `files` are sorted by age, `step_secs` is the usual time of a step."""
     ranks = _ranks(files)
     endings = {
         rank: account.ending
@@ -95,6 +102,7 @@ def pulse(
         rank: _fate(each, now, is_remote) for rank, each in unended.items() if now - each.came >= LIVE_SECS
     }
     quiet = {rank: fates[rank] for rank in fates if now - unended[rank].came >= patience_secs}
+    # No agent saw these processes end, but every one is known to be gone.
     if unended and all(fates.get(rank) is _Fate.GONE for rank in unended):
         state = "ended"
     else:
@@ -114,7 +122,7 @@ def _ranks(files: Mapping[str, FileState]) -> dict[int, _Rank]:
 
 
 def _late(ranks: Mapping[int, _Rank], quiet: Mapping[int, _Fate]) -> Late | None:
-    for fate in (_Fate.SILENT, _Fate.ALIVE):  # the worse first
+    for fate in (_Fate.SILENT, _Fate.ALIVE):  # the worst first
         found = tuple(rank for rank in quiet if quiet[rank] is fate)
         if found:
             heard = [ranks[rank].came for rank in found]
@@ -125,8 +133,8 @@ def _late(ranks: Mapping[int, _Rank], quiet: Mapping[int, _Fate]) -> Late | None
 
 
 def _fate(rank: _Rank, now: float, is_remote: bool) -> _Fate:
-    """Of the training that wrote last, and has written nothing for a while."""
-    has_agent = rank.agent_came >= rank.started  # else that was the agent of an earlier training
+    """Return what became of the process that wrote last, and has written nothing for a while."""
+    has_agent = rank.agent_came >= rank.started  # otherwise it is an earlier process's agent
     if has_agent and now - rank.agent_came < SILENT_SECS:
         return _Fate.ALIVE
     here = _Fate.UNKNOWN if is_remote else _fate_here(rank.path)
@@ -134,8 +142,10 @@ def _fate(rank: _Rank, now: float, is_remote: bool) -> _Fate:
 
 
 def _fate_here(path: str) -> _Fate:
-    """By the process in the name of the file, if that is one of this machine: it has the file open until the
-    run is closed."""
+    """Return the fate of the process named in the file, if it runs on this machine.
+
+    It keeps the file open until the run is closed.
+    """
     name = path.rpartition("/")[2]
     parts = name.split(".")
     host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64]
@@ -146,7 +156,7 @@ def _fate_here(path: str) -> _Fate:
     if has_it is not None:
         return _Fate.ALIVE if has_it else _Fate.GONE
     try:
-        # Another one that got the number is younger than the file.
+        # A process that reuses the PID is younger than the file.
         is_other = psutil.Process(pid).create_time() > (started_at(path) or 0.0) + _CLOCK_SECS
     except (psutil.NoSuchProcess, OverflowError):
         return _Fate.GONE
@@ -156,8 +166,11 @@ def _fate_here(path: str) -> _Fate:
 
 
 def _has_open(pid: int, name: str) -> bool | None:
-    """None where it cannot be seen, as of another user's process. The names of links are read alone: to look
-    at what is behind them could wait for a disk that is gone."""
+    """Return whether the process has the file open; None if that cannot be seen.
+
+    That is so for another user's process. Only the names of the links are read: to stat their targets could
+    block on a disk that is gone.
+    """
     folder = f"/proc/{pid}/fd"
     try:
         links = os.listdir(folder)  # noqa: PTH208

@@ -1,4 +1,4 @@
-"""A recorded run as a whole, and its scalars."""
+"""The description and the scalars of a recorded run; `recorded_views.py` adds the tensors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 from tb_netdebug.core.eventlog.reader.views import ScalarView
 from tb_netdebug.core.records.step import Kind
 
-# How far back one looks for a newest value: some scalars are not measured in every step.
+# How many blocks to search for a newest value, growing: some scalars are not measured in every step.
 _LAST_BLOCKS = (8, 64, 400)
 _NEWEST = ("loss", "monitor/every", "monitor/overhead")
-# More names than that are read in several turns, so that memory stays bounded.
+# More names than this are read in several rounds, so that memory stays bounded.
 _NAMES_AT_ONCE = 32
 
 
 class RecordedScalars:
-    """Everything but the tensors."""
+    """All views of a recorded run except those of tensors."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -49,7 +49,7 @@ class RecordedScalars:
         return ScalarView(level, found)
 
     def _seen_before(self, rank: int, step: int) -> float:
-        """How many training samples the steps before this one had."""
+        """Return how many training samples the steps before this one had."""
         earlier = self.recording.pieces(rank, None, step - 1)
         if not earlier:
             return 0.0
@@ -58,7 +58,7 @@ class RecordedScalars:
         return float(np.nansum(scalar_view.one_of(rows, 0).sum))
 
     def newest(self, names: Sequence[str], rank: int) -> dict[str, float]:
-        """The last value of each of the names, as far as one of the last blocks has one."""
+        """Return the last value of each name, if one of the last blocks has any."""
         found: dict[str, float] = {}
         pieces = self.recording.pieces(rank)
         for blocks in _LAST_BLOCKS:
@@ -79,7 +79,7 @@ class RecordedScalars:
         return {name: float(one.end[0, -1]) for name, one in zip(names, ones, strict=True) if len(one)}
 
     def times(self, rank: int) -> tuple[float | None, float | None]:
-        """The wall times of the first and the last step."""
+        """Return the wall times of the first and the last step."""
         recording = self.recording
         pieces = recording.pieces(rank)
         if not pieces:
@@ -94,7 +94,7 @@ class RecordedScalars:
         return first, last
 
     def described(self) -> dict[str, Any]:
-        """The part of `details` that others' runs differ in."""
+        """Return the part of `details` that depends on who recorded the run."""
         recording = self.recording
         rank = next(iter(recording.ranks), 0)
         pieces = recording.pieces(rank)

@@ -1,4 +1,4 @@
-"""The views of a run that NetDebug recorded."""
+"""The views of a run that NetDebug recorded; used by `followed_run.py`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tb_netdebug.core.eventlog.reader.views import (
 from tb_netdebug.core.records.step import Kind, Series
 
 _HEAT_STATISTICS = {*EXACT, "inactive_units"}
-# So many blocks back a table looks for tensors that are sampled rarely.
+# How many blocks a table looks back for tensors that are sampled rarely.
 _MOST_BACK = 512
 _AT_ONCE = 16
 
 
 class RecordedViews(RecordedScalars):
-    """Scalars and tensors."""
+    """The views of tensors, on top of those of scalars."""
 
     def heat(
         self, kind: Kind, statistic: str, first: int | None, last: int | None, columns: int, rank: int,
@@ -55,6 +55,7 @@ class RecordedViews(RecordedScalars):
 
         if statistic == RATIO:
             with np.errstate(all="ignore"):
+                # The norm of the update over that of the weight; NaN where one of them was not sampled.
                 values = drawn(of_kind, "norm") / drawn(~of_kind, "norm")
         else:
             values = drawn(of_kind, statistic)
@@ -63,7 +64,7 @@ class RecordedViews(RecordedScalars):
         return HeatView(names, grid.first.astype(np.float64), grid.last.astype(np.float64), singles)
 
     def has_moved(self) -> bool:
-        """Whether a sampled update was other than zero."""
+        """Return whether any sampled update was other than zero."""
         rank = next(iter(self.recording.ranks), 0)
         largest = self.heat(Kind.UPDATE, "abs_max", None, None, 1, rank, None).values
         return bool((largest > 0).any())
@@ -80,13 +81,13 @@ class RecordedViews(RecordedScalars):
         return source, source.samples(pieces, level)
 
     def _names(self, kind: Kind, source: SampleSource, pattern: str | None) -> list[str]:
-        """The tensors of a kind in the order of execution."""
+        """Return the names of the tensors of a kind in order of execution."""
         self.recording.catalogue.add([], source.series)
         series = self.recording.catalogue.of_kind(kind, self.recording.graph())
         return list(filter(matcher(pattern), (one.name for one in series)))
 
     def _lines(self, source: SampleSource, table: Table, names: Sequence[str]) -> tuple[Integers, Table]:
-        """For each sample the place of its name among those shown, and the samples that have one."""
+        """Return the samples whose names are among `names`, after the places of these names."""
         places = {name: place for place, name in enumerate(names)}
         line_of = np.array([places.get(text_of(name), -1) for _, name in source.series], np.int64)
         lines = line_of[table["series"]] if len(table) else np.empty(0, np.int64)
@@ -139,7 +140,7 @@ class RecordedViews(RecordedScalars):
         return np.empty(0, scanner.SAMPLE)
 
     def _backwards(self, source: SampleSource, step: int, rank: int) -> Iterator[Table]:
-        """The samples up to a step, from the last ones back, some blocks at a time."""
+        """Yield the samples up to a step, some blocks at a time, starting from the last."""
         for piece in reversed(self.recording.pieces(rank, None, step)):
             spans = piece.stretch.blocks(0, piece.first, piece.last)
             spans = spans[piece.track.file.entries.view["samples"][spans["at"]] > 0]
@@ -160,6 +161,7 @@ class RecordedViews(RecordedScalars):
         for table in self._backwards(source, last, rank):
             for at in range(len(table) - 1, -1, -1):
                 newest.setdefault(int(table["series"][at]), table[at : at + 1])
+            # The newest sample of every known tensor of the kind is there.
             if len(newest) >= len(wanted):
                 break
         names = self._names(kind, source, None)

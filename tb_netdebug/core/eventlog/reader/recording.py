@@ -1,4 +1,4 @@
-"""A run that NetDebug recorded: its files, followed, and what they hold."""
+"""A run that NetDebug recorded: its files, followed, and what they hold. Owned by `followed_run.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from tb_netdebug.core.records.graph import Graph, decode_graph
 from tb_netdebug.core.records.run_info import decode_run_info
 
 MOST_PAYLOAD_BYTES = 16 << 20
-# New blocks of which all names are read; of more at once a choice tells nearly as much.
+# Up to this many new blocks have all their names read; of more, an even choice of some finds nearly all
+# names.
 _FEW_BLOCKS = 64
 _SOME_BLOCKS = 24
 
@@ -36,7 +37,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Recording(FollowedFiles):
-    """What its files hold, by ranks."""
+    """The contents of a run's files by rank: blocks, names, and the newest payload of each kind."""
 
     def __init__(self, storage: Storage, path: str, reader: BlockReader) -> None:
         super().__init__(storage, path)
@@ -56,6 +57,7 @@ class Recording(FollowedFiles):
                 self.complaints[file.path] = complaint
             known = np.flatnonzero(self._known(file.path, news.blocks))
             entries = news.blocks[known]
+            # `grow` has appended the blocks to the entries of the file, so they are the last of them.
             places = known + (len(file.entries) - len(news.blocks))
             for rank in np.unique(entries["rank"]).tolist():
                 chosen = entries["rank"] == rank
@@ -78,7 +80,7 @@ class Recording(FollowedFiles):
         }
 
     def _known(self, path: str, entries: NDArray[np.void]) -> Flags:
-        """Those whose version we know; of the others one complaint."""
+        """Return which entries have a version we can read; note one complaint about the others."""
         is_step = entries["kind"] == 0
         versions = entries["version"]
         known = np.where(is_step, VERSION, DETAIL_VERSION) >= versions
@@ -96,7 +98,7 @@ class Recording(FollowedFiles):
         return found
 
     def _note_names(self, file: FileIndex, start: int) -> None:
-        """From new blocks; of many of them the coarsest name nearly all that the others do."""
+        """Add the names in new blocks to the catalogue; of many blocks, only those of some at each level."""
         entries = file.entries.view
         places = start + np.flatnonzero(self._known(file.path, entries[start:]))
         if len(places) > _FEW_BLOCKS:
@@ -114,16 +116,16 @@ class Recording(FollowedFiles):
         return list(self._pieces)
 
     def pieces(self, rank: int, first: int | None = None, last: int | None = None) -> list[TimelinePiece]:
-        """What counts of a rank in a range of steps, by rising steps."""
+        """Return the pieces that count for a rank in a range of steps, by rising step."""
         parts = (piece.part(first, last) for piece in self._pieces.get(rank, []))
         return [part for part in parts if part is not None]
 
     def steps(self, rank: int) -> int:
-        """How many steps of a rank are recorded, each counted once."""
+        """Return how many steps of a rank are recorded, each counted once."""
         return steps_of(self.pieces(rank), self._rows)
 
     def missing(self) -> list[tuple[FileIndex, FileGap]]:
-        """Steps between two blocks of a file that none of its blocks has."""
+        """Return steps that lie between two blocks of a file and that none of its blocks has."""
         with self._lock:
             tracks = [track for files in self._tracks.values() for track in files.values() if track.layers]
             return [
@@ -142,11 +144,11 @@ class Recording(FollowedFiles):
         return self._payload("run", decode_run_info, {})
 
     def findings(self) -> StoredFindings | None:
-        """What the trainer itself has found so far; None of a run that was not judged while it trained."""
+        """Return what the trainer has found so far, or None if the run was not judged while it trained."""
         return self._payload("findings", decode_findings, None)
 
     def _payload(self, name: str, decode: Callable[[bytes], Decoded], missing: Decoded) -> Decoded:
-        """The newest payload of a name; what cannot be understood is left to an older one."""
+        """Return the newest payload of a name that can be decoded, or `missing`."""
         for file in reversed(self.files):
             place = file.payloads.get(name)
             if place is None:
@@ -176,7 +178,7 @@ class Recording(FollowedFiles):
 
 
 def _spread(places: Integers) -> Integers:
-    """Some of them, evenly, the first and the last among them."""
+    """Return an even choice of the places that includes the first and the last."""
     chosen: Integers = places[
         np.linspace(0, len(places) - 1, min(len(places), _SOME_BLOCKS)).astype(np.int64)
     ]

@@ -1,4 +1,4 @@
-"""A recorded run as columns: what its event files hold, whichever process wrote them."""
+"""A whole recorded run as columns, for export and for judging from files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """One scalar where it was measured; `rows` are places in the steps of the same Columns."""
+    """One scalar where it was measured; `rows` are places in the steps of the same RunColumns."""
 
     rows: Rows
     values: Doubles
@@ -43,7 +43,7 @@ class Tensor:
     _parts: list[tuple[SampleTable, int]]
 
     def summaries(self) -> Iterator[Summary]:
-        """One for each row, unpacked block by block. Where a sketch is damaged, there are no bins."""
+        """Yield a summary for each row, unpacked block by block; without bins where the sketch is damaged."""
         for table, series in self._parts:
             try:
                 yield from table.summaries(series)
@@ -53,8 +53,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunColumns:
-    """What one rank recorded, in the order of writing: the steps of a resumed training may go back, and so
-    may the rows of a tensor whose samples the flight recorder gave out late."""
+    """Everything that one rank recorded, in the order of writing.
+
+    The steps of a resumed run may go back, and so may the rows of a tensor whose samples the flight recorder
+    wrote late.
+    """
 
     steps: Rows
     wall_times: Doubles
@@ -64,7 +67,7 @@ class RunColumns:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Bytes of a file without a whole record, or a record that could not be understood."""
+    """Bytes of a file without a whole record, or a record that cannot be decoded."""
 
     path: Path
     gap: Gap
@@ -73,8 +76,10 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """`ranks` has an entry for each rank that wrote; `latest` the newest payload of every other kind, such as
-    "graph" and "run", and `details` the payloads of each level of detail, both of rank 0's files.
+    """Everything that the files of a run hold.
+
+    `ranks` has an entry for each rank that wrote. `latest` has the newest payload of every other kind, such
+    as "graph" and "run", and `details` the payloads of each level of detail; both come from rank 0's files.
     """
 
     path: Path
@@ -86,12 +91,12 @@ class Run:
 
     @property
     def main(self) -> RunColumns:
-        """What rank 0 recorded."""
+        """The columns of rank 0."""
         return self.ranks.get(0, join([]))
 
 
 def list_runs(logdir: Path) -> dict[str, Path]:
-    """Folders with files of ours, by their name relative to `logdir`; links are not followed."""
+    """Return the folders with files of ours by their names relative to `logdir`; links are not followed."""
     found = {}
     for folder, folders, files in os.walk(logdir):
         folders.sort()
@@ -104,7 +109,7 @@ def list_runs(logdir: Path) -> dict[str, Path]:
 
 
 def run_files(path: Path) -> list[Path]:
-    """The event files of a run, in the order in which they were made, rank 0's first."""
+    """Return the event files of a run in the order in which they were made, rank 0's first."""
     return [
         file
         for folder in (path, path / SIDE_FOLDER)
@@ -114,9 +119,9 @@ def run_files(path: Path) -> list[Path]:
 
 
 def read_run(path: Path | str) -> Run:
-    """All that can be read; what cannot is in `losses`.
+    """Read everything that can be read; what cannot is in `losses`.
 
-    Raises OSError, and UnsupportedVersion for what a newer NetDebug wrote.
+    Raises OSError, and UnsupportedVersion for a recording of a newer NetDebug.
     """
     return _Collector(Path(path)).run()
 
@@ -154,6 +159,7 @@ class _Collector:
             except DamagedBlock as damage:
                 self.losses.append(Loss(file, payload.gap("payload"), str(damage)))
             else:
+                # A block that stands in the file twice counts once.
                 digest = hashlib.blake2b(payload.data, digest_size=16).digest()
                 if digest not in self.seen and len(block.steps):
                     self.seen.add(digest)
@@ -165,7 +171,7 @@ class _Collector:
 
 
 def measured_range(block: StepBlock) -> Range:
-    """The first and last step of a block, without the late samples of earlier ones if it has others."""
+    """Return the first and last step of a block, without late samples if it has other rows."""
     rows = np.zeros(len(block.steps), bool)
     for column in block.scalars.values():
         rows |= column.present
@@ -174,7 +180,7 @@ def measured_range(block: StepBlock) -> Range:
 
 
 def join(blocks: list[StepBlock]) -> RunColumns:
-    """The columns of several blocks, one after the other."""
+    """Return the columns of several blocks, one after the other."""
     starts = np.cumsum([0, *(len(block.steps) for block in blocks)]).tolist()
     steps = np.concatenate([np.empty(0, np.int64), *(block.steps for block in blocks)])
     scalars: dict[str, list[tuple[Rows, Doubles]]] = {}
@@ -202,10 +208,10 @@ def join(blocks: list[StepBlock]) -> RunColumns:
 
 
 def rows_of_steps(steps: Rows, measured: NDArray[np.bool_]) -> tuple[Rows, NDArray[np.bool_]]:
-    """Where each stored row ends up, and which of them stay.
+    """Return where each stored row ends up, and which rows stay.
 
-    The flight recorder writes samples of a step whose scalars are in the file already: such a row, without
-    any scalar, belongs to the latest one before it of the same step.
+    The flight recorder writes samples of a step whose scalars are in the file already. Such a row has no
+    scalar, and is merged into the latest row before it of the same step.
     """
     kept = np.ones(len(steps), bool)
     homes = np.arange(len(steps))

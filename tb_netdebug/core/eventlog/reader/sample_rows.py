@@ -1,4 +1,4 @@
-"""The samples of tensors in a range of steps, from the level that suits and finer ones where it has none."""
+"""The samples of tensors in a range of steps, read from the wanted level; finer levels fill its holes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tb_netdebug.core.records.codec import codec
 Table = NDArray[np.void]
 Key = tuple[int, bytes]
 Place = tuple[int, int]
-# Series that were not sampled for so many of their usual spans have ended, or not begun.
+# A series without a sample for this many of its usual spans has ended, or has not begun.
 _PATIENCE_SPANS = 32
 MOST_SUMMARY_BYTES = 32 << 20
 
 
 class Owner(NamedTuple):
-    """A block."""
+    """The block that a sample comes from."""
 
     file: FileIndex
     place: int
@@ -42,8 +42,8 @@ class Owner(NamedTuple):
 class SampleSource:
     """Reads samples of the kinds in the bit set, of one name or all.
 
-    They come as tables (scanner.SAMPLE) by their last steps, in which `series` is a number of ours, see
-    `series`, and `block` the place of a block in `blocks`.
+    Samples come as tables (scanner.SAMPLE) by their last step. In them `series` is a number from our
+    `series`, and `block` a place in our `blocks`.
     """
 
     def __init__(self, reader: BlockReader, kinds: int, name: bytes | None = None) -> None:
@@ -55,7 +55,7 @@ class SampleSource:
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """That of each series."""
+        """The kind of each series."""
         return np.array([kind for kind, _ in self.series], np.int64)
 
     def samples(self, pieces: Iterable[TimelinePiece], level: int) -> Table:
@@ -66,7 +66,7 @@ class SampleSource:
         return table if is_sorted else table[np.argsort(lasts, kind="stable")]
 
     def sketched(self, table: Table) -> list[bytes | None]:
-        """The packed summaries of the samples; None for those whose sketches are damaged."""
+        """Return the packed summaries of the samples; None for those whose sketches are damaged."""
         known: dict[tuple[int, int], bytes] = {}
         owners = np.unique(table["block"]).tolist()
         for (file, is_detail), group in groupby(owners, key=lambda owner: self.blocks[owner].home):
@@ -81,7 +81,10 @@ class SampleSource:
         return [known.get(key) for key in keys]
 
     def _unpacked(self, blocks: Blocks, rows: Table, owners: Integers) -> Iterator[tuple[Place, bytes]]:
-        """Summaries by their block and the place of their sketch. Within a series each builds on the last."""
+        """Yield summaries by their block and the place of their sketch.
+
+        Within a series each sketch is encoded against the one before it, so whole series are decoded.
+        """
         fresh = np.ones(len(rows), bool)
         fresh[1:] = (np.diff(rows["block"]) != 0) | (np.diff(rows["series"]) != 0)
         starts = np.flatnonzero(fresh)
@@ -96,6 +99,8 @@ class SampleSource:
         try:
             yield from zip(keys, decoded(rows, fresh, b"".join(streams)), strict=True)
         except ValueError:
+            # Decoding all series in one call is fast; after an error decode them one by one, to lose only the
+            # damaged.
             for start, end, stream in zip(starts, [*starts[1:], len(rows)], streams, strict=True):
                 try:
                     yield from zip(
@@ -114,6 +119,8 @@ class SampleSource:
         if not len(table):
             yield from self._cover(piece, level - 1, low, high)
             return
+        # The level may lack samples at the ends of the range: finer levels have those before and behind its
+        # own.
         edges = _Edges.of(table)
         if low <= edges.left:
             for part in self._cover(piece, level - 1, low, min(edges.left, high)):
@@ -126,7 +133,10 @@ class SampleSource:
                 yield part[part["first"] > edges.end_of(part["series"])]
 
     def spans(self, piece: TimelinePiece, level: int, low: int, high: int) -> Spans:
-        """The blocks with samples; of a level also the next one, whose samples may be older than its rows."""
+        """Return the blocks with samples in a range of steps.
+
+        Of a level of detail also the block behind the range: its samples may be older than its rows.
+        """
         stretch, entries = piece.stretch, piece.track.file.entries.view
         if level == 0:
             late = [
@@ -162,7 +172,8 @@ class SampleSource:
         self.blocks += [Owner(blocks.file, place, is_detail) for place in blocks.places.tolist()]
         first, last = np.minimum(table["first"], table["last"]), np.maximum(table["first"], table["last"])
         table["first"], table["last"] = first, last
-        # Steps that were not recorded yet when this was written are those of before the training resumed.
+        # A sample of steps beyond what was recorded by then is from before the training resumed at an earlier
+        # step.
         return only(table, last <= tops) if is_detail else table
 
     def _rows(self, blocks: Blocks, is_detail: bool) -> tuple[Table, list[Key]]:
@@ -179,7 +190,7 @@ class SampleSource:
 
 
 def holes_of(table: Table) -> list[tuple[int, int]]:
-    """Ranges without a sample that are longer than samples usually are: there some were lost."""
+    """Return ranges without samples that are longer than a sample usually spans: samples were lost there."""
     order = np.argsort(table["first"], kind="stable")
     first, reached = table["first"][order], np.maximum.accumulate(table["last"][order])
     gaps = first[1:] - reached[:-1]
@@ -188,26 +199,26 @@ def holes_of(table: Table) -> list[tuple[int, int]]:
 
 
 def decoded(rows: Table, fresh: NDArray[np.bool_], stream: bytes) -> list[bytes]:
-    """ValueError when the sketches are damaged."""
+    """Return the packed summaries. Raises ValueError if the sketches are damaged."""
     sizes = rows["sketch_bytes"].astype("<u4").tobytes()
     flags = fresh.astype(np.uint8).tobytes()
     return codec.decode(rows["header"].tobytes(), sizes, flags, stream, MOST_SUMMARY_BYTES)
 
 
 def joined(parts: Sequence[Table]) -> Table:
-    """One table; a wide one is not copied without need."""
+    """Concatenate the tables; a single one is returned without a copy."""
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, scanner.SAMPLE), *parts])
 
 
 def only(table: Table, chosen: NDArray[np.bool_]) -> Table:
-    """Those rows; without a copy when that is all."""
+    """Return the chosen rows, without a copy if all are."""
     part: Table = table if chosen.all() else table[chosen]
     return part
 
 
 def newest(table: Table) -> Table:
-    """Of several samples of a tensor in one step the one that was written last."""
-    order = np.lexsort((table["last"], table["series"]))  # stable: those written last come last
+    """Return the last written of several samples of a tensor in one step."""
+    order = np.lexsort((table["last"], table["series"]))  # a stable sort: the last written comes last
     series, last = table["series"][order], table["last"][order]
     again = (series[1:] == series[:-1]) & (last[1:] == last[:-1])
     if not again.any():
@@ -218,7 +229,11 @@ def newest(table: Table) -> Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Edges:
-    """Up to where samples of a level reach, for each series and for most of them."""
+    """Where the samples of a level begin and end, for each series and for most of them.
+
+    The finer level is read outside of `left` and `right` only. Series that begin much later or end much
+    earlier than the others do not count for these two, or each would cost a full read.
+    """
 
     starts: Integers
     ends: Integers

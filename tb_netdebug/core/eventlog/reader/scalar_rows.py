@@ -1,4 +1,4 @@
-"""The rows of scalars in a range of steps, from the level that suits and finer ones where it has none."""
+"""The rows of scalars in a range of steps, read from the wanted level; finer levels fill its holes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from tb_netdebug.core.eventlog.reader.stretch import Integers, Spans
 from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 
 Table = NDArray[Any]
-# Each is filled from finer levels, which takes its time. There are more only where somebody made them.
+# Filling a hole from finer levels takes time. Only a file made on purpose has more holes than this.
 MOST_HOLES = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of one or more steps by rising steps. The first five are columns, the others tables with a line
-    for each name; what was not measured is not `present`, and its numbers mean nothing."""
+    """Rows of one or more steps, by rising step.
+
+    The first five are columns, the others tables with a line for each name. Where a name is not `present`,
+    its numbers mean nothing.
+    """
 
     first: Integers
     last: Integers
@@ -46,7 +49,7 @@ class Rows:
 
 
 def joined(parts: Iterable[Rows], names: int) -> Rows:
-    """All rows, one part behind the other."""
+    """Concatenate all rows, one part after the other."""
     parts = [_empty(names), *parts]
     return Rows(*(np.concatenate([getattr(p, f.name) for p in parts], axis=-1) for f in fields(Rows)))
 
@@ -65,7 +68,7 @@ class ScalarSource:
         self.names = list(names)
 
     def rows(self, pieces: Iterable[TimelinePiece], level: int) -> Rows:
-        """By rising steps; rows of the same step in the order in which they were written."""
+        """Return the rows by rising step; rows of the same step keep the order in which they were written."""
         parts = [rows for piece in pieces for rows in self._cover(piece, level, piece.first, piece.last)]
         whole = joined(parts, len(self.names))
         if (np.diff(whole.first) >= 0).all():
@@ -73,9 +76,10 @@ class ScalarSource:
         return whole.where(np.argsort(whole.first, kind="stable"))
 
     def _cover(self, piece: TimelinePiece, level: int, low: int, high: int) -> Iterator[Rows]:
-        """What there is from `low` to `high`, in no particular order."""
+        """Yield the rows from `low` to `high`, in no particular order."""
         spans = piece.stretch.blocks(level, low, high)
         rows = joined(self._read(piece, level, spans), len(self.names))
+        # The steps of rows that are not trusted are read from the finer level instead.
         trusted = trusted_rows(rows) if level else np.ones(len(rows), bool)
         has_holes = piece.track.has_holes or not trusted.all()
         rows = rows.where(trusted & (rows.first >= low) & (rows.last <= high))
@@ -128,9 +132,10 @@ class ScalarSource:
 
 
 def trusted_rows(rows: Rows) -> NDArray[np.bool_]:
-    """Those that tell of the steps from their first to their last one.
+    """Return which rows cover just the steps from their first to their last one.
 
-    Where the flight recorder gave out samples of earlier steps, a row begins or ends with one of those.
+    Where the flight recorder wrote late samples of earlier steps, a detail row may begin or end with one of
+    those.
     """
     before = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(rows.last)[:-1]])[: len(rows)]
     is_roomy = rows.steps - 1.0 <= rows.last.astype(np.float64) - rows.first
@@ -139,7 +144,7 @@ def trusted_rows(rows: Rows) -> NDArray[np.bool_]:
 
 
 def uncovered(rows: Rows, low: int, high: int, has_holes: bool) -> Iterator[tuple[int, int]]:
-    """The ranges of steps that no row tells of; between rows only if some were lost there."""
+    """Yield the ranges of steps that no row covers; between rows only if `has_holes`."""
     if not len(rows):
         yield low, high
         return
@@ -148,7 +153,7 @@ def uncovered(rows: Rows, low: int, high: int, has_holes: bool) -> Iterator[tupl
         yield low, first - 1
     if has_holes and len(rows) > 1:
         gaps = rows.first[1:] - rows.last[:-1]
-        # Where steps are numbered in tens, all rows are some steps apart.
+        # Where steps are numbered in tens, all rows are some steps apart: only an unusual gap is a hole.
         holes = np.flatnonzero(gaps > middle_of(gaps))[:MOST_HOLES]
         for start, end in zip(rows.last[holes].tolist(), rows.first[holes + 1].tolist(), strict=True):
             yield start + 1, end - 1

@@ -1,4 +1,4 @@
-"""Scalars over a range of steps, in about as many points as a picture has."""
+"""Scalars over a range of steps, in about as many points as a chart shows. Used by `recorded_scalars.py`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tb_netdebug.core.eventlog.reader.timeline import TimelinePiece
 from tb_netdebug.core.eventlog.reader.views import Doubles, ScalarColumns
 
 BATCH_SIZE = b"batch_size"
-# More blocks of single steps than this take longer than one looks at; then a coarser picture has to do.
+# Reading more blocks than this takes too long for an interactive view; a coarser level has to do.
 MOST_BLOCKS = 3000
+# The coarser level must still have an eighth of the wanted points.
 _LEAST_SHARE = 8
 
 
 def level_for(pieces: Sequence[TimelinePiece], points: int, levels: Iterable[int]) -> int:
-    """The coarsest level with as many rows as are wanted, if a finer one does not cost too much."""
+    """Return the coarsest level with at least the wanted rows, or a coarser one where that costs too much."""
     coarser = 0
     for level in sorted({0, *levels}, reverse=True):
         rows, blocks = amount(pieces, level)
@@ -32,7 +33,7 @@ def level_for(pieces: Sequence[TimelinePiece], points: int, levels: Iterable[int
 
 
 def amount(pieces: Sequence[TimelinePiece], level: int) -> tuple[float, int]:
-    """About how many rows of a level there are, and in how many blocks."""
+    """Return about how many rows of a level there are, and in how many blocks."""
     rows, blocks = 0.0, 0
     for piece in pieces:
         spans = piece.stretch.blocks(level, piece.first, piece.last)
@@ -48,14 +49,14 @@ def amount(pieces: Sequence[TimelinePiece], level: int) -> tuple[float, int]:
 def scalar_columns(
     source: ScalarSource, pieces: Sequence[TimelinePiece], level: int, points: int, before: float
 ) -> list[ScalarColumns]:
-    """Columns for each name of the source; `before` is the number of samples seen before the pieces begin."""
+    """Return columns for each name of the source; `before` is the number of samples before the pieces."""
     rows = source.rows(pieces, level)
     batches = samples_until(rows, source.names.index(BATCH_SIZE), before)
     return [columns_of(one_of(rows, at), points, batches) for at in range(len(source.names))]
 
 
 def samples_until(rows: Rows, at: int, before: float) -> tuple[Doubles, Doubles] | None:
-    """The steps with a batch size, and the number of samples up to each of them."""
+    """Return the steps with a batch size, and the number of training samples up to each of them."""
     one = one_of(rows, at)
     if not len(one):
         return None
@@ -64,7 +65,7 @@ def samples_until(rows: Rows, at: int, before: float) -> tuple[Doubles, Doubles]
 
 
 def one_of(rows: Rows, at: int) -> Rows:
-    """The rows of one name, where it was measured; of several recordings of a step the newest."""
+    """Return the rows of one name where it was measured; of several recordings of a step the newest."""
     chosen = rows.where(np.flatnonzero(rows.present[at]))
     single = Rows(
         chosen.first, chosen.last, chosen.time, chosen.last_time, chosen.steps,
@@ -105,7 +106,7 @@ def samples_at(steps: Doubles, batches: tuple[Doubles, Doubles] | None) -> Doubl
 
 
 def merged(one: Rows, width: int) -> Rows:
-    """Rows whose first steps lie in the same cell become one."""
+    """Merge the rows whose first steps lie in the same cell."""
     cells, places = cells_of(one.first, width)
     starts = np.searchsorted(places, np.arange(len(cells)))
     ends = np.append(starts[1:], len(places)) - 1

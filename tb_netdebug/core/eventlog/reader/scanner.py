@@ -1,4 +1,7 @@
-"""Which reader of files and blocks is in use: C where it was compiled, else its twins, the specification."""
+"""Chooses the reader of files and blocks: the C module if it was compiled, else its Python twins.
+
+NETDEBUG_KERNEL=twin forces the twins. All of the reader calls them through `native`.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,8 @@ class Native(Protocol):
 
 
 class Twin:
+    """The same functions in Python."""
+
     scan = staticmethod(scan_twin.scan)
     step_rows = staticmethod(columns_twin.step_rows)
     detail_rows = staticmethod(columns_twin.detail_rows)

@@ -25,10 +25,10 @@ SUMS = ("count", "nan", "pos_inf", "neg_inf", "zeros", "sum", "sum_squares")
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Sums over the samples of each place; `merged` is how many samples there are, 0 where there is none.
+    """Sums over the samples at each place; `merged` is the number of samples, 0 where there are none.
 
-    `inactive` is the least share of units that were not active in one of the samples: those that never were
-    are no more than that.
+    `inactive` is the smallest share of inactive units in any one of the samples: the share of units that were
+    never active is at most that.
     """
 
     merged: Doubles
@@ -45,7 +45,7 @@ class Moments:
 
     @classmethod
     def of(cls, table: NDArray[np.void], places: NDArray[np.int64], count: int) -> Moments:
-        """Of samples (columns_twin.SAMPLE) at their places among `count`."""
+        """Return the moments of samples (columns_twin.SAMPLE), each at its place among `count`."""
         headers = table["header"]
         merged = _sums(places, table["merged"], count)
         sums = {name: _sums(places, headers[name], count) for name in SUMS}
@@ -56,7 +56,7 @@ class Moments:
         return cls(merged=merged, min=least, max=most, inactive=inactive, **sums)
 
     def statistic(self, name: str) -> Doubles:
-        """NaN where there is no sample. KeyError for what only a sketch can tell."""
+        """Return a statistic at each place, NaN without samples. Raises KeyError if it needs a sketch."""
         with np.errstate(all="ignore"):
             values: Doubles = np.where(self.merged > 0, _FORMULAS[name](self), np.nan)
         return values
@@ -84,7 +84,8 @@ def _std(one: Moments) -> Doubles:
     return std
 
 
-# Numbers are those of one sample on the average, so that they mean the same near and far.
+# Counts and norms are those of the average sample, so that they mean the same whether many samples were
+# merged or few.
 _FORMULAS: dict[str, Callable[[Moments], Doubles]] = {
     "count": lambda one: one.count / one.merged,
     "mean": lambda one: one.sum / one.finite,

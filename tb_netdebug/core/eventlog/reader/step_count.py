@@ -1,4 +1,4 @@
-"""How many steps of a run are recorded, and which ones are missing between two blocks."""
+"""Counts the recorded steps of a run and finds those missing between blocks. Called by `recording.py`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tb_netdebug.core.eventlog.reader.file_index import FileIndex
 from tb_netdebug.core.eventlog.reader.stretch import Integers
 from tb_netdebug.core.eventlog.reader.timeline import Flags, TimelinePiece, Track
 
-# Of blocks with late samples, or that others have recorded a part of again, so many are looked into.
+# At most this many blocks are decoded for an exact count: those with late samples, and those recorded again
+# in part.
 MOST_LOOKS = 256
 
 ReadRows = Callable[[FileIndex, Integers], Sequence[tuple[Integers, Flags]]]
 
 
 def steps_of(pieces: Sequence[TimelinePiece], read_rows: ReadRows) -> int:
-    """The number of their steps, each counted once: exact as long as few blocks have to be looked into."""
+    """Return the number of steps, each counted once; exact as long as few blocks have to be decoded."""
     total, looks = 0.0, MOST_LOOKS
     for piece in pieces:
         spans = piece.stretch.blocks(0, piece.first, piece.last)
@@ -27,30 +28,32 @@ def steps_of(pieces: Sequence[TimelinePiece], read_rows: ReadRows) -> int:
         low, high = np.maximum(spans["first"], piece.first), np.minimum(spans["last"], piece.last)
         is_whole = (low == entries["first"]) & (high == entries["last"])
         counted = np.where(is_dense(entries), high - low + 1, np.where(is_whole, entries["rows"], 0))
+        # The envelope of these blocks does not say how many of their rows are steps in the range.
         unclear = np.flatnonzero(~is_dense(entries) & ~(is_whole & is_roomy(entries)))
         total += float(np.delete(counted, unclear).sum())
         for at in unclear[:looks].tolist():
             total += counted_in(piece, spans[at], int(low[at]), int(high[at]), read_rows)
         rest, looks = unclear[looks:], max(0, looks - len(unclear))
+        # Beyond MOST_LOOKS the rows are taken as evenly spread over the steps of their block.
         share = (high - low + 1) / (spans["last"] - spans["first"] + 1)
         total += float((entries["rows"] * share)[rest].sum())
     return round(total)
 
 
 def is_dense(entries: NDArray[np.void]) -> Flags:
-    """Those with a row for each step from the first to the last one."""
+    """Return which blocks have a row for each step from the first to the last one."""
     dense: Flags = entries["rows"] == entries["last"] - entries["first"] + 1
     return dense
 
 
 def is_roomy(entries: NDArray[np.void]) -> Flags:
-    """Those with room for all of their rows: in others a step has several."""
+    """Return which blocks have at most one row a step; in the others some step has several rows."""
     roomy: Flags = entries["rows"] <= entries["last"] - entries["first"] + 1
     return roomy
 
 
 def counted_in(piece: TimelinePiece, span: np.void, low: int, high: int, read_rows: ReadRows) -> int:
-    """The steps of a block that it says more of than a late sample."""
+    """Return how many steps of a block in the range hold more than a late sample."""
     count = 0
     for steps, measured in read_rows(piece.track.file, np.array([span["at"]])):
         known = steps[measured] if measured.any() else steps
@@ -59,9 +62,9 @@ def counted_in(piece: TimelinePiece, span: np.void, low: int, high: int, read_ro
 
 
 def missing_in(track: Track) -> Iterator[tuple[int, int, int]]:
-    """Ranges of steps between two blocks that no block has, and the place in the file where they would be.
+    """Yield ranges of steps that no block has between two blocks, and the file offset where they would be.
 
-    Where bytes are damaged there, these tell of it.
+    Ranges around damaged bytes are left out: the damage itself is reported.
     """
     spans = np.concatenate([layer.spans(0) for layer in track.layers])
     entries = track.file.entries.view[spans["at"]]

@@ -1,4 +1,4 @@
-"""Where event files lie: on a disk, or in an object store behind fsspec."""
+"""Storages that event files lie in: a local disk here, an object store in `object_store.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.core.eventlog.writer.spool import is_url as is_url
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """`identity` differs when another file has taken the place."""
+    """Size, time of change and identity of a file; `identity` differs once another file is in its place."""
 
     size: int
     changed: float
@@ -22,34 +22,38 @@ class FileState:
 
 
 class OpenFile(Protocol):
-    """An open file."""
+    """A file that is open for reading."""
 
     def at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end. Raises OSError."""
+        """Read up to `size` bytes, fewer at the end of the file. Raises OSError."""
 
     def behind_hole(self, offset: int) -> int:
-        """Where the hole of a sparse file ends in which `offset` lies; itself when it lies in none. Raises
-        OSError."""
+        """Return where the hole around `offset` in a sparse file ends, or `offset` itself outside of holes.
+
+        Raises OSError.
+        """
 
 
 class Storage(Protocol):
-    """Paths are whole ones, with `/` between their parts."""
+    """A tree of folders with event files. Paths are absolute, with `/` between their parts."""
 
     is_remote: bool
 
     def walk(self, root: str) -> Iterator[tuple[str, dict[str, FileState]]]:
-        """Every folder from `root` down with its files by name; links are not followed. Raises OSError when
-        `root` itself cannot be read."""
+        """Yield every folder from `root` down with its event files by name; links are not followed.
+
+        Raises OSError if `root` itself cannot be read.
+        """
 
     def files(self, folder: str) -> dict[str, FileState]:
-        """The event files in one folder by name; none when it is not there."""
+        """Return the event files in one folder by name; none if there is no such folder."""
 
     def open(self, path: str) -> AbstractContextManager[OpenFile]:
-        """Raises OSError."""
+        """Open a file for reading. Raises OSError."""
 
 
 def storage_of(root: str) -> tuple[Storage, str]:
-    """The storage of a path or URL, and the path in it. Raises OSError."""
+    """Return the storage of a path or URL, and the path in it. Raises OSError."""
     if root.lower().startswith("file://"):
         root = root[len("file://") :]
     if not is_url(root):
@@ -60,7 +64,7 @@ def storage_of(root: str) -> tuple[Storage, str]:
 
 
 class Local:
-    """A disk of this machine, or one that is mounted."""
+    """The file systems of this machine, mounted ones included."""
 
     is_remote = False
 
@@ -86,7 +90,7 @@ class Local:
                         folders.append(entry.name)
                     elif entry.is_file(follow_symlinks=False) and is_event_file(entry.name):
                         files[entry.name] = _state(entry.stat(follow_symlinks=False))
-                except OSError:  # it went away meanwhile
+                except OSError:  # deleted meanwhile
                     continue
         return folders, files
 
@@ -117,7 +121,7 @@ class _Descriptor:
 
 
 def behind_hole(descriptor: int, offset: int) -> int:
-    """Where the data of a file go on; moves its position. Raises OSError."""
+    """Return where the data of a sparse file go on; moves its position. Raises OSError."""
     if not hasattr(os, "SEEK_DATA"):
         return offset
     try:
@@ -125,7 +129,7 @@ def behind_hole(descriptor: int, offset: int) -> int:
     except OSError as error:
         if error.errno == errno.ENXIO:  # nothing but zeros up to the end
             return os.lseek(descriptor, 0, os.SEEK_END)
-        return offset  # a file system that does not tell
+        return offset  # the file system does not report holes
 
 
 def _state(status: os.stat_result) -> FileState:

@@ -1,4 +1,4 @@
-"""Blocks that are not where they belong in a file: their steps were recorded once, but stand too late."""
+"""Blocks in the wrong place of a file: recorded once, but standing too late. Used by `timeline.py`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ import numpy as np
 from tb_netdebug.core.eventlog.reader.stretch import Spans, Stretch
 from tb_netdebug.core.records.step_ranges import StepRanges
 
-# Blocks in falling order make a stretch each; so many become one again.
+# Blocks in falling order make a stretch each; when there are more than this, all are joined into one.
 MOST_STRETCHES = 128
 
 
 class Strays:
-    """In stretches of rising steps, none of which has a step of another one."""
+    """The stray blocks of one track, in stretches of rising steps, no two of which overlap."""
 
     def __init__(self) -> None:
         self.stretches: list[Stretch] = []
-        self._lasts: list[int] = []  # those of the stretches, rising
+        self._lasts: list[int] = []  # the last step of each stretch, rising
         self._known: StepRanges | None = None
 
     def __len__(self) -> int:
         return len(self.stretches)
 
     def is_known(self, stretches: Sequence[Stretch], first: int, last: int) -> bool:
-        """Whether one of them, or a stray, has a block with a step in the range.
+        """Return whether one of the stretches, or a stray, has a block with a step in the range.
 
-        What the stretches hold is taken in when it is asked for the first time, and from then on as they
-        grow: most files never ask.
+        The index of known steps is built on the first call and maintained from then on: most files never ask.
         """
         if self._known is None:
             self._known = StepRanges()
@@ -38,15 +37,16 @@ class Strays:
         return self._known.overlaps(first, last)
 
     def note(self, spans: Spans) -> None:
-        """What was added to a stretch."""
+        """Add the steps of new blocks to the index, if there is one yet."""
         if self._known is not None:
             for first, last in zip(spans["first"].tolist(), spans["last"].tolist(), strict=True):
                 self._known.add(first, last)
 
     def add(self, span: Spans) -> None:
-        """Puts it behind the stretch that ends last before it, so that there are few."""
+        """Append a stray to the stretch that ends closest before it, so that there are few stretches."""
         self.note(span)
         at = bisect_left(self._lasts, int(span["first"][0])) - 1
+        # No stretch ends before it: begin one.
         if at < 0:
             at = 0
             self.stretches.insert(0, Stretch(int(span["at"][0])))

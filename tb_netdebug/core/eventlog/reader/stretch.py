@@ -1,4 +1,4 @@
-"""A part of a file in which steps rise, by the places of its blocks."""
+"""Stretches: parts of a file in which steps rise, as the places of their blocks. Built by `timeline.py`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tb_netdebug.core.records.step_ranges import StepRanges
 Integers = NDArray[np.int64]
 Spans = NDArray[np.void]
 
-# `at` is the place of a block in the entries of its file, `top` the highest step when it was written.
+# `at` is the place of a block among the entries of its file; `top` is the highest step recorded when the
+# block was written.
 SPAN = np.dtype([("at", "<i8"), ("first", "<i8"), ("last", "<i8"), ("top", "<i8")])
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Blocks of rising steps: `levels[0]` are the steps themselves, the others levels of detail.
+    """Blocks of rising steps: `levels[0]` holds the steps themselves, the others levels of detail.
 
-    `late` are blocks with samples of steps before those that they count for. With `is_cut` a block counts for
-    no more steps than its span says, whatever rows it has.
+    `late` are the blocks with samples of earlier steps, as place, first and last of these steps. With
+    `is_cut` a block counts only for the steps of its span, whatever rows it holds.
     """
 
     start: int
@@ -44,7 +45,7 @@ class Stretch:
         return table.view if table is not None else np.empty(0, SPAN)
 
     def blocks(self, level: int, low: int, high: int) -> Spans:
-        """Those that may hold something of the given range of steps."""
+        """Return the blocks that may hold something of the given range of steps."""
         spans = self.spans(level)
         start = int(np.searchsorted(spans["last"], low, "left"))
         stop = int(np.searchsorted(spans["first"], high, "right"))
@@ -65,9 +66,9 @@ def span_of(at: int, first: int, last: int) -> Spans:
 
 
 def overlaid(layers: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, int, int]]:
-    """Ranges with the place of the first layer that covers them, rising and without overlaps.
+    """Return disjoint rising ranges, each with the place of the first layer that covers it.
 
-    Neighbours of the same layer are one, whatever nobody covers between them.
+    Neighbours of the same layer become one, even across steps that no layer covers.
     """
     covered, found = StepRanges(), list[tuple[int, int, int]]()
     for at, ranges in enumerate(layers):

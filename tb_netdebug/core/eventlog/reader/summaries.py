@@ -1,4 +1,7 @@
-"""A run that others recorded, as TensorBoard knows them: scalars and histograms by their tags."""
+"""A run that another program recorded, as TensorBoard sees it: scalars and histograms by tag.
+
+Owned by `followed_run.py`; `summary_views.py` draws it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tb_netdebug.core.eventlog.reader.following import FollowedFiles
 from tb_netdebug.core.eventlog.reader.growing import Growing
 from tb_netdebug.core.eventlog.reader.storage import FileState, Storage
 
-# For all tags together, so that a run of any length takes at most some 150 MB.
+# Limits on all tags together, so that a run of any length takes about 150 MB at most.
 MOST_POINTS = 4_000_000
 MOST_POINTS_OF_A_TAG = 100_000
 LEAST_POINTS_OF_A_TAG = 40
@@ -27,7 +30,7 @@ Table = NDArray[np.void]
 
 @dataclass(slots=True)
 class Tag:
-    """The points of one tag as they came, thinned out evenly when there are too many."""
+    """The points of one tag in the order in which they came, evenly thinned out when there are too many."""
 
     points: Growing
     stride: int = 1
@@ -35,6 +38,7 @@ class Tag:
     _sorted: tuple[int, int, Table] | None = field(default=None)
 
     def add(self, points: Table, most: int) -> None:
+        # Keep every `stride`-th point counted from the first one ever seen, wherever this piece begins.
         start = -self.seen % self.stride
         self.seen += len(points)
         self.points.add(points[start :: self.stride])
@@ -45,7 +49,7 @@ class Tag:
             self.stride *= 2
 
     def by_step(self) -> Table:
-        """By rising steps; of several recordings of a step the newest."""
+        """Return the points by rising step; of several recordings of a step the newest."""
         points = self.points.view
         known = self._sorted
         if known is not None and known[:2] == (len(points), self.stride):
@@ -57,8 +61,11 @@ class Tag:
 
 
 class Summaries(FollowedFiles):
-    """`scalars` and `histograms` have the tags in the order of their first point, `sources` the files of the
-    histograms by their serial numbers."""
+    """The scalars and histograms of a run, followed while its files grow.
+
+    `scalars` and `histograms` hold the tags in the order of their first point. `sources` maps serial numbers
+    to the files of the histograms.
+    """
 
     def __init__(self, storage: Storage, path: str) -> None:
         super().__init__(storage, path)
@@ -72,7 +79,7 @@ class Summaries(FollowedFiles):
             self._add(file, news)
 
     def _drop(self, file: FileIndex) -> None:
-        """What was read of it cannot be told from the rest any more, so all of it is read again."""
+        """Request a full reread in `_settle`: the file's points cannot be told from the others."""
         self._has_gone = True
 
     def _settle(self) -> None:
@@ -109,6 +116,7 @@ class Summaries(FollowedFiles):
         tags[name].add(points, most)
 
     def _most(self) -> int:
+        """Return how many points each tag may keep, which shrinks as tags are added."""
         tags = len(self.scalars) + len(self.histograms)
         return max(LEAST_POINTS_OF_A_TAG, min(MOST_POINTS_OF_A_TAG, MOST_POINTS // max(tags, 1)))
 
@@ -129,7 +137,7 @@ def scalars_of(points: Table) -> Table:
 
 
 def text_of_tag(tag: bytes) -> str:
-    """Others may write anything as a tag."""
+    """Return the tag as text, even if it is not UTF-8: other programs may write anything."""
     try:
         return text_of(tag)
     except UnicodeDecodeError:

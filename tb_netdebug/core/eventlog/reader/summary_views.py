@@ -1,4 +1,4 @@
-"""The views of a run that others recorded."""
+"""The views of a run that another program recorded, from its summaries; used by `followed_run.py`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ from tb_netdebug.core.eventlog.reader.views import (
 )
 from tb_netdebug.core.records.step import Kind, Series
 
-# Histograms are unpacked one by one, so one picture gets only so many of them.
+# Histograms are unpacked one by one, so a single picture unpacks no more than this.
 MOST_UNPACKED = 20_000
 MOST_MERGED = 64
 _LOSSES = ("loss", "train/loss", "loss/train", "train_loss", "training_loss")
 
 
 class SummaryViews:
+    """The views of RecordedViews over TensorBoard's scalars and histograms; all data belong to rank 0."""
+
     def __init__(self, summaries: Summaries) -> None:
         self._summaries = summaries
 
@@ -57,6 +59,7 @@ class SummaryViews:
             raise ReaderError(f"There is no statistic {statistic[:100]!r} of histograms.")
         tags = self._of_kind(kind, rank)
         names = list(filter(matcher(pattern), tags))
+        # A histogram is unpacked for each tensor and column.
         columns = max(1, min(columns, MOST_UNPACKED // max(len(names), 1)))
         tables = [within(tags[name].by_step(), first, last) for name in names]
         steps = np.concatenate([np.empty(0, np.int64), *(table["step"] for table in tables)])
@@ -126,11 +129,12 @@ class SummaryViews:
         return TableView(names, steps, statistics)
 
     def described(self) -> dict[str, Any]:
-        """The part of `details` that others' runs differ in."""
+        """Return the part of `details` that depends on who recorded the run."""
         tags = [*self._summaries.scalars.values(), *self._summaries.histograms.values()]
         ends = [(table[0], table[-1]) for tag in tags if len(table := tag.by_step())]
         scalars = list(self._summaries.scalars)
         loss = loss_of(scalars)
+        # Tags may be thinned out, so this is an estimate.
         steps = [len(tag.by_step()) * tag.stride for tag in list(self._summaries.scalars.values())]
         return {
             "first_step": min((int(first["step"]) for first, _ in ends), default=None),
@@ -158,14 +162,14 @@ class SummaryViews:
         return evenly(within(tag.by_step(), first, last), columns)
 
     def _read(self, table: Table) -> list[Bins | None]:
-        """Unpacked, file by file."""
+        """Read and unpack the histograms, file by file; None for those that cannot be."""
         found: list[Bins | None] = [None] * len(table)
         if not len(table):
             return found
         sources = self._summaries.sources
         for number in np.unique(table["file"]).tolist():
             source = sources.get(number)
-            if source is None:  # the file has gone meanwhile
+            if source is None:  # deleted meanwhile
                 continue
             with source.storage.open(source.path) as opened:
                 for at in np.flatnonzero(table["file"] == number).tolist():
@@ -209,7 +213,10 @@ def bounds_of(steps: NDArray[np.int64], places: NDArray[np.int64], count: int) -
 
 
 def statistics_of(one: Bins | None, merged: int = 1) -> dict[str, float]:
-    """What such a histogram tells; NaN for the rest. Without exact sums the middles of the bins stand in."""
+    """Return the statistics that bins can give, and NaN for the others.
+
+    Where the sum of squares is unknown, the middles of the bins stand in for the values.
+    """
     found = dict.fromkeys(STATISTICS, np.nan)
     if one is None or not one.counts.sum():
         return found
@@ -241,7 +248,7 @@ def quantiles_of(one: Bins | None, shares: Doubles) -> Doubles:
 
 
 def loss_of(tags: Sequence[str]) -> str | None:
-    """The tag that is most likely the loss of the training."""
+    """Return the tag that is most likely the training loss."""
     known = {tag.lower(): tag for tag in reversed(tags)}
     for name in _LOSSES:
         if name in known:

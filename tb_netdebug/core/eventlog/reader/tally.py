@@ -1,4 +1,4 @@
-"""Sketches of many samples, added up bin by bin."""
+"""Sketches of many samples, added up bin by bin; used by `recorded_views.py` and `tensor_views.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tally:
         self.counts: Doubles = dense[:, FINITE_BY_VALUE]
 
     def quantiles(self, shares: Doubles, least: Doubles, most: Doubles) -> Doubles:
-        """For each place its quantiles; `least` and `most` are the exact bounds. NaN without values."""
+        """Return the quantiles at each place, NaN without values; `least` and `most` are the exact bounds."""
         found = np.full((len(self.counts), len(shares)), np.nan)
         for place, counts in enumerate(self.counts):
             lower, upper, held = occupied(counts, least[place], most[place])
@@ -32,7 +32,7 @@ class Tally:
         return found
 
     def bins(self, place: int, least: float, most: float) -> tuple[Doubles, Doubles, Doubles]:
-        """Lower edge, upper edge and count of the occupied bins; the outermost edges are exact."""
+        """Return lower edge, upper edge and count of the occupied bins; the outermost edges are exact."""
         return occupied(self.counts[place], least, most)
 
 
@@ -50,7 +50,7 @@ def _quantiles(
     below = np.concatenate([[0.0], np.cumsum(counts)])
     rank = shares * below[-1]
     at = np.clip(np.searchsorted(below, rank, side="left") - 1, 0, len(counts) - 1)
-    with np.errstate(invalid="ignore"):  # the exact bounds may be anything in a file made by somebody else
+    with np.errstate(invalid="ignore"):  # a hostile file may give any bounds
         inside = (rank - below[at]) / counts[at]
         values: Doubles = lower[at] * (1.0 - inside) + upper[at] * inside
         return np.clip(values, least, most)

@@ -1,4 +1,4 @@
-"""Samples of tensors as pictures: heat maps, bands of quantiles, histograms, tables."""
+"""Turns samples of tensors into heat maps, bands of quantiles and statistics, for `recorded_views.py`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Table = NDArray[np.void]
 
 
 def level_for(pieces: Sequence[TimelinePiece], columns: int, levels: Iterable[int], series: int) -> int:
-    """The coarsest level with samples at half as many steps as there are columns, or more."""
+    """Return the coarsest level with samples at half as many steps as there are columns, or more."""
     for level in sorted({0, *levels}, reverse=True):
         if level == 0 or positions(pieces, level, series) * 2 >= columns:
             return level
@@ -26,7 +26,7 @@ def level_for(pieces: Sequence[TimelinePiece], columns: int, levels: Iterable[in
 
 
 def positions(pieces: Sequence[TimelinePiece], level: int, series: int) -> float:
-    """About how many samples of a level each tensor has."""
+    """Return about how many samples of a level each tensor has."""
     samples = 0
     for piece in pieces:
         spans = piece.stretch.blocks(level, piece.first, piece.last)
@@ -35,8 +35,10 @@ def positions(pieces: Sequence[TimelinePiece], level: int, series: int) -> float
 
 
 class SampleColumns:
-    """Samples in columns of a range of steps; `of[i]` is the column of sample i. Where there is room each
-    sampled step has one."""
+    """Samples placed in columns over a range of steps; `of[i]` is the column of sample i.
+
+    Each sampled step has a column of its own if there is room for all of them.
+    """
 
     def __init__(self, table: Table, columns: int) -> None:
         middle = table["first"] + (table["last"] - table["first"]) // 2
@@ -58,13 +60,13 @@ class SampleColumns:
 
 
 def heat(table: Table, columns: Integers, lines: Integers, shape: tuple[int, int], statistic: str) -> Doubles:
-    """A line for each tensor: the samples lie at their lines and columns."""
+    """Return one statistic as a table with a line for each tensor; samples lie at their lines and columns."""
     moments = Moments.of(table, lines * shape[1] + columns, shape[0] * shape[1])
     return moments.statistic(statistic).reshape(shape)
 
 
 def statistics(table: Table, places: Integers, count: int, tally: Tally | None) -> dict[str, Doubles]:
-    """All statistics of the samples at their places; without sketches those that need none."""
+    """Return all statistics of the samples at their places; without a tally those that need no sketch."""
     moments = Moments.of(table, places, count)
     found = {name: moments.statistic(name) for name in (*EXACT, "inactive_units")}
     if tally is not None:

@@ -1,9 +1,9 @@
-"""Which block of a file holds which steps: of one rank, in stretches of rising steps.
+"""Maps the steps of one rank to the blocks of a file, as stretches of rising steps. Used by `recording.py`.
 
-A training that is resumed goes back some steps and records them again: then a new stretch begins, and the
-newest recording of a step is the one that counts. The flight recorder's late samples belong to steps that
-are recorded already; they begin no stretch. A block that goes back to steps that nobody has recorded has
-only changed its place in the file: it is a stray, and the stretch goes on as if it had not been there.
+A resumed run goes back some steps and records them again. There a new stretch begins, and the newest
+recording of a step counts. The flight recorder's late samples belong to steps that are recorded already; they
+begin no stretch. A block that goes back to steps that no block has recorded has only changed its place in the
+file: it is a stray, and the stretch goes on as if it were not there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tb_netdebug.core.eventlog.reader.strays import Strays
 from tb_netdebug.core.eventlog.reader.stretch import Integers, Spans, Stretch, overlaid, span_of, spans_of
 
 Flags = NDArray[np.bool_]
-# Of blocks of the given places: the steps of their rows, and which rows are more than late samples.
+# Returns for the blocks at these places the steps of their rows, and which rows are more than late samples.
 ReadRows = Callable[[Integers], Sequence[tuple[Integers, Flags]]]
 
-# A hostile file may go back in every block: then old stretches become one, without levels of detail, and only
-# so many blocks are looked into to tell late samples from a training that was resumed.
+# A hostile file may go back in every block. So old stretches are folded into one, without levels of detail,
+# and only so many blocks are decoded to tell late samples from a resumed run.
 MOST_STRETCHES = 512
 MOST_LOOKS = 2000
 MOST_STEPS = 1 << 60
@@ -45,7 +45,7 @@ class TimelinePiece:
 
 
 class Track:
-    """What one rank wrote into one file, by the places of its blocks in `file`'s entries."""
+    """The blocks that one rank wrote into one file, as places in `file`'s entries."""
 
     def __init__(self, file: FileIndex) -> None:
         self.file = file
@@ -56,7 +56,7 @@ class Track:
 
     @property
     def has_holes(self) -> bool:
-        """Whether a level of detail may have none of steps that are recorded."""
+        """Whether a level of detail may lack some of the recorded steps."""
         return self.file.gap_count > 0 or self._has_lost_details or len(self.strays) > 0
 
     @property
@@ -65,19 +65,19 @@ class Track:
         return [*reversed(self.stretches), *self.strays.stretches]
 
     def late_of(self, stretch: Stretch) -> Iterator[tuple[int, int, int]]:
-        """Blocks with late samples of a stretch; where blocks have changed places, those of all of them."""
+        """Yield the blocks with late samples of a stretch; with strays, those of all stretches."""
         for one in self.layers if len(self.strays) else (stretch,):
             yield from one.late
 
     def runs_of(self, stretch: Stretch) -> list[tuple[int, int]]:
-        """The ranges of steps in which it has a block after the other."""
+        """Return the ranges of steps that the stretch covers without a break between blocks."""
         spans = stretch.spans(0)
         ends = np.flatnonzero(spans["first"][1:] - spans["last"][:-1] > self._spacing())
         starts = spans["first"][np.concatenate([[0], ends + 1])].tolist()
         return list(zip(starts, spans["last"][np.append(ends, len(spans) - 1)].tolist(), strict=True))
 
     def _spacing(self) -> int:
-        """How far apart two blocks may be with nothing lost between them: steps may be numbered in tens."""
+        """Return how far apart two blocks may be with nothing lost: steps may be numbered in tens."""
         if len(self.strays):
             return 1
         spans = max(self.stretches, key=lambda stretch: len(stretch.spans(0))).spans(0)
@@ -91,7 +91,7 @@ class Track:
         return 1 if usual <= 1 else int(2 * usual)
 
     def add(self, entries: NDArray[np.void], places: Integers, read_rows: ReadRows) -> None:
-        """Entries and their places, in the order of the file."""
+        """Add entries and their places, in the order of the file."""
         valid = (entries["rows"] > 0) & (entries["first"] <= entries["last"])
         valid &= (entries["first"] > -MOST_STEPS) & (entries["last"] < MOST_STEPS)
         is_step = entries["kind"] == 0
@@ -104,6 +104,7 @@ class Track:
     def _add_steps(self, entries: NDArray[np.void], places: Integers, read_rows: ReadRows) -> None:
         spans = spans_of(entries, places)
         spans["top"] = spans["last"]
+        # A crowded block has more rows than steps, so some of them are late samples or recorded again.
         crowded = entries["rows"] - 1.0 > spans["last"].astype(np.float64) - spans["first"]
         breaks = np.flatnonzero(crowded | (spans["first"] <= np.roll(spans["last"], 1)))
         at = 0
@@ -112,6 +113,7 @@ class Track:
             goes_on = spans["first"][at] > self._top() and not crowded[at]
             stop = at
             if goes_on:
+                # Append all blocks up to the next break at once: most files have none.
                 following = int(np.searchsorted(breaks, at, "right"))
                 stop = int(breaks[following]) if following < len(breaks) else len(spans)
                 self._append(spans[at:stop])
@@ -121,11 +123,15 @@ class Track:
             at = stop
 
     def _top(self) -> float:
-        """The highest step of the stretch that goes on."""
+        """Return the highest step of the current stretch."""
         return self.stretches[-1].last if self.stretches else -np.inf
 
     def _reconsider(self, first: int) -> None:
-        """What looked resumed at the end of a block was late if the next block goes on from before it."""
+        """Undo the newest stretch if the next block, from step `first` on, shows it to be late samples.
+
+        A single block that went back looks like a resumed run. If the next block goes on after the stretch
+        before it, that block held nothing but late samples.
+        """
         if len(self.stretches) < 2:
             return
         one, other = self.stretches[-2:]
@@ -146,13 +152,14 @@ class Track:
             self._fold()
 
     def _fold(self) -> None:
-        """Makes one of the older half of the stretches: nothing but their levels of detail is lost."""
+        """Fold the older half of the stretches into one; only their levels of detail are lost."""
         old = self.stretches[: MOST_STRETCHES // 2]
         layers = [*reversed(old)]
         late = [block for stretch in old for block in stretch.late]
         folded = Stretch(old[0].start, late=late, is_cut=True)
         for first, last, at in overlaid([self.runs_of(layer) for layer in layers]):
             spans = layers[at].blocks(0, first, last).copy()
+            # A newer stretch may have recorded a part of these blocks again.
             spans["first"] = np.maximum(spans["first"], first)
             spans["last"] = spans["top"] = np.minimum(spans["last"], last)
             folded.add(0, spans)
@@ -160,14 +167,16 @@ class Track:
         self._has_lost_details = True
 
     def _look(self, span: np.void, read_rows: ReadRows) -> None:
-        """A block that goes back, or has more rows than steps: are they late, or was the training resumed?"""
+        """Decode a block that goes back, or has more rows than steps: late samples, or a resumed run?"""
         at = int(span["at"])
         steps, measured = self._rows_of(span, read_rows)
         fresh, top = steps[measured], self._top()
         before = np.concatenate([[top], fresh])
+        # From the last jump back on, measured rows (`again`) are those of a resumed run, or a stray; the rows
+        # before them continue the stretch.
         back = np.flatnonzero(fresh <= before[:-1])
         if len(back) and fresh[-1] > before[: back[0] + 1].max():
-            back = back[:0]  # numbers that came late from a device, in the midst of others
+            back = back[:0]  # values that came late from a device, among others
         again = fresh[back[-1] :] if len(back) else fresh[:0]
         new = fresh[: len(fresh) - len(again)]
         new = new[new > top]
@@ -183,11 +192,11 @@ class Track:
         late = steps[steps <= top]
         if len(late) and self.stretches:
             self.stretches[-1].late.append((at, int(late.min()), int(late.max())))
-        elif len(late):  # its steps are lost, the samples are not
+        elif len(late):  # the steps themselves were lost, but not their samples
             self._append(span_of(at, int(late.min()), int(late.max())))
 
     def _is_stray(self, steps: Integers) -> bool:
-        """Whether nobody has recorded what lies in the range of these rising steps."""
+        """Return whether no block has recorded anything in the range of these rising steps."""
         is_rising = bool((np.diff(steps) > 0).all())
         return is_rising and not self.strays.is_known(self.stretches, int(steps[0]), int(steps[-1]))
 
@@ -197,6 +206,7 @@ class Track:
             rows = read_rows(np.array([span["at"]]))
             if rows:
                 return rows[0]
+        # Damaged, or beyond MOST_LOOKS: the envelope has to do, as if both steps had been measured.
         bounds = np.array([span["first"], span["last"]])
         return bounds, np.ones(2, np.bool_)
 
@@ -206,16 +216,18 @@ class Track:
         for owner in np.unique(owners[owners >= 0]).tolist():
             stretch, part = self.stretches[owner], spans[owners == owner]
             if owner and level not in stretch.levels:
-                # The first one may begin before the stretch does, and tell old and new steps as one.
+                # A stretch's first detail block may begin before the stretch does, and mix old and new steps.
                 stretch.add(level, part[:0])
                 part = part[1:]
             steps = stretch.spans(0)
             written = np.searchsorted(steps["at"], part["at"], "right") - 1
+            # Details cannot cover steps beyond the last block written before them.
             part["top"] = steps["last"][np.maximum(written, 0)]
             self._has_lost_details |= bool((part["last"] > part["top"]).any())
             part["last"] = np.minimum(part["last"], part["top"])
             known = stretch.spans(level)
             before = int(known["last"][-1]) if len(known) else stretch.first - 1
+            # Cut each block to the steps behind those of the blocks before it, so that spans never overlap.
             part["last"] = np.maximum.accumulate(part["last"])
             lasts = np.concatenate([[before], part["last"][:-1]])
             part["first"] = np.maximum(part["first"], lasts + 1)
@@ -225,8 +237,9 @@ class Track:
 
 
 def newest(tracks: Iterable[Track]) -> list[TimelinePiece]:
-    """The pieces of a rank, by rising steps and without overlaps; of the tracks, later ones are newer."""
+    """Return the pieces of a rank, by rising step and without overlaps; later tracks are newer."""
     layers = [(track, stretch) for track in reversed(list(tracks)) for stretch in track.layers]
+    # Most runs have a single stretch, and need no overlay.
     if len(layers) == 1:
         ((track, stretch),) = layers
         return [TimelinePiece(track, stretch, stretch.first, stretch.last)]

@@ -1,4 +1,4 @@
-"""What the views of a run are made of: plain columns, whoever wrote the files."""
+"""The views of a run as plain columns, the same whichever program wrote the files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ScalarColumns:
     """A scalar over the steps, as columns of one length; each row is a bucket of one or more steps.
 
     `step` and `last` are its first and last step, `time` the wall time of the first. `samples` is the number
-    of training samples seen up to the end of the bucket, NaN when batch sizes were not recorded. `mean`,
-    `min` and `max` are over the finite values, of which there are `count - bad`; `end` is the last value as
-    it came.
+    of training samples up to the end of the bucket, NaN if batch sizes were not recorded. `mean`, `min` and
+    `max` are over the finite values, of which there are `count - bad`; `end` is the last value, finite or
+    not.
     """
 
     step: Doubles
@@ -34,7 +34,7 @@ class ScalarColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarView:
-    """`level` is the level of detail most of it was made from, 0 for the steps themselves."""
+    """Scalars by name; `level` is the level of detail that most of it comes from, 0 for single steps."""
 
     level: int
     scalars: dict[str, ScalarColumns]
@@ -42,9 +42,11 @@ class ScalarView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatView:
-    """One statistic of many tensors. A column holds the samples from step `first` to step `last`; where none
-    of the tensors was sampled there is no column, so that a column is best drawn up to the next one's
-    `first`. NaN where a tensor has no sample of its own."""
+    """One statistic of many tensors, NaN where a tensor has no sample.
+
+    A column holds the samples from step `first` to step `last`. Steps without any sample have no column, so a
+    column is best drawn up to the next one's `first`.
+    """
 
     names: list[str]
     first: Doubles

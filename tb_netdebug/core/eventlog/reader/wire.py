@@ -1,6 +1,6 @@
-"""Protobuf as it lies in a file: fields one after the other, without making objects of them.
+"""Walks the protobuf fields in a buffer without creating message objects.
 
-The specification of `wire.h`; both take the same bytes for well-formed.
+The specification of `native/wire.h`: both accept the same bytes as well-formed. Used by the twins.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Field = tuple[int, int, int, int]
 
 
 class Malformed(ValueError):  # noqa: N818 - it says what is wrong as it is
-    """No message of any kind."""
+    """The bytes are not a protobuf message of any kind."""
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
-    """Number, type, and of bytes their start and end, of anything else its value twice."""
+    """Yield number, type, and two values of each field: start and end of bytes, otherwise the value twice."""
     while at < end:
         key, at = varint(data, at, end)
         number, kind = key >> 3, key & 7
@@ -45,12 +45,12 @@ def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
 
 
 def byte_fields(data: bytes) -> dict[int, bytes]:
-    """The last of each field of bytes."""
+    """Return the fields of bytes by number; the last one wins."""
     return {number: data[at:end] for number, kind, at, end in fields(data, 0, len(data)) if kind == BYTES}
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number and where it ends; what has more than 64 bits loses the highest ones, as everywhere."""
+    """Return the number and where it ends; bits above the 64th are dropped, as every decoder does."""
     value = 0
     for shift in range(0, 7 * MOST_VARINT_BYTES, 7):
         if at >= end:
