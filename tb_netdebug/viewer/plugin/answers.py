@@ -1,4 +1,4 @@
-"""Queries answered: from the views of the reader to what goes over the wire."""
+"""Answers the queries of the `columns` route: turns the reader's views into arrays for the wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tb_netdebug.viewer.plugin.workers import Workers
 logger = logging.getLogger(__name__)
 
 FAILED = "NetDebug failed to answer this. The terminal in which TensorBoard runs shows where."
-# What one request may bring; a page shows a few megabytes.
+# The most that the answers to one request may add up to; a page shows a few megabytes.
 MOST_BYTES = 64 << 20
 SCALAR_PARTS = ("step", "last", "time", "samples", "mean", "min", "max", "bad", "end", "count")
 PROCESS_COLUMNS = ("time", "tree_bytes", "most_bytes", "cpu_share", "processes")
@@ -31,7 +31,7 @@ Opener = Callable[[str], FollowedRun]
 
 
 def answer_all(queries: Iterable[Query | QueryError], open_run: Opener, workers: Workers) -> list[Answer]:
-    """One for each query, in their order; what cannot be answered says why."""
+    """Return an answer to each query, in order; one that cannot be answered says why."""
     found: list[Answer] = []
     room = MOST_BYTES
     for query in queries:
@@ -50,14 +50,14 @@ def _answer(query: Query, open_run: Opener, workers: Workers) -> Answer:
         run = open_run(query.run)
     except KeyError:
         return _failure(f"There is no run {query.run[:200]!r}.")
-    version = run.version  # before looking, so that what comes meanwhile counts as newer
+    version = run.version  # read first: what comes meanwhile is newer
     try:
-        # One query at a time: a small request need not wait for all of a big one.
+        # One query at a time, so that a small request does not wait for all queries of a big one.
         answer = workers.run(partial(_ANSWERS[query.what], run, dict(query.arguments)))
     except ReaderError as error:
         return _failure(str(error))
     except Exception:
-        # The other queries of the request belong to other charts, and those are to be seen.
+        # The other queries of the request belong to other charts, which should still be drawn.
         logger.exception("NetDebug failed to answer %r", query)
         return _failure(FAILED)
     answer.head = {"what": query.what, "run": query.run, "version": version, **answer.head}
@@ -87,7 +87,8 @@ def _bands(run: FollowedRun, arguments: dict[str, Any]) -> Answer:
 
 def _histogram(run: FollowedRun, arguments: dict[str, Any]) -> Answer:
     view = run.histogram(_series(arguments), **arguments)
-    if view is None:  # no sample at or before the end of the range; the page knows by the missing columns
+    # No sample at or before the end of the range: the page knows by the missing columns.
+    if view is None:
         return Answer({"merged": 0})
     head = {name: getattr(view, name) for name in HISTOGRAM_NUMBERS}
     return Answer(head, {"lower": view.lower, "upper": view.upper, "counts": view.counts})

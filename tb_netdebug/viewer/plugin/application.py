@@ -1,4 +1,4 @@
-"""The WSGI application behind all of our routes: gate, table of routes, and errors that say something."""
+"""The WSGI application behind all of our routes: request checks, the table of routes, and error replies."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ Handler = Callable[[Service, Request], Response]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`guarded` ones tell something about the runs; the others are the same files for everybody. Other sites
-    may lead to a `linked` one; one `by_header` gives nothing without our header. Methods other than those of
-    reading pass `control` in any case, with a body of at most `most_bytes`."""
+    """An entry in the table of routes.
+
+    `guarded` routes reveal something about the runs; the others serve the same files to everybody. Other
+    sites may link to a `linked` route. A `by_header` route requires our header. Methods that are not for
+    reading always go through `control`, with a body of at most `most_bytes`.
+    """
 
     answer: Handler
     guarded: bool = True
@@ -50,7 +53,9 @@ class Route:
 
 
 POST = ("POST",)
+# A reply above this takes one of the few seats for big answers until its client has read it.
 BIG_BYTES = 1 << 20
+# How long the reply to a wrong token is held back, and for how many requests at once.
 GUESS_SECS, MOST_GUESSES = 0.5, 16
 ROUTES: dict[str, Route] = {
     "index.js": Route(routes.static, guarded=False),
@@ -71,7 +76,7 @@ _FOLDER = "/plugin/netdebug/"
 
 
 class Application:
-    """Starts working with the first request; safe from any thread."""
+    """The plugin's application, made by the first request. Safe from any thread."""
 
     def __init__(self, roots: list[Root], flags: ServerFlags | None = None) -> None:
         said = flags or ServerFlags()
@@ -96,6 +101,7 @@ class Application:
         connection, seat = connection_of(environ), None
         if connection is None or environ["REQUEST_METHOD"] == "HEAD":
             return response
+        # A big reply stays in memory until its client has read it, so only some get one at a time.
         if environ["REQUEST_METHOD"] == "GET" and size_of(response) > BIG_BYTES:
             seat = self.service.big_answers.take()
             if seat is None:
@@ -126,7 +132,7 @@ class Application:
             return error_reply(str(error), status=422)
 
     def _hold_back(self) -> None:
-        """Whoever guesses tokens pays with time; only so many threads of the server wait for that."""
+        """Delay the reply to a guessed token; at most MOST_GUESSES threads of the server wait for that."""
         seat = self._guesses.take()
         if seat is not None:
             time.sleep(GUESS_SECS)
@@ -145,7 +151,7 @@ class Application:
 
 
 def _refused(refused: HttpRefusal, place: str) -> Response:
-    """In words where a person looks, as JSON where the page does."""
+    """Return the refusal, as a page where a user looks, otherwise as JSON."""
     if place == "index.html" and refused.status == 403:
         return notice_page("NetDebug does not answer here", [refused.sentence], status=403)
     headers = {"Allow": ", ".join(refused.methods)} if refused.methods else {}

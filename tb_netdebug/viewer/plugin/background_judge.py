@@ -1,4 +1,4 @@
-"""Judges long runs in the background, one after the other, each in a process of low priority."""
+"""Judges long runs in the background for `verdicts.py`, one at a time, each in a low-priority process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ from tb_netdebug.transport.door import environment
 
 logger = logging.getLogger(__name__)
 
-# Python looks for modules where it is started, and a logdir is the input of others.
+# Python also imports from its working directory, and a logdir is untrusted.
 ROOT = "/"
 
 Report = dict[str, Any]
-# Told when a run was judged: its folder, its version, the report (None: it failed), and how long it took.
+# Called when a run was judged, with its folder, its version, the report (None if it failed) and the time it
+# took.
 Done = Callable[[str, int, Report | None, float], None]
 
 
 class BackgroundJudge:
-    """Safe from any thread. Its own thread lives as long as a run waits; `done` is called on it."""
+    """Queues runs to be judged. Safe from any thread.
+
+    Its own thread lives as long as runs are waiting; `done` is called on it.
+    """
 
     def __init__(self, done: Done) -> None:
         self._done = done
@@ -37,7 +41,10 @@ class BackgroundJudge:
         self._is_working = self._is_closed = False
 
     def want(self, folder: str, version: int) -> None:
-        """Have the run in this folder judged, unless it waits for that or is being judged already."""
+        """Queue the run in this folder, unless it is being judged already.
+
+        A run that is waiting stays where it is, with the new version.
+        """
         with self._lock:
             if self._is_closed or folder == self._judged:
                 return
@@ -47,7 +54,7 @@ class BackgroundJudge:
                 threading.Thread(target=self._work, name="netdebug-judge", daemon=True).start()
 
     def close(self) -> None:
-        """End the process that judges; what waits is not judged any more."""
+        """Kill the process that judges, and drop the queue."""
         with self._lock:
             self._is_closed = True
             self._waiting.clear()
@@ -68,7 +75,8 @@ class BackgroundJudge:
             if not self._waiting:
                 self._is_working = False
                 return None
-            folder, version = self._waiting.popitem(last=True)  # what was asked for last is looked at now
+            # Newest request first: somebody is looking at that run now.
+            folder, version = self._waiting.popitem(last=True)
             self._judged = folder
             return folder, version
 
@@ -100,6 +108,7 @@ class BackgroundJudge:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=ROOT,
+                # Since Python 3.11 this keeps the working directory off sys.path; on 3.10 ROOT has to do.
                 env={**environment(), "PYTHONSAFEPATH": "1"},
             )
             return self._process

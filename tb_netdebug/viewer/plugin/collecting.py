@@ -1,8 +1,8 @@
-"""The collector of this TensorBoard: takes the records of trainings on other machines into the logdir, and
-brings the debugger together with trainings here and there.
+"""Runs the collector in TensorBoard: records of training runs on other machines, and debugger connections.
 
-Nobody who just looks at runs needs it, so whatever keeps it from starting is a sentence, and never more: a
-complaint on the page when `--netdebug_listen` asked for it, else a fact that one may ask for.
+The collector writes the records into the logdir, and connects the debugger with training runs on this machine
+and others. To look at runs nobody needs it, so no failure to start ends in an exception: with
+`--netdebug_listen` it becomes a complaint on the page, otherwise a fact that clients may ask for.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 
 NOWHERE = "127.0.0.1:0"
 CLOSE_SECS = 5.0
-# The first picture comes first: what is imported here takes the processor for a moment.
+# The import takes the processor for a moment, so the first chart goes first.
 LATER_SECS = 0.5
 
 
 class Collecting:
-    """Starts once, in a thread of its own. Safe from any thread."""
+    """Starts the collector once, in a thread of its own. Safe from any thread."""
 
     def __init__(
         self, roots: Sequence[Root], flags: ServerFlags, changed: Callable[[], None], sessions: Sessions
@@ -55,16 +55,17 @@ class Collecting:
     @property
     def is_asked_for(self) -> bool:
         flags = self._flags
+        # Any of these flags shows that the user expects other machines to connect.
         return any((flags.listen, flags.tls_cert, flags.tls_key, flags.token_file))
 
     @property
     def complaints(self) -> list[str]:
-        """What the page has to show to everybody."""
+        """The complaints that the page has to show to everybody."""
         trouble = self._trouble if self.is_asked_for else ""
         return [*self._flags.complaints, *filter(None, (trouble, self._notice))]
 
     def as_dict(self) -> dict[str, object]:
-        """Where it listens, and why it does not; both are null while it starts, and before that."""
+        """Return the address it listens at, or why there is none; both are null until it has started."""
         running = self._running
         return {
             "address": str(running[1]) if running else None,
@@ -73,14 +74,14 @@ class Collecting:
         }
 
     def start(self) -> None:
-        """Does nothing when it was called before, or where TensorBoard does not know our flags."""
+        """Start the collector; do nothing if that was done before, or TensorBoard does not know our flags."""
         with self._lock:
             if self._thread is None and not self._closing.is_set() and self._flags.listen is not None:
                 self._thread = threading.Thread(target=self._start, name="netdebug-collecting", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
-        """Ends it: what has come is on the disk afterwards."""
+        """Stop the collector; whatever has arrived is on the disk afterwards."""
         with self._lock:
             self._closing.set()
             thread = self._thread
@@ -111,33 +112,36 @@ class Collecting:
         with self._lock:
             if not self._closing.is_set():
                 self._running = collector, address
-        atexit.register(self._sessions.close)  # before the collector's own end
+        atexit.register(self._sessions.close)  # last in, first out: before the collector's own handler
         if self._running is None:
             collector.stop()
         elif self.is_asked_for:
             logger.warning("NetDebug takes the records of trainings at %s", address)
 
     def _notify(self, sentence: str) -> None:
-        """A full disk, for example: it may be over by now, so the time goes with it."""
+        """Show a sentence on the page, about a full disk for example.
+
+        With its time: it may be over by now.
+        """
         logger.warning("NetDebug: %s", visible(sentence))
         self._notice = f"{datetime.now():%H:%M}: {sentence}"
         self._changed()
 
 
 def collector_of(roots: Sequence[Root], flags: ServerFlags, *, notice: Callable[[str], None]) -> Collector:
-    """As the flags want it, not yet started. ValueError, OSError or ImportError with the reason."""
+    """Return the collector for the flags, not yet started. Raises ValueError, OSError or ImportError."""
     from tb_netdebug.transport.addresses import address_of
 
     root = writable(roots)
     wanted = address_of(flags.listen or NOWHERE)
     certificate, token = certificate_of(flags, wanted), token_of(flags, wanted)
-    from tb_netdebug.transport.collector import Collector  # which needs gRPC
+    from tb_netdebug.transport.collector import Collector  # imports gRPC
 
     return Collector(root, wanted, token=token, certificate=certificate, notice=notice)
 
 
 def writable(roots: Sequence[Root]) -> Path:
-    """The folder that takes the records: the first one, if that can be written to."""
+    """Return the folder that takes the records: the first root, if it can be written to."""
     if not roots:
         raise ValueError("TensorBoard was started without --logdir.")
     path = roots[0][1]
@@ -165,7 +169,7 @@ def certificate_of(flags: ServerFlags, wanted: Address) -> Certificate | None:
 
 
 def token_of(flags: ServerFlags, wanted: Address) -> str:
-    """That of the file, else of the environment; on loopback a new one will do, which trainers find."""
+    """Return the token of the file, else of the environment; on loopback a new one, which trainers find."""
     from tb_netdebug.transport import credentials
 
     if flags.token_file:

@@ -1,17 +1,17 @@
-"""Who may change something, such as pause a training. Reading has milder rules of its own, in `gate`.
+"""Decides who may change something, such as pause a training run. Reading has milder rules, in `gate`.
 
-A request that is neither GET nor HEAD has to pass all of these, in this order, before any code of its route
-runs and before a byte of its body is read:
+A request that is neither GET nor HEAD has to pass all of these checks, in this order, before any code of its
+route runs and before a byte of its body is read:
 
-1. the route takes the method (`application` has the table; preflights are never taken),
-2. the Host is localhost, an address, or a name that TensorBoard was told: no mark of a browser replaces that,
-3. the Origin is there and is the Host: it was sent by our own page, not by another site's form or script,
-4. TensorBoard listens on loopback, and the connection is its own user's. Where others can open our page, the
-   token within it proves nothing; there the page must have been opened over https, and the token is that of
-   `--netdebug_token_file`, which the page does not contain,
-5. the type is exactly JSON, which a page of another site cannot send without a preflight,
-6. the token is right, compared in constant time,
-7. the length is given, and within the limit of the route. Chunks have no length, and are refused.
+  1. The route takes the method (`application` has the table; preflights are never taken).
+  2. The Host is localhost, an address, or a name that TensorBoard was told; no browser header replaces that.
+  3. The Origin is there and equals the Host: our own page sent it, not another site's form or script.
+  4. TensorBoard listens on loopback, and the connection belongs to its own user. Where others can open our
+     page, the token within it proves nothing; there the page must have been opened over https, and the token
+     is that of `--netdebug_token_file`, which the page does not contain.
+  5. The type is exactly JSON, which a page of another site cannot send without a preflight.
+  6. The token is right, compared in constant time.
+  7. The length is given, and within the limit of the route. Chunked bodies have no length, and are refused.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ def _new_token() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """`names` are hosts that are ours. `page_token` is in our page and new with each start of TensorBoard;
-    `typed_token` is for the network, and only who was given it knows it."""
+    """The rules for changing something; `names` are hosts that are ours.
+
+    `page_token` is embedded in our page and new with each start of TensorBoard. `typed_token` is for the
+    network, and known only to those whom it was given.
+    """
 
     names: frozenset[str] = frozenset()
     typed_token: str | None = field(default=None, repr=False)
@@ -51,7 +54,7 @@ class Control:
 
     @classmethod
     def of(cls, flags: ServerFlags) -> Control:
-        """What is wrong with the token's file is for `collecting` to say."""
+        """Return the rules for the flags; `collecting` reports what is wrong with the token file."""
         from tb_netdebug.transport.credentials import CredentialsError, read_token
 
         try:
@@ -61,7 +64,7 @@ class Control:
         return cls(flags.names, typed)
 
     def refusal(self, environ: WSGIEnvironment, *, most_bytes: int = MOST_BYTES) -> HttpRefusal | None:
-        """Why this request may not change anything, or None when it may."""
+        """Return why this request may not change anything, or None if it may."""
         is_private = is_ours_alone(environ)
         return (
             self._foreign_host(environ)
@@ -73,8 +76,11 @@ class Control:
         )
 
     def token_for_page(self, environ: WSGIEnvironment) -> str | None:
-        """What our page gets to hold when it is asked for like this; empty: who was given the other token
-        may paste it there; None: nobody controls from there."""
+        """Return the token to embed in our page for this request.
+
+        Empty: a user who was given the other token may paste it there. None: nothing can be controlled from
+        there.
+        """
         if self._foreign_host(environ):
             return None
         if is_ours_alone(environ):
@@ -121,7 +127,7 @@ class Control:
 
 
 def is_ours_alone(environ: WSGIEnvironment) -> bool:
-    """Whether nobody but our own user can have sent it."""
+    """Return whether only our own user can have sent it."""
     return on_loopback(environ) and not is_other_users(environ)
 
 

@@ -1,4 +1,4 @@
-"""The debugger's routes: JSON from our page in, calls to trainings out. See debugger/README.md."""
+"""The debugger's routes: JSON from our page in, calls to training processes out. See debugger/README.md."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def refusal(error: CallError) -> Response:
 
 
 class Pieces:
-    """The server calls `close` in any case, also when the client has hung up, or before the first piece."""
+    """The body of a download.
+
+    The server always calls `close`, even if the client has hung up, or before the first piece.
+    """
 
     def __init__(self, download: Download, seat: Seat) -> None:
         self._pieces: Generator[bytes, None, None] = download.pieces()
@@ -100,7 +103,7 @@ def _listed(service: Service, rows: list[dict[str, Any]]) -> dict[str, object]:
 
 
 def _asked(request: Request, *names: str) -> dict[str, Any]:
-    """Raises QueryError. What is null is not there."""
+    """Return the fields of the body that are not null. Raises QueryError."""
     found = json_object(body_of(request))
     unknown = sorted(found.keys() - {"client", *names})
     if unknown:

@@ -1,4 +1,4 @@
-"""Server-sent events for one listener."""
+"""One server-sent event stream to a client: the `live` route."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 MOST_STREAMS = 24
 HEARTBEAT_SECS = 4.0
-# How soon a listener that hung up is noticed; the server itself only notices when it writes.
+# How soon a client that hung up is noticed; the server itself only notices when it writes.
 LOOK_SECS = 1.0
 RETRY_SECS = 5
 GIVE_UP_MILLISECONDS = 30_000
 HEADERS = {
     "Cache-Control": "no-cache",
-    "X-Accel-Buffering": "no",  # asks proxies not to collect
+    "X-Accel-Buffering": "no",  # asks proxies not to buffer
 }
 
 
 def stream_reply(request: Request, hub: Hub, seats: Seats) -> Response:
-    """The stream, or 503 when all seats are taken."""
+    """Return the stream, or 503 if as many clients as allowed are connected."""
     if request.method == "HEAD":
         return reply(b"", "text/event-stream", headers=HEADERS)
     seat = seats.take()
@@ -39,17 +39,17 @@ def stream_reply(request: Request, hub: Hub, seats: Seats) -> Response:
             status=503,
             headers={"Retry-After": str(RETRY_SECS)},
         )
-    # A reconnecting browser sends the header; a page that closed its stream and opens a new one cannot.
+    # A browser that reconnects sends the header; a page that closed its stream and opens a new one cannot.
     identity = request.headers.get("Last-Event-ID") or request.args.get("last_event_id", "")
     listener = EventStream(hub, seat, resume_point(identity, hub), _watched(request.environ))
     return reply(listener, "text/event-stream", headers=HEADERS)
 
 
 class EventStream:
-    """Yields events as they happen, and a comment when nothing does.
+    """Yields events as they happen, and a heartbeat comment when there are none.
 
-    The server calls `close` in any case, also when it never asked for the first event, which a generator
-    would not notice.
+    The server always calls `close`, even if it never asked for the first event. A generator by itself would
+    not notice that, and its seat would never be free again.
     """
 
     def __init__(
@@ -98,8 +98,11 @@ class EventStream:
 
 
 def _watched(environ: WSGIEnvironment) -> socket.socket | None:
-    """The connection. A listener whose machine has vanished without a word would keep its seat for a quarter
-    of an hour; with this it is half a minute."""
+    """Return the connection, with a limit on how long sent data may stay unacknowledged.
+
+    Without it a client whose machine has vanished would keep its seat for a quarter of an hour; with it half
+    a minute.
+    """
     connection = connection_of(environ)
     if connection is None:
         return None

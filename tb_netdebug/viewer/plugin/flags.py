@@ -1,4 +1,4 @@
-"""What TensorBoard's flags say to us: its own `--host`, and those that `loader.FLAGS` adds."""
+"""Parses TensorBoard's flags that concern us: its own `--host`, and those that `loader.FLAGS` adds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerFlags:
-    """Texts are empty where nothing was said; `listen` is None where the program around us is no TensorBoard
-    that knows our flags. `hosts` are the names of `--netdebug_allowed_hosts`, and `complaints` say what could
-    not be understood."""
+    """The flags as given; empty where nothing was given.
+
+    `listen` is None in a program other than a TensorBoard that knows our flags. `hosts` are the names in
+    `--netdebug_allowed_hosts`, `complaints` the values that could not be parsed.
+    """
 
     listen: str | None = None
     tls_cert: str = ""
@@ -27,13 +29,13 @@ class ServerFlags:
 
     @property
     def names(self) -> frozenset[str]:
-        """All names by which TensorBoard was told that it goes."""
+        """All host names that TensorBoard was told are its own."""
         own = host_name(self.own_host)
         return self.hosts | ({own} if own else set())
 
 
 def flags_of(context: TBContext) -> ServerFlags:
-    """Never fails: an older TensorBoard, or another program around it, may have none of the flags."""
+    """Return our flags. Never fails: an older TensorBoard, or another program, may have none of them."""
     given = getattr(context, "flags", None)
 
     def text(name: str) -> str:

@@ -1,21 +1,23 @@
-"""Who gets an answer. TensorBoard itself checks nothing: any web page can send requests to it, and by DNS
-rebinding read the replies. These are the rules for reading; `control` has those for changing something.
+"""Decides who gets an answer when reading; `control` has the rules for requests that change something.
 
-- Methods: those that the route takes, GET and HEAD unless its entry in the table says otherwise. Preflights
+TensorBoard itself checks nothing: any web page can send requests to it, and read the replies by DNS
+rebinding. The rules:
+
+- Methods: those of the route, which are GET and HEAD unless its entry in the table says otherwise. Preflights
   and everything else end here, before any code of a route.
-- Pages of other sites: refused. The browser says `Sec-Fetch-Site: cross-site`; an older one says it by an
-  Origin that is not the Host. A link that somebody follows to the page itself is fine.
-- Everything but the page and its files costs something: a computation, a connection, one of the few places
-  at the live stream. Browsers do not mark requests over plain http to another machine, so images and frames
-  of any site could ask for it. It takes the header `X-NetDebug`, which a page of another site cannot send
-  without a preflight; where a browser marks the request as same-origin, or as typed by a person, that will
-  do as well, but not for the stream.
-- Names: while TensorBoard listens on loopback only, the Host is localhost, an IP address (rebinding needs a
-  name), or what TensorBoard was told by `--host` or `--netdebug_allowed_hosts`. Another name is accepted when
-  the browser marks the request as same-origin: it does so only over https or on localhost, and no script can
-  set that header. TensorBoard speaks no https, so there is a proxy in front of it (Jupyter, a cloud notebook,
-  nginx), and a rebound name, which is always plain http, is not among them. When TensorBoard listens to the
-  network (`--bind_all`), it goes by names that nobody knows here, and all are accepted, unless
+- Pages of other sites: refused. The browser sends `Sec-Fetch-Site: cross-site`; an older one sends an Origin
+  that is not the Host. A link that a user follows to the page itself is fine.
+- Everything but the page and its files has a cost: a computation, a connection, one of the few seats at the
+  live stream. Browsers do not mark requests over plain http to another machine, so images and frames of any
+  site could ask for it. It takes the header `X-NetDebug`, which a page of another site cannot send without a
+  preflight. A request that the browser marks as same-origin, or as typed by the user, needs no such header,
+  except for the stream.
+- Names: while TensorBoard listens on loopback only, the Host has to be localhost, an IP address (rebinding
+  needs a name), or a name given by `--host` or `--netdebug_allowed_hosts`. Another name is accepted if the
+  browser marks the request as same-origin: it does so only over https or on localhost, and no script can set
+  that header. TensorBoard does not speak https, so there must be a proxy in front of it (Jupyter, a cloud
+  notebook, nginx), and it cannot be a rebound name, which is always plain http. When TensorBoard listens to
+  the network (`--bind_all`), its names are unknown here, and all are accepted, unless
   `--netdebug_allowed_hosts` lists them.
 """
 
@@ -37,14 +39,17 @@ OWN_HEADER = "X-NetDebug"
 MOST_PORT = 65535
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+)(?::([0-9]{1,5}))?")
 _SAME_ORIGIN = ("same-origin", "none")
-# Another port of the same machine is the same site: it cannot read our answers, nor send our header.
+# Another port of the same machine is the same site: it can neither read our replies nor send our header.
 _NOT_FOREIGN = (*_SAME_ORIGIN, "same-site")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRefusal:
-    """`methods` are those that would do, when it is about the method; `is_guess` when a token was a wrong
-    one, which whoever tries many should not hear at once."""
+    """Why a request is refused, as a status and a sentence.
+
+    `methods` are the allowed ones if the method is wrong. `is_guess` marks a wrong token, after which the
+    reply is delayed.
+    """
 
     status: int
     sentence: str
@@ -62,19 +67,19 @@ def wrong_method(environ: WSGIEnvironment, methods: Sequence[str]) -> HttpRefusa
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`names` are hosts that are ours, too; `listed` when somebody has said which names there are at all."""
+    """The rules for reading. `names` are our own hosts; `listed` says that the user listed all names."""
 
     names: frozenset[str] = frozenset()
     listed: bool = False
 
     def refusal(self, environ: WSGIEnvironment, *, linked: bool = False) -> HttpRefusal | None:
-        """Why this gets nothing to read, or None when it does. `linked`: other sites may lead here."""
+        """Return why this request is refused, or None. `linked`: other sites may link to this route."""
         return _foreign_page(environ, linked=linked) or self._foreign_name(environ)
 
     def _foreign_name(self, environ: WSGIEnvironment) -> HttpRefusal | None:
         host = environ.get("HTTP_HOST")
         if host is None or not (self.listed or on_loopback(environ)):
-            return None  # every browser sends a Host
+            return None  # not a browser: those always send a Host
         if is_ours(host, self.names) or environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
             return None
         port = environ.get("SERVER_PORT", "6006")
@@ -89,7 +94,7 @@ class Gate:
 
 
 def unproven(environ: WSGIEnvironment, *, header_only: bool = False) -> HttpRefusal | None:
-    """Return why this may come from any page of the web, or None when it is our page's or a program's."""
+    """Return why this may come from any web page, or None if it is from our page or a program."""
     if environ.get("HTTP_X_NETDEBUG"):
         return None
     if not header_only and environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
@@ -116,13 +121,13 @@ def _foreign_page(environ: WSGIEnvironment, *, linked: bool) -> HttpRefusal | No
 
 
 def is_ours(host: str, names: frozenset[str]) -> bool:
-    """Whether a Host header names this machine: localhost, an address, or one of the names."""
+    """Return whether a Host header names this machine: localhost, an address, or one of the names."""
     name = host_name(host)
     return name is not None and (name == "localhost" or name in names or _address(name) is not None)
 
 
 def host_name(host: str) -> str | None:
-    """The name in a Host header, without port and brackets; None when it is not one name."""
+    """Return the name in a Host header, without port and brackets; None if it is not a single name."""
     found = _HOST.fullmatch(host)
     if found is None or not 0 < int(found[2] or 1) <= MOST_PORT:
         return None
@@ -130,7 +135,7 @@ def host_name(host: str) -> str | None:
 
 
 def netloc(origin: str) -> str:
-    """Host and port of an Origin, in the form of a Host header; empty when it has none."""
+    """Return host and port of an Origin as in a Host header; empty if it has none."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -138,7 +143,7 @@ def netloc(origin: str) -> str:
 
 
 def on_loopback(environ: WSGIEnvironment) -> bool:
-    """Whether TensorBoard's socket is bound to an address that only this machine reaches."""
+    """Return whether TensorBoard's socket is bound to an address that only this machine can reach."""
     server = environ.get("SERVER_NAME", "")
     address = _address(server)
     return address.is_loopback if address else server == "localhost"

@@ -1,8 +1,7 @@
-"""What is new: the newest state of every run and of every session of the debugger, and for each listener what
-changed since it last looked.
+"""The newest state of every run and debugger session, and for each client what changed since it last asked.
 
-Nothing is queued. A change replaces the state before it, so a slow listener skips states but never falls
-behind, and a listener costs one number.
+Nothing is queued. A new state replaces the old one, so a slow client skips states but never falls behind, and
+a client costs one number: the version that it has seen.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 Row = Mapping[str, object]
-LIST = None  # stands for the list of runs where others have the name of a run
-# Sessions that have gone are told to those who come back; of so many.
+LIST = None  # the list of runs itself, where other updates have a run's name
+# How many sessions are kept: clients that reconnect are told which ones have ended.
 MOST_SESSIONS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Names a debugger session, where a text is the name of a run."""
+    """The key of a debugger session, to tell it from the name of a run."""
 
     text: str
 
@@ -33,7 +32,7 @@ Name = str | SessionKey | None
 
 @dataclass(frozen=True, slots=True)
 class RunUpdate:
-    """`row` is None for the list itself."""
+    """A changed run or session; `row` is None for the list of runs itself."""
 
     version: int
     name: Name
@@ -41,18 +40,22 @@ class RunUpdate:
 
 
 class Hub:
-    """Safe from any thread. Versions rise with every change, and mean nothing under another epoch."""
+    """Holds the newest states and wakes the streams. Safe from any thread.
+
+    Versions rise with every change, and are meaningless under another epoch, that is another start of
+    TensorBoard.
+    """
 
     def __init__(self) -> None:
         self.epoch = f"{int(time.time()):x}{secrets.token_hex(4)}"
         self._news = threading.Condition()
         self._version = 0
         self._rows: dict[str, Row] = {}
-        self._sessions: dict[str, Row] = {}  # the one that changed last comes last
-        # By the version of the newest change, oldest first.
+        self._sessions: dict[str, Row] = {}  # sorted by their last change
+        # The version of the newest change of each, oldest first.
         self._changed: dict[Name, int] = {LIST: 0}
         self._closed = False
-        self.heard = -math.inf  # when somebody last listened, on the monotonic clock
+        self.heard = -math.inf  # when a client last waited, on the monotonic clock
 
     @property
     def version(self) -> int:
@@ -63,7 +66,7 @@ class Hub:
         return self._closed
 
     def rows(self) -> tuple[int, list[Row]]:
-        """All runs as they are now, and the version of that."""
+        """Return all runs as they are now, and the version of that."""
         with self._news:
             return self._version, list(self._rows.values())
 
@@ -71,7 +74,7 @@ class Hub:
         return self._rows.get(name)
 
     def set_list(self, rows: Mapping[str, Row]) -> None:
-        """Other runs than before: these, with these states until `set_row` knows better."""
+        """Replace the list of runs, with these states until `set_row` has newer ones."""
         with self._news:
             for name in self._rows.keys() - rows.keys():
                 self._changed.pop(name, None)
@@ -79,19 +82,19 @@ class Hub:
             self._mark(LIST)
 
     def tell_list(self) -> None:
-        """Something else is new that comes with the list."""
+        """Send the list anew, because something else that comes with it has changed."""
         with self._news:
             self._mark(LIST)
 
     def set_row(self, name: str, row: Row) -> None:
-        """The new state of a run; nothing when it is as before, or the run has gone."""
+        """Set the state of a run; do nothing if it is unchanged or the run is gone."""
         with self._news:
             if name in self._rows and self._rows[name] != row:
                 self._rows[name] = row
                 self._mark(name)
 
     def set_session(self, key: str, row: Row | None) -> None:
-        """The new state of a debugger session, None when it has gone; nothing when it is as before."""
+        """Set the state of a debugger session, None once it has ended; do nothing if it is unchanged."""
         row = {"key": key, "is_gone": True} if row is None else row
         with self._news:
             if self._sessions.get(key) == row:
@@ -105,19 +108,19 @@ class Hub:
             self._mark(SessionKey(key))
 
     def since(self, version: int) -> list[RunUpdate]:
-        """What changed after a version, oldest first, each run once."""
+        """Return what changed after a version, oldest first, each run once."""
         with self._news:
             return self._since(version)
 
     def wait(self, version: int, *, timeout: float) -> list[RunUpdate]:
-        """The same; when there is nothing, waits for it, at most `timeout` seconds or until the end."""
+        """Return what changed after a version, waiting for it at most `timeout` seconds or until `close`."""
         self.heard = time.monotonic()
         with self._news:
             self._news.wait_for(lambda: self._closed or self._version > version, timeout)
             return self._since(version)
 
     def close(self) -> None:
-        """Ends every `wait`, now and later."""
+        """End every `wait`, now and later."""
         with self._news:
             self._closed = True
             self._news.notify_all()
@@ -140,7 +143,7 @@ class Hub:
 
 
 class Seats:
-    """A limited number of places, each given back once."""
+    """A limited number of places, such as for streams; each can be given back once."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -150,7 +153,7 @@ class Seats:
         return Seat(self._free) if self._free.acquire(blocking=False) else None
 
     def clear(self, *, timeout: float) -> None:
-        """Waits until all have been given back, at most so many seconds, and gives none out any more."""
+        """Wait until all seats have been given back, at most `timeout` seconds, and hand out no more."""
         until = time.monotonic() + timeout
         for _ in range(self._count):
             if not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
@@ -171,7 +174,7 @@ class Seat:
 
 
 def resume_point(identity: str, hub: Hub) -> int | None:
-    """The version in an id such as `<epoch>-<version>`; None when it is not of this epoch."""
+    """Return the version in an id `<epoch>-<version>`, or None if it is not of this epoch."""
     epoch, dash, version = identity.rpartition("-")
     if not dash or epoch != hub.epoch or not version.isdecimal() or len(version) > 18:
         return None

@@ -1,7 +1,7 @@
-"""The entry point that TensorBoard imports at its start.
+"""The entry point that TensorBoard imports when it starts.
 
-Whatever goes wrong here keeps TensorBoard from starting at all, so this imports nothing that TensorBoard has
-not imported itself. Everything else happens in `load`, and what fails there is shown in our own tab.
+Any failure here keeps TensorBoard from starting at all, so this module imports nothing that TensorBoard has
+not imported itself. Everything else happens in `load`, and our own tab shows what fails there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# None of them holds a secret: TensorBoard shows every flag to everybody at /data/environment. They stay texts
-# here, because argparse ends the program over a value that it does not like.
+# None of the values is secret: TensorBoard shows every flag to everybody at /data/environment. All are parsed
+# as text, because argparse exits on a value that it does not accept.
 FLAGS = {
     "netdebug_listen": (
         "HOST:PORT",
@@ -37,7 +37,7 @@ FLAGS = {
 
 
 class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard has no types
-    """Makes the plugin, or else a tab that says why there is none."""
+    """Creates the plugin, or else a tab that shows why there is none."""
 
     def define_flags(self, parser: argparse.ArgumentParser) -> None:
         try:
@@ -58,7 +58,7 @@ class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard
 
 
 def stand_in(error: Exception) -> TBPlugin | None:
-    """The stand-in; None, which TensorBoard understands as no plugin, when not even that works."""
+    """Return the stand-in, or None if even that fails, which TensorBoard takes as no plugin."""
     try:
         from tb_netdebug.viewer.plugin.stand_in import StandIn
 

@@ -1,9 +1,9 @@
-"""Connections that are slow on purpose: what we send waits for the reader, what is sent to us comes in time.
+"""Handles slow clients: replies are sent as fast as the client reads, request bodies have to come in time.
 
-Werkzeug has a thread for each connection and no limit on time, so somebody who reads nothing, or sends half a
-body, would keep a thread for ever, and with it a place at the stream or an answer of many megabytes. Both are
-waited for here, in pieces that the connection takes at once. Under another server, which hands no socket to
-us, nothing is waited for: it has limits of its own.
+Werkzeug has a thread for each connection and no time limits. So a client that reads nothing, or sends half a
+body, would keep a thread for ever, and with it a seat at the stream or a reply of many megabytes. This module
+waits for both, in pieces that the connection takes at once. A server other than werkzeug's hands no socket to
+us; there nothing is waited for, and the server has limits of its own.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ if TYPE_CHECKING:
 
     from tb_netdebug.viewer.plugin.live import Seat
 
-# A reader who takes nothing for so long is given up; one that is slow but reads is not.
+# A client that reads nothing for this long is disconnected; one that reads slowly is not.
 PATIENCE_SECS = 30.0
-# A whole body of our routes is 64 KiB at most.
+# The time for a whole body, which is at most 64 KiB for all of our routes.
 BODY_SECS = 10.0
-# Little enough to fit wherever a socket says that it has room.
+# Small enough to fit whenever poll reports room.
 PIECE_BYTES = 16 << 10
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class SlowBodyError(Exception):
-    """The body did not come in time."""
+    """The request body did not come in time."""
 
 
 def connection_of(environ: WSGIEnvironment) -> socket.socket | None:
-    """Return the socket, which werkzeug's own server hands over."""
+    """Return the socket, which only werkzeug's own server hands over."""
     connection = environ.get("werkzeug.socket")
     return connection if isinstance(connection, socket.socket) and hasattr(select, "poll") else None
 
 
 def size_of(response: Response) -> int:
-    """How many bytes of a body are in memory; 0 for one that is made while it is sent."""
+    """Return how many bytes of a body are in memory; 0 for one that is generated, without a known length."""
     if response.is_sequence:
         return sum(len(piece) for piece in response.iter_encoded())
     return response.content_length or 0
 
 
 def pace(response: Response, connection: socket.socket, seat: Seat | None = None) -> None:
-    """Have the body sent in pieces, each as soon as the connection has room for it; then the seat is free."""
-    connection.settimeout(PATIENCE_SECS)  # for what the server reads after us, and throws away
+    """Have the body sent in pieces, each when the connection has room for it; then give back the seat."""
+    connection.settimeout(PATIENCE_SECS)  # limits what the server reads and drops after us
     if response.is_sequence:
         response.content_length = size_of(response)
     response.response = PacedBody(response.response, connection, seat)
 
 
 class PacedBody:
-    """The body of an answer. The server does not always call `close`, so that the end of the pieces does."""
+    """The body of a reply in pieces. The server may skip `close`, so the last piece calls it, too."""
 
     def __init__(
         self, body: Iterable[bytes] | Iterable[str], connection: socket.socket, seat: Seat | None = None
@@ -99,7 +99,7 @@ def body_of(request: Request) -> bytes:
 
 
 def _read(stream: object, connection: socket.socket, size: int) -> bytes:
-    """Read so many bytes, or fewer when no more will come. Some may be in the stream's buffer already."""
+    """Read `size` bytes, or fewer at the end of the stream, whose buffer may hold some already."""
     read1 = getattr(stream, "read1")  # noqa: B009
     until = time.monotonic() + BODY_SECS
     found = bytearray()
@@ -109,7 +109,7 @@ def _read(stream: object, connection: socket.socket, size: int) -> bytes:
         found += piece
         if piece:
             is_ready = False
-        elif is_ready:  # there was something to read, and it was the end
+        elif is_ready:  # readable but empty: end of stream
             break
         elif not _wait(connection, select.POLLIN, until - time.monotonic()):
             raise SlowBodyError
@@ -119,18 +119,19 @@ def _read(stream: object, connection: socket.socket, size: int) -> bytes:
 
 
 def has_room(connection: socket.socket, secs: float) -> bool:
-    """Wait until a piece can be sent; False when nobody is there, or nothing was taken in that time."""
+    """Wait until a piece can be sent; return False if the client is gone, or took nothing in that time."""
     while True:
         before = _unsent(connection)
         found = _wait(connection, select.POLLOUT, secs)
         if found:
             return not found & _GONE
+        # A client that took some bytes, but too few to make room, gets more time.
         if _unsent(connection) >= before:
             return False
 
 
 def has_hung_up(connection: socket.socket) -> bool:
-    """Whether the other end has closed; what it may have sent stays where it is."""
+    """Return whether the other end has closed, without taking what it may have sent."""
     found = _wait(connection, select.POLLIN, 0.0)
     try:
         return bool(found) and (bool(found & _GONE) or connection.recv(1, socket.MSG_PEEK) == b"")
@@ -139,7 +140,7 @@ def has_hung_up(connection: socket.socket) -> bool:
 
 
 class SendProgress:
-    """Whether a reader takes anything: what was sent may be in the buffers of a connection for ever."""
+    """Tells whether a client still reads: sent data may stay in the connection's buffers for ever."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -147,7 +148,7 @@ class SendProgress:
         self._since = time.monotonic()
 
     def is_lost(self) -> bool:
-        """To be asked now and then. After that the connection is closed."""
+        """Return whether the client is lost, after closing its connection. To be called now and then."""
         unsent, now = _unsent(self._connection), time.monotonic()
         if unsent == 0 or unsent < self._unsent:
             self._since = now
@@ -159,23 +160,23 @@ class SendProgress:
 
 
 def hang_up(connection: socket.socket) -> None:
-    """Both ways: the server, too, has nothing more to read then."""
+    """Shut the connection down both ways, so that the server has nothing more to read, either."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def _wait(connection: socket.socket, event: int, secs: float) -> int:
-    """The events that are there; 0 when none came in that time."""
+    """Return the events that are there, or 0 if none came in that time."""
     poll = select.poll()
     try:
         poll.register(connection, event)
-    except (OSError, ValueError):  # it is closed
+    except (OSError, ValueError):  # closed already
         return select.POLLNVAL
     return sum(found for _, found in poll.poll(max(0, round(1000 * secs))))
 
 
 def _unsent(connection: socket.socket) -> int:
-    """How many bytes the other end has not taken yet; 0 where the system does not tell."""
+    """Return how many bytes the other end has not acknowledged; 0 where the system does not report it."""
     try:
         import fcntl
         import termios

@@ -1,4 +1,4 @@
-"""The static files of the page: a fixed table, made once, so that no path of a request reaches the disk."""
+"""The static files of the page, in a table made once, so that no path from a request reaches the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from werkzeug.wrappers import Request, Response
 from tb_netdebug.viewer.plugin.replies import HTML, PAGE_POLICY, accepts_gzip, notice_page, reply
 
 FOLDER = Path(__file__).parent / "page"
-# By hand, because the registry of a Windows machine may say anything.
+# Not from `mimetypes`, which believes the registry of a Windows machine.
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": HTML,
@@ -24,6 +24,7 @@ TYPES = {
     ".woff2": "font/woff2",
 }
 PACKED_ALREADY = (".png", ".woff2")
+# For names that contain a hash of the content.
 FOR_EVER = "private, max-age=31536000, immutable"
 ENTRY = b'export function render() { document.location.replace("index.html"); }\n'
 
@@ -32,24 +33,27 @@ ENTRY = b'export function render() { document.location.replace("index.html"); }\
 class StaticFile:
     kind: str
     plain: bytes
-    packed: bytes | None  # by gzip, where that makes it smaller
-    lasting: bool  # its name has a hash of its content
+    packed: bytes | None  # gzipped, if that makes it smaller
+    lasting: bool  # its name contains a hash of its content
 
 
 def load(folder: Path = FOLDER) -> dict[str, StaticFile]:
-    """Every file of the built page by its path, such as `/index.html`; without links and unknown types."""
+    """Return all files of the built page by path, such as `/index.html`, without links and unknown types."""
     files = {
         f"/{path.relative_to(folder).as_posix()}": _static(path, lasting=path.parent != folder)
         for path in sorted(folder.rglob("*"))
         if path.suffix in TYPES and path.is_file() and not path.is_symlink()
     }
+    # TensorBoard imports this module into the frame of our tab, and it replaces the frame by our page.
     files.setdefault("/index.js", StaticFile(TYPES[".js"], ENTRY, None, lasting=False))
     return files
 
 
 def serve(file: StaticFile, request: Request, *, token: str | None = None) -> Response:
-    """With a token the page holds it, where only its own scripts can read it; with an empty one it asks for
-    another."""
+    """Return a file; a given token is put into the page, where only the page's own scripts can read it.
+
+    With an empty token the page asks its user for another one.
+    """
     headers = {"Cache-Control": FOR_EVER if file.lasting else "no-cache", "Vary": "Accept-Encoding"}
     if file.kind == HTML:
         headers["Content-Security-Policy"] = PAGE_POLICY
@@ -63,12 +67,12 @@ def serve(file: StaticFile, request: Request, *, token: str | None = None) -> Re
 
 
 def _with_token(page: bytes, token: str) -> bytes:
-    """The token is of letters, digits, - and _."""
+    """Insert the token, which consists of letters, digits, - and _ and needs no escaping."""
     return page.replace(b"</head>", b'<meta name="netdebug-token" content="%b" /></head>' % token.encode(), 1)
 
 
 def missing_page() -> Response:
-    """What a checkout shows in which nobody has built the page yet."""
+    """Return what a checkout shows if the page was never built."""
     return notice_page(
         "The page of NetDebug was not built",
         [

@@ -1,8 +1,7 @@
-"""Whose connection it is. All users of a machine can connect to a port of its loopback; Linux tells which of
-them has.
+"""Finds out which user of this machine a connection on loopback belongs to, on Linux. Used by `control.py`.
 
-It is asked for the one connection. Where that cannot be done, its table of all connections is read, which
-takes 10 ms when there are thousands.
+Every user of a machine can connect to its loopback. The kernel is asked about the one connection. Where that
+is not possible, its table of all connections is read, which takes 10 ms if there are thousands.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 TABLES = Path("/proc/self/net")
 # Columns of such a table.
 _LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9
-# Of a question to the kernel (man 7 sock_diag), in the order of the machine but for the two ports.
+# For a sock_diag request to the kernel (man 7 sock_diag): native byte order except for the two ports.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _HEADER = struct.Struct("=IHHII")
 _WANTED = struct.Struct("=BBBBI")
@@ -35,7 +34,7 @@ _ANSWER_SECS = 1.0
 
 
 def is_other_users(environ: WSGIEnvironment) -> bool:
-    """Whether somebody else on this machine asks; False where the system does not tell, as on a Mac."""
+    """Return whether another user of this machine asks; False if the system cannot tell, such as macOS."""
     connection = environ.get("werkzeug.socket")
     owner = owner_of_peer(connection) if isinstance(connection, socket.socket) else None
     if owner is not None:
@@ -53,12 +52,15 @@ def is_other_users(environ: WSGIEnvironment) -> bool:
 
 
 def is_not_of(uid: int, lines: Sequence[str], *, client: str, server: int) -> bool:
-    """By the lines of a table. What is not in it, although our own end is, was closed quickly by somebody who
-    may have wanted that; so was what belongs to no process any more. Root may do anything anyway."""
+    """Return whether no trusted user owns the client's end, by the lines of a connection table.
+
+    A client that is missing although our own end is listed has closed at once, perhaps on purpose, and is not
+    trusted; nor is a connection without a process any more. Root may do anything anyway, and is trusted.
+    """
     rows = [row for line in lines if len(row := line.split()) > _INODE]
     ours = f":{server:04X}"
     if not any(row[_LOCAL].endswith(ours) for row in rows):
-        return False  # the table of somewhere else
+        return False  # not the table of this connection
     owners = [
         (row[_UID], row[_INODE]) for row in rows if row[_LOCAL] == client and row[_REMOTE].endswith(ours)
     ]
@@ -66,14 +68,14 @@ def is_not_of(uid: int, lines: Sequence[str], *, client: str, server: int) -> bo
 
 
 def owner_of_peer(connection: socket.socket) -> tuple[int, int] | None:
-    """User and inode of the socket at the other end, on this machine; None when the kernel does not say."""
+    """Return user and inode of the other end's socket on this machine, or None if the kernel does not say."""
     try:
         peer, own = connection.getpeername(), connection.getsockname()
         ends = [socket.inet_pton(connection.family, end[0].partition("%")[0]) for end in (peer, own)]
         question = _WANTED.pack(connection.family, socket.IPPROTO_TCP, 0, 0, _ALL_STATES)
         question += _PORTS.pack(peer[1], own[1]) + b"".join(end.ljust(16, b"\0") for end in ends)
         return _asked(question + _NO_INTERFACE_NO_COOKIE)
-    except (OSError, ValueError, AttributeError):  # another system, or one that does not let us
+    except (OSError, ValueError, AttributeError):  # another system, or not permitted
         return None
 
 
@@ -83,7 +85,8 @@ def _asked(question: bytes) -> tuple[int, int] | None:
         size = _HEADER.size + len(question)
         kernel.send(_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + question)
         answer = kernel.recv(1 << 16)
-    # Where there is no such connection any more, somebody may listen at its port.
+    # If the connection is gone, the kernel may answer with a socket that listens on its port: compare the
+    # ends.
     if len(answer) < _OWNER_AT + _OWNER.size or answer[_ENDS_TOLD] != question[_ENDS]:
         return None
     uid, inode = _OWNER.unpack_from(answer, _OWNER_AT)
@@ -91,12 +94,12 @@ def _asked(question: bytes) -> tuple[int, int] | None:
 
 
 def _is_trusted(uid: int, owner: int, inode: int) -> bool:
-    """What belongs to no process any more may be anybody's."""
+    """Return whether the owner is we or root; a socket of no process (inode 0) may be anybody's."""
     return owner in (uid, 0) and inode != 0
 
 
 def _end(address: str, port: int) -> str:
-    """As the tables write it: words in the order of the machine."""
+    """Return an address as the tables have it: words in native byte order."""
     if ":" in address:
         words = struct.unpack("=4I", socket.inet_pton(socket.AF_INET6, address.partition("%")[0]))
     else:

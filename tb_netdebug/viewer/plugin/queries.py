@@ -1,4 +1,4 @@
-"""What requests ask for, most of them by the `columns` route: JSON from anybody in, checked values out."""
+"""Validates what requests ask for, mostly the `columns` route: untrusted JSON in, checked values out."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _STEPS = range(-(1 << 63), 1 << 63)
 
 
 class QueryError(ValueError):
-    """What is wrong with a query, for whoever made it."""
+    """Something is wrong with a query; the message is for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`arguments` has exactly the fields that were given and belong to `what`, with their Python values."""
+    """A valid query; `arguments` holds just the given fields that belong to `what`, as Python values."""
 
     what: str
     run: str
@@ -38,7 +38,7 @@ class Query:
 
 
 def parse_queries(text: str) -> list[Query | QueryError]:
-    """One entry for each query, in their order; QueryError when there is no list of them at all."""
+    """Return one entry for each query, in order. Raises QueryError if the text is no list at all."""
     if len(text) > LONGEST_TEXT:
         raise QueryError(f"The queries are longer than {LONGEST_TEXT} characters: ask in several requests.")
     try:
@@ -53,7 +53,7 @@ def parse_queries(text: str) -> list[Query | QueryError]:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The body of a request that changes something; the gate has bounded its length."""
+    """Return the JSON body of a request that changes something; the gate has limited its length."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def parse_query(asked: object) -> Query:
-    """Raises QueryError for anything but a query with fields in their limits."""
+    """Return the query. Raises QueryError if it is not an object whose fields are within their limits."""
     if not isinstance(asked, dict):
         raise QueryError("A query has to be a JSON object.")
     what = asked.get("what")
@@ -137,7 +137,7 @@ def _statistic(value: object, name: str) -> str:
 
 
 def _pattern(value: object, name: str) -> str:
-    """As a regular expression for the reader; one from a browser could keep a thread busy for years."""
+    """Return the text as an escaped regular expression: one from a browser could block a thread for years."""
     if not isinstance(value, str) or len(value) > LONGEST_PATTERN:
         raise QueryError(f"`{name}` has to be text of at most {LONGEST_PATTERN} characters.")
     return f"(?i){re.escape(value)}"

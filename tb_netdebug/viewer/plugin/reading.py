@@ -1,8 +1,8 @@
 """Keeps the hub up to date with the files of a logdir.
 
-The reader's follower says which runs have changed. One thread reads what is new of runs that were read
-before; another reads the others for the first time, the newest first, so that a big old run delays no live
-one. While nobody is interested, all of it rests.
+The follower reports which runs have changed. One thread reads what is new in runs that were read before.
+Another reads the others for the first time, the newest first, so that a big old run does not delay a live
+one. While no client is there, nothing is read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A run has news at most so often, and reading it takes at most a quarter of the time.
+# The least time between two reads of a run; also, reading takes at most a quarter of the time.
 PAUSE_SECS = 0.1
 REST_PER_WORK = 3.0
-# A read that took long because the whole machine stood still says nothing of the next one.
+# The longest pause: a read that was slow because the whole machine was busy says nothing about the next one.
 LONGEST_REST_SECS = 5.0
 AGAIN_SECS = 5.0
-# Nobody asked and nobody listened for so long: there is no page left.
+# Without a request or a stream for this long, no page is open any more.
 REST_AFTER_SECS = 30.0
 
 
@@ -44,20 +44,21 @@ def details_of(run: FollowedRun) -> dict[str, Any]:
 
 
 class LogdirReader:
-    """Starts with the first call of `attend`."""
+    """Reads runs on threads of its own, from the first call of `attend` on."""
 
     def __init__(
         self, logdir: LogDir, hub: Hub, *, described: Callable[[FollowedRun], dict[str, Any]] = details_of
     ) -> None:
-        """`described` makes the details of a run that its row is made of."""
+        """Keep the arguments; `described` returns the details that the row of a run is made from."""
         self._logdir = logdir
         self._hub = hub
         self._described = described
         self._news = threading.Condition()  # guards everything below
         self._runs: dict[str, FollowedRun] = {}
-        self._places: Mapping[str, RunListing] | None = None  # of which the runs are
-        self._unread: list[str] = []  # the newest last
-        self._rested: dict[str, float] = {}  # of each run that was read, when it may be looked at again
+        self._places: Mapping[str, RunListing] | None = None  # the listing that `_runs` was made from
+        self._unread: list[str] = []  # newest last
+        self._rested: dict[str, float] = {}  # when each run that was read may be read again
+        # When each run with news is to be read, on the monotonic clock.
         self._due: dict[str, float] = {}
         self._threads: list[threading.Thread] = []
         self._attended = -math.inf
@@ -65,7 +66,7 @@ class LogdirReader:
         self._is_closed = False
 
     def attend(self) -> None:
-        """Somebody is interested now, and for a while."""
+        """Read, and go on reading for a while: a client has asked for something."""
         with self._news:
             self._attended = time.monotonic()
             if not self._threads and not self._is_closed:
@@ -78,12 +79,12 @@ class LogdirReader:
             self._news.notify_all()
 
     def wait_for_list(self, *, timeout: float) -> bool:
-        """Whether the list of runs is kept up to date, after waiting for it."""
+        """Wait for the list of runs to be kept up to date; return whether it is."""
         with self._news:
             return self._news.wait_for(lambda: self._is_closed or self._is_listed, timeout)
 
     def read(self, name: str) -> FollowedRun:
-        """A run that has been read at least once. Raises KeyError when there is none of this name."""
+        """Return a run that has been read at least once. Raises KeyError if there is none of this name."""
         with self._news:
             run, is_read = self._runs.get(name), name in self._rested
         if run is None:
@@ -93,7 +94,7 @@ class LogdirReader:
         return run
 
     def retell(self, folder: str) -> None:
-        """Something else than its files has changed what there is to say of the run in this folder."""
+        """Send the row of the run in this folder anew: its verdict has changed, say, and not its files."""
         with self._news:
             runs = [(name, run) for name, run in self._runs.items() if run.path == folder]
         for name, run in runs:
@@ -102,7 +103,7 @@ class LogdirReader:
                 self._looked(name, run, read_row(self._described(run)), took=0.0)
 
     def close(self) -> None:
-        """Ends the threads; a read that is going on is finished first."""
+        """Stop the threads; a read that has begun is finished first."""
         with self._news:
             self._is_closed = True
             self._news.notify_all()
@@ -110,7 +111,7 @@ class LogdirReader:
             thread.join(timeout=2.0)
 
     def _persist(self, work: Callable[[], None]) -> None:
-        """A mistake must not leave a page that stands still for ever."""
+        """Run `work` again after an exception, so that a bug does not leave the page frozen for ever."""
         while not self._is_closed:
             try:
                 work()
@@ -148,7 +149,7 @@ class LogdirReader:
                 if self._is_closed or not self._is_wanted():
                     return
                 now = time.monotonic()
-                # One that is read for the first time just now is looked at once more afterwards.
+                # A run that is being read for the first time stays due, and is read once more afterwards.
                 names = [name for name, at in self._due.items() if at <= now and name in self._rested]
                 for name in names:
                     del self._due[name]
@@ -162,7 +163,7 @@ class LogdirReader:
         return max(min([*times, 1.0]), 0.0)
 
     def _take_changes(self, names: set[str], listing_changed: bool) -> None:
-        """What the follower has found out, on its own thread."""
+        """Schedule the runs that the follower reports, on its thread."""
         if listing_changed:
             self._take_list()
         now = time.monotonic()
@@ -185,10 +186,10 @@ class LogdirReader:
         for name in places:
             try:
                 runs[name] = self._logdir.open(name)
-            except KeyError:  # it went away again
+            except KeyError:  # it was deleted meanwhile
                 continue
         for name, run in self._runs.items():
-            if runs.get(name) is not run:  # it has gone, or another one has come in its place
+            if runs.get(name) is not run:  # deleted or replaced
                 self._rested.pop(name, None)
                 self._due.pop(name, None)
         unread = [name for name in runs if name not in self._rested]
@@ -199,6 +200,7 @@ class LogdirReader:
         }
         is_same = self._runs == runs
         self._runs = runs
+        # The list goes to every client, so it is sent only if runs came, went or were replaced.
         if not is_same:
             self._hub.set_list(rows)
 
@@ -220,7 +222,7 @@ class LogdirReader:
     # ---- one look
 
     def _look(self, name: str, run: FollowedRun) -> None:
-        """Reads what is new of a run, and tells the hub."""
+        """Read what is new in a run, and update the hub."""
         started = time.monotonic()
         before = self._hub.row(name) or {}
         row: Row | None = None
@@ -236,10 +238,11 @@ class LogdirReader:
     def _looked(self, name: str, run: FollowedRun, row: Row | None, *, took: float) -> None:
         now = time.monotonic()
         with self._news:
+            # Deleted or replaced while it was being read.
             if self._runs.get(name) is not run:
                 return
             self._rested[name] = now + min(max(PAUSE_SECS, REST_PER_WORK * took), LONGEST_REST_SECS)
-            # Of two looks at the same time the one that saw less may end last.
+            # Of two reads at the same time the one that saw less may end last.
             if row is not None and _version(row) >= _version(self._hub.row(name)):
                 self._hub.set_row(name, row)
                 if may_change(row):
@@ -248,7 +251,7 @@ class LogdirReader:
 
 
 def told(error: Exception) -> str:
-    """The error with its traceback, for a terminal: it may quote what is in the run."""
+    """Return the error with its traceback, made safe for a terminal: it may quote what is in the run."""
     return visible_lines("".join(traceback.format_exception(error)).rstrip())
 
 

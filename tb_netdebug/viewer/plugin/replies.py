@@ -1,4 +1,4 @@
-"""HTTP replies with the headers that every one of them carries."""
+"""HTTP replies, with the headers that every one of them carries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tb_netdebug.viewer.plugin.gate import READING
 JSON = "application/json"
 BINARY = "application/octet-stream"
 HTML = "text/html; charset=utf-8"
-# Nothing but what this host serves, and nobody else's page around it.
+# Loads nothing but what this host serves, and may not be framed by other sites.
 PAGE_POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'self'; form-action 'none'; frame-ancestors 'self'"
 )
@@ -25,7 +25,7 @@ COMMON_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
-# Below this a reply fits into a few packets anyway.
+# Below this a reply fits into a few packets, and compressing gains nothing.
 _SMALL_BYTES = 4096
 
 
@@ -39,7 +39,7 @@ def json_reply(request: Request, value: object, *, status: int = 200) -> Respons
 
 
 def binary_reply(body: wire.Body) -> Response:
-    """Sent in pieces, so that a big one does not stop the other threads while it is copied."""
+    """Return the body in pieces, so that copying a big one does not block the other threads."""
     headers = {"Cache-Control": "no-store", "Content-Length": str(body.size)}
     return reply(body.chunks(), BINARY, headers=headers)
 
@@ -51,7 +51,7 @@ def error_reply(sentence: str, *, status: int, headers: Mapping[str, str] | None
 
 
 def notice_page(title: str, sentences: Iterable[str], *, status: int = 200) -> Response:
-    """A page of plain text for when there is nothing better to show."""
+    """Return a page of plain text, for when there is nothing better to show."""
     paragraphs = "".join(f"<p>{html.escape(sentence)}</p>\n" for sentence in sentences)
     page = (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
@@ -65,7 +65,7 @@ def notice_page(title: str, sentences: Iterable[str], *, status: int = 200) -> R
 def reply(
     body: bytes | Iterable[bytes], kind: str, *, status: int = 200, headers: Mapping[str, str]
 ) -> Response:
-    # The phrase by hand: werkzeug would say UNKNOWN in capital letters.
+    # Not werkzeug's own phrase, which is UNKNOWN in capitals for other codes.
     line = f"{status} {HTTP_STATUS_CODES.get(status, 'Unknown')}"
     response = Response(body, status=line, content_type=kind, headers={**COMMON_HEADERS, **headers})
     response.direct_passthrough = not isinstance(body, bytes)

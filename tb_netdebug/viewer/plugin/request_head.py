@@ -1,8 +1,8 @@
-"""A request as it was sent: its first line and its headers, before a server has tidied them up.
+"""Checks a request as it was sent: its first line and its headers, before a server has normalized them.
 
 Werkzeug takes any white space between the words of the first line, takes the Host from a target that is a
-whole URL, keeps the last of two lengths and unfolds folded lines. Whatever stands in front of TensorBoard may
-read such a request in another way, so our routes do not answer it. Browsers and HTTP libraries send none.
+whole URL, keeps the last of two lengths, and unfolds folded lines. A proxy in front of TensorBoard may read
+such a request differently, so our routes do not answer it. Browsers and HTTP libraries send none.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tb_netdebug.viewer.plugin.gate import READING, HttpRefusal
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-# One blank, a path, one blank. Letters of other alphabets in a path are taken as they come.
+# One space, a path, one space. Non-ASCII letters in a path are accepted.
 _FIRST_LINE = re.compile(rb"[A-Z]+ /[^\x00-\x20\x7f]* HTTP/1\.[01]\r?\n")
 _VERSIONS = ("HTTP/1.0", "HTTP/1.1")
-# A second one of these would make two requests of one.
+# With two of one of these, two programs may read the request in two ways.
 _ONCE = frozenset(
     {
         "host", "origin", "content-type", "content-length", "transfer-encoding", "sec-fetch-site",
@@ -33,14 +33,14 @@ _ONCE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What came before the body."""
+    """Everything that came before the body."""
 
     line: bytes
     headers: Message
 
 
 def misshapen(environ: WSGIEnvironment) -> HttpRefusal | None:
-    """Return why a request gets no answer whatever it asks for, or None when it is well formed."""
+    """Return why a request gets no answer whatever it asks for, or None if it is well formed."""
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
     if not target.startswith("/"):
         return _wrong("its target has to be a path; the name of the server belongs into Host alone")
@@ -55,7 +55,7 @@ def misshapen(environ: WSGIEnvironment) -> HttpRefusal | None:
 def head_of(environ: WSGIEnvironment) -> Head | None:
     """Return the head from the handler of the server that called us; None under other servers.
 
-    WSGI has no place for it, but the handler's method is on this thread's stack.
+    WSGI has no field for it, but the handler's method is on this thread's stack.
     """
     connection = environ.get("werkzeug.socket")
     frame = sys._getframe(1) if connection is not None else None
@@ -63,7 +63,7 @@ def head_of(environ: WSGIEnvironment) -> Head | None:
         if frame.f_code.co_name == "run_wsgi":
             handler = frame.f_locals.get("self")
             if isinstance(handler, BaseHTTPRequestHandler) and handler.connection is connection:
-                line: bytes = getattr(handler, "raw_requestline", b"")  # typeshed does not know it
+                line: bytes = getattr(handler, "raw_requestline", b"")  # not in typeshed
                 return Head(line, handler.headers)
         frame = frame.f_back
     return None

@@ -1,4 +1,4 @@
-"""Which folders TensorBoard was told to show, by the rules of its own flags."""
+"""Finds the folders that TensorBoard shows, by the rules of its own flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Root = tuple[str, str]
 
 
 def roots_of(context: TBContext) -> list[Root]:
-    """(prefix of the run names, path or URL) of each folder; none when TensorBoard has no logdir."""
+    """Return (prefix of run names, path or URL) for each folder; none if TensorBoard has no logdir."""
     flags = getattr(context, "flags", None)
     logdir = getattr(context, "logdir", None) or getattr(flags, "logdir", None)
     if logdir:
@@ -31,12 +31,12 @@ def is_url(path: str) -> bool:
 
 
 def described(roots: list[Root]) -> str:
-    """As a person would write it."""
+    """Return the roots as a user would type them."""
     return ", ".join(f"{name}:{path}" if name else path for name, path in roots)
 
 
 def names_of(roots: Sequence[Root], run_dir: str) -> list[str] | None:
-    """The folders in the name of a run, when it is in one of these; None for one elsewhere."""
+    """Return the folders in the name of a run below one of the roots; None for a run elsewhere."""
     for name, path in roots:
         with suppress(ValueError):
             parts = [*filter(None, [name]), *Path(run_dir).relative_to(path).parts]
@@ -45,8 +45,11 @@ def names_of(roots: Sequence[Root], run_dir: str) -> list[str] | None:
 
 
 def parse_spec(spec: str) -> list[Root]:
-    """`a:/x,b:/y,/z`: the name stands before the first colon, unless that is one of a URL, of an absolute
-    path or of a Windows drive."""
+    """Return the roots in a `--logdir_spec`, such as `a:/x,b:/y,/z`.
+
+    The name stands before the first colon, unless that colon belongs to a URL, an absolute path or a Windows
+    drive.
+    """
     return [_root(entry) for entry in spec.split(",") if entry]
 
 

@@ -1,4 +1,4 @@
-"""What each route does. Who may ask, and what becomes of errors, is decided in `application`."""
+"""The routes of the plugin but the debugger's. `application` decides who may ask, and handles errors."""
 
 from __future__ import annotations
 

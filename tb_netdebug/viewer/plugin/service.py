@@ -1,4 +1,4 @@
-"""What the routes work with: the logdir, who follows it, and who listens. Made by the first request."""
+"""The objects that the routes work with: the logdir, its reader, the streams. Made by the first request."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from tb_netdebug.viewer.plugin.flags import ServerFlags
 
 NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to look at."
-# How many requests compute at once: each of them slows the streams a little.
+# How many queries compute at once; each of them slows the streams a little.
 MOST_AT_WORK = 2
 MOST_DOWNLOADS = 4
-# Of answers that wait in memory for whoever reads them slowly.
+# How many big answers may wait in memory for slow clients.
 MOST_BIG_ANSWERS = 16
 LIST_TIMEOUT_SECS = 3.0
 GOODBYE_SECS = 1.0
 
 
 class Service:
+    """Everything that the routes work with; owned by `application.Application`."""
+
     def __init__(self, roots: Sequence[Root], flags: ServerFlags) -> None:
         self.logdir_text = described(list(roots))
         self.files: dict[str, StaticFile] = load()
@@ -49,15 +51,16 @@ class Service:
         self._complaints = [] if roots else [NO_LOGDIR]
         self._logdir = LogDir(list(roots))
         self._reading = LogdirReader(self._logdir, self.hub, described=self._described)
-        # Streams end properly when TensorBoard does; its own threads are simply stopped.
+        # End the streams properly when TensorBoard exits, which merely kills its own threads.
         atexit.register(self.close)
 
     def attend(self) -> None:
+        """Start reading the logdir, or keep it going: a page is open."""
         self._reading.attend()
         self.collecting.start()
 
     def runs(self) -> dict[str, object]:
-        """The list of runs as the page gets it; waits for the first look at the logdir, but not for ever."""
+        """Return the list of runs for the page; wait for the first scan of the logdir, but not for ever."""
         self.attend()
         complete = self._reading.wait_for_list(timeout=LIST_TIMEOUT_SECS)
         version, rows = self.hub.rows()
@@ -72,13 +75,13 @@ class Service:
         }
 
     def run(self, name: str) -> FollowedRun:
-        """Raises KeyError when there is no such run."""
+        """Return a run that has been read at least once. Raises KeyError if there is none of that name."""
         self.attend()
         self._reading.wait_for_list(timeout=LIST_TIMEOUT_SECS)
         return self._reading.read(name)
 
     def details(self, name: str) -> dict[str, object] | None:
-        """Everything about a run but its numbers; None when there is no such run."""
+        """Return everything about a run but its numbers; None if there is no such run."""
         try:
             run = self.run(name)
         except KeyError:
@@ -93,9 +96,9 @@ class Service:
 
     def close(self) -> None:
         atexit.unregister(self.close)
-        self.sessions.close()  # first of all: trainings wait for us
+        self.sessions.close()  # first of all: paused training runs wait for us
         self.hub.close()
-        # Python is about to stop the threads that write to the listeners: let them say goodbye first.
+        # Python is about to stop the threads that write to the clients: let them end their streams first.
         self.seats.clear(timeout=GOODBYE_SECS)
         self._verdicts.close()
         self.workers.close()

@@ -1,6 +1,6 @@
-"""What stands in our tab when NetDebug cannot work: the reason.
+"""The plugin that takes our tab when NetDebug cannot start, and shows why. Made by `loader.stand_in`.
 
-Needs nothing but Python and TensorBoard's base class, because anything else may be what is broken.
+It imports nothing but Python and TensorBoard's base class, because anything else may be what is broken.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEADERS = [
 
 
 class StandIn(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
-    """A tab with the reason in it."""
+    """A tab that shows the reason."""
 
     plugin_name = "netdebug"
 
@@ -57,7 +57,7 @@ class StandIn(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no
         return ("netdebug",)
 
     def serve(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The page and its script as usual, the reason as an error everywhere else."""
+        """Serve the page and its script as usual, and the reason as an error on every other path."""
         path, method = environ.get("PATH_INFO", ""), environ.get("REQUEST_METHOD", "")
         if method not in ("GET", "HEAD"):
             status, kind, body = (

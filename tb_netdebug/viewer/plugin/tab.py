@@ -1,5 +1,4 @@
-"""Our tab as TensorBoard knows it: a name, constant metadata, and routes whose code is imported by the first
-request."""
+"""Our tab as TensorBoard sees it: a name, constant metadata, and routes imported by the first request."""
 
 from __future__ import annotations
 
@@ -21,13 +20,16 @@ logger = logging.getLogger(__name__)
 
 NAME = "netdebug"
 ENTRY_MODULE = "/index.js"
-# Made when this is imported, that is within the guarded part of the start: an exception in
-# `frontend_metadata` would take the list of tabs down, and with it all of TensorBoard's page.
+# Made on import, within the guarded part of the start: an exception in `frontend_metadata` would break the
+# list of tabs, and with it TensorBoard's whole page.
 METADATA = base_plugin.FrontendMetadata(es_module_path=ENTRY_MODULE, tab_name="NetDebug")
 
 
 class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
-    """Opens no file and starts no thread before the first request, unless it was told where to listen."""
+    """The plugin. It opens no file and starts no thread before the first request.
+
+    With `--netdebug_listen` it starts at once.
+    """
 
     plugin_name = NAME
 
@@ -40,11 +42,12 @@ class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard
             threading.Thread(target=self._listen, name="netdebug-start", daemon=True).start()
 
     def get_plugin_apps(self) -> dict[str, WSGIApplication]:
-        # TensorBoard wants to find the entry module by its path; our own table has the rest.
+        # TensorBoard looks the entry module up by its path; our own table has the other routes.
         return {ENTRY_MODULE: self.serve, "/*": self.serve}
 
     def is_active(self) -> bool:
-        # It reads any event file, and is to be there before the training starts. TensorBoard asks often.
+        # Always active: it reads any event file, and should be there before training starts. TensorBoard asks
+        # often.
         return True
 
     def frontend_metadata(self) -> FrontendMetadata:
@@ -61,7 +64,7 @@ class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard
         return application(environ, start_response)
 
     def _listen(self) -> None:
-        """Trainings on other machines do not wait for somebody who opens the page."""
+        """Start the collector: other machines do not wait until a user opens the page."""
         try:
             self._started().service.collecting.start()
         except Exception as error:
@@ -70,7 +73,7 @@ class NetDebugPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard
     def _excuse(self, error: Exception) -> StandIn:
         from tb_netdebug.viewer.plugin.stand_in import StandIn
 
-        if self._logged != repr(error):  # once, not for every request of the page
+        if self._logged != repr(error):  # log it once, not for every request
             self._logged = repr(error)
             logger.exception("NetDebug could not be started.")
         return StandIn(error)

@@ -1,8 +1,8 @@
-"""Heavy work in a process that has streams to serve.
+"""Shorter thread switches while heavy work runs beside the streams.
 
-Python lets a thread keep the interpreter for 5 ms before another one gets it, and a thread that reads files
-gives it back and waits for it again many times a read. With some threads computing, that adds up to half a
-second for what takes some milliseconds. While heavy work is going on, turns are shorter.
+Python lets a thread keep the GIL for 5 ms before another one gets it, and a thread that reads files releases
+it and waits for it again many times a read. With some threads computing, a read of some milliseconds takes up
+to half a second. So while heavy work runs, the switch interval is shorter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _usual_secs = 0.005
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Of all threads of the process, until the last one that asked for it has left."""
+    """Shorten the switch interval of the whole process until the last caller has left."""
     global _at_work, _usual_secs
     with _lock:
         if _at_work == 0:

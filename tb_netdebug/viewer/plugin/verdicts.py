@@ -1,4 +1,4 @@
-"""Verdicts over runs that nobody judged while they trained: those of other writers, old ones, killed ones."""
+"""Verdicts on runs that nobody judged while they trained: old, killed, or of other programs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Judging more than this would keep whoever asked waiting for seconds: it is done in the background.
+# Judging a bigger run would keep a request waiting for seconds, so it is done in the background.
 MOST_BYTES = 16 << 20
-# A run that goes on is judged anew at most so often, and in the background for a small part of the time.
+# How often a growing run is judged anew. In the background judging takes at most a small part of the time.
 SECS_BETWEEN = 10.0
 REST_PER_WORK = 10.0
 MOST_KEPT = 64
@@ -35,8 +35,10 @@ Judged = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KnownVerdict:
-    """What was said of a version of a run, and until when it holds for later ones, too. `judged` is None when
-    judging failed."""
+    """The verdict on a version of a run, which also holds for later versions until the time `until`.
+
+    `judged` is None if judging failed.
+    """
 
     version: int
     until: float
@@ -44,7 +46,7 @@ class KnownVerdict:
 
 
 class Verdicts:
-    """Judges a run when its details are asked for, and keeps what it said while the run stays as it is.
+    """Judges a run when its details are asked for, and keeps the result while the run does not change.
 
     `told` is called with the folder of a run that was judged, on any thread.
     """
@@ -57,8 +59,11 @@ class Verdicts:
         self._background = BackgroundJudge(self._take)
 
     def added(self, run: FollowedRun, details: dict[str, Any]) -> dict[str, Any]:
-        """Return the details with a verdict, unless the trainer gave one. A long run has none as yet: it is
-        judged in the background."""
+        """Return the details with a verdict, unless the trainer gave one.
+
+        A long run is judged in the background, and has no verdict until that is done.
+        """
+        # The judge reads local files; a run in an object store stays without a verdict.
         if details["verdict"] is not None or "://" in run.path:
             return details
         version = int(details["version"])
@@ -71,7 +76,7 @@ class Verdicts:
         return self.known(run, details)
 
     def known(self, run: FollowedRun, details: dict[str, Any]) -> dict[str, Any]:
-        """Return the details with the verdict that was found last, if any; nothing is judged for it."""
+        """Return the details with the last verdict found, if any; nothing is judged for it."""
         with self._lock:
             known = self._known.get(run.path)
         if details["verdict"] is not None or known is None or known.judged is None:
@@ -95,7 +100,7 @@ class Verdicts:
         self._keep(run.path, KnownVerdict(version, time.monotonic() + SECS_BETWEEN, judged))
 
     def _take(self, folder: str, version: int, report: Judged | None, took_secs: float) -> None:
-        """From the background."""
+        """Keep a report of the background judge, on its thread."""
         judged = report and {name: report[name] for name in ("verdict", "reason", "findings")}
         rest = max(SECS_BETWEEN, REST_PER_WORK * took_secs)
         self._keep(folder, KnownVerdict(version, time.monotonic() + rest, judged))

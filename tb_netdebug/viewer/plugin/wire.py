@@ -1,8 +1,7 @@
-"""The only place that turns records into JSON (as `core/records/json_text.py` does it) and into the binary
-body of columns.
+"""The only place that encodes JSON (by `core/records/json_text.py`) and the binary body of columns.
 
-Python's encoder holds the interpreter for as long as it takes, and with it every stream of the process. Long
-lists are therefore encoded piece by piece.
+Python's JSON encoder holds the GIL until it is done, which stops every stream of the process. So long lists
+are encoded piece by piece.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _BYTES_AT_ONCE = 1 << 18
 
 
 def json_chunks(value: object) -> Iterator[bytes]:
-    """The value as JSON, in pieces of bounded work."""
+    """Yield the value as JSON, in pieces that each take a bounded time."""
     if isinstance(value, Mapping):
         yield from _object_chunks(value)
     elif isinstance(value, (list, tuple)):
@@ -39,7 +38,7 @@ def json_chunks(value: object) -> Iterator[bytes]:
 
 
 def event(name: str, value: object, *, identity: str) -> bytes:
-    """A server-sent event; JSON has no line breaks of its own."""
+    """Return a server-sent event; JSON has no line breaks of its own."""
     data = b"".join(json_chunks(value))
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (identity.encode(), name.encode(), data)
 
@@ -50,7 +49,7 @@ def graph_json(graph: Graph) -> dict[str, object]:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer of the `columns` route: what goes into the header, and the arrays."""
+    """One answer of the `columns` route: the part of the header, and the arrays."""
 
     head: dict[str, object]
     columns: dict[str, Array] = field(default_factory=dict)
@@ -62,7 +61,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`u32 length of the header | header, JSON padded with spaces | arrays`, each aligned to 8 bytes."""
+    """The body of a `columns` reply: `u32 header length | header | arrays`, each array aligned to 8 bytes.
+
+    The header is JSON, padded with spaces.
+    """
 
     header: bytes
     arrays: list[NDArray[np.uint8]]
@@ -79,7 +81,7 @@ class Body:
                 piece = array[start : start + _BYTES_AT_ONCE].tobytes()
                 pending.append(piece)
                 waiting += len(piece)
-                if waiting >= _BYTES_AT_ONCE:  # few writes for many small arrays
+                if waiting >= _BYTES_AT_ONCE:  # join small arrays into few writes
                     yield b"".join(pending)
                     pending, waiting = [], 0
         if pending:
@@ -114,6 +116,7 @@ def _type(values: Array) -> str:
         return "f32" if size <= 4 else "f64"
     if size == 1 and kind in "ub":
         return "u8"
+    # Wider integers become doubles, which is what a JavaScript number is anyway.
     return "i32" if kind == "i" and size <= 4 else "f64"
 
 
@@ -139,7 +142,7 @@ def _array_chunks(value: Sequence[object]) -> Iterator[bytes]:
     opening = b"["
     for start in range(0, len(value), _ITEMS_AT_ONCE):
         piece = value[start : start + _ITEMS_AT_ONCE]
-        if len(value) <= _ITEMS_AT_ONCE and isinstance(piece[0], Mapping):  # few, and maybe big
+        if len(value) <= _ITEMS_AT_ONCE and isinstance(piece[0], Mapping):  # few items, perhaps big ones
             for inner in piece:
                 yield opening
                 yield from json_chunks(inner)

@@ -1,7 +1,7 @@
 """A few threads that compute for all requests.
 
-Each request has a thread of its own, and the C library gives threads memory from separate pools that never go
-back to the system: with pictures computed on many of them, the process would hold what it needs many times.
+Werkzeug has a thread for each request, and the C library gives every thread a memory pool of its own, which
+never shrinks. With views computed on many threads the process would hold many times the memory it needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Workers:
-    """Start with the first work, which is done in the order in which it comes. Safe from any thread."""
+    """A pool of threads, started by the first work; work is done in order. Safe from any thread."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -25,14 +25,14 @@ class Workers:
         self._threads: list[threading.Thread] = []
 
     def run(self, action: Callable[[], Result]) -> Result:
-        """The result of the action, or its exception."""
+        """Run the action on a worker; return its result or raise its exception."""
         future: Future[Result] = Future()
         self._start()
         self._orders.put((future, action))
         return future.result()
 
     def close(self) -> None:
-        """Ends the threads once the work that waits is done; does not wait for it."""
+        """Stop the threads once the waiting work is done; does not wait for that."""
         with self._lock:
             for _ in self._threads:
                 self._orders.put(None)
@@ -41,7 +41,8 @@ class Workers:
     def _start(self) -> None:
         with self._lock:
             while len(self._threads) < self._count:
-                # A daemon: one that waits for a disk that is gone must not keep TensorBoard from ending.
+                # A daemon: a thread that waits for a disk that is gone must not keep TensorBoard from
+                # exiting.
                 thread = threading.Thread(target=self._work, name="netdebug-worker", daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -51,6 +52,6 @@ class Workers:
             future, action = order
             try:
                 future.set_result(action())
-            except BaseException as error:  # whatever it is, it belongs to who asked
+            except BaseException as error:  # the caller gets it, whatever it is
                 future.set_exception(error)
-            del order, future, action  # what was computed is not kept until the next work comes
+            del order, future, action  # release the result now, not with the next work
