@@ -1,4 +1,4 @@
-// Python's lists into spans, and names and places back into lists.
+// Converts Python's lists to spans, and names and places back to lists.
 
 #ifndef NETDEBUG_ARGUMENTS_H
 #define NETDEBUG_ARGUMENTS_H
@@ -30,7 +30,7 @@ static int get_counts(PyObject *sequence, size_t count, Block *blocks, size_t of
     return 1;
 }
 
-// Tuples hold on to what they were made of, so that nobody can take it away meanwhile.
+// A tuple keeps its items alive, even if another thread changes the list while the GIL is released.
 static int as_tuples(PyObject **sequences, int count) {
     int made = 1;
     for (int i = 0; i < count; i++) {

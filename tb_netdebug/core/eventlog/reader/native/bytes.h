@@ -1,4 +1,4 @@
-// Bytes of others: read within their bounds only. And bytes of our own, which grow.
+// Untrusted bytes, read within their bounds only, and buffers of our own, which grow.
 
 #ifndef NETDEBUG_BYTES_H
 #define NETDEBUG_BYTES_H
@@ -35,14 +35,14 @@ static inline double as_double(uint64_t bits) {
     return number;
 }
 
-// `failed` stays set, so that it need not be looked at after each step.
+// `failed` stays set, so that callers need to check it only once, at the end.
 typedef struct {
     uint8_t *data;
     size_t size, room;
     int failed;
 } Buffer;
 
-static inline void *extend(Buffer *b, size_t size) {  // room for so many bytes more, zeroed; NULL when failed
+static inline void *extend(Buffer *b, size_t size) {  // returns `size` more bytes, zeroed, or NULL
     if (b->failed) return NULL;
     if (b->size + size > b->room) {
         size_t room = (b->size + size) * 3 / 2 + 256;

@@ -1,4 +1,4 @@
-// Columns of numbers and names as they are stored in blocks: see core/records/columns.py, which refuses the same.
+// Decodes the columns of numbers and names in blocks. core/records/columns.py accepts and refuses the same bytes.
 
 #ifndef NETDEBUG_COLUMNS_H
 #define NETDEBUG_COLUMNS_H
@@ -9,7 +9,7 @@
 static const uint64_t MOST_ROWS = 1 << 20, MOST_SAMPLES = 1 << 20, MOST_NAMES = 1 << 20, MOST_SCALARS = 1 << 16;
 static const uint64_t MOST_CELLS = 1 << 24, MOST_UNITS = 1u << 31, MOST_COUNT = ((uint64_t)1 << 63) - 1;
 
-// Memory that lives as long as one block is read.
+// Memory that is freed when a block has been read.
 typedef struct {
     void **items;
     size_t count, room;
@@ -38,7 +38,7 @@ static void drop_scratch(Scratch *s) {
     PyMem_RawFree(s->items);
 }
 
-// All `count` numbers, in their shortest form and none above the limit; NULL else.
+// Returns `count` numbers, or NULL if one is above the limit or not in its shortest form.
 static uint64_t *get_varints(Scratch *s, Span data, uint64_t count, uint64_t limit) {
     if (size_of(data) < count || size_of(data) > 10 * count) return NULL;
     uint64_t *numbers = scratch(s, count * sizeof *numbers);
@@ -58,7 +58,7 @@ static uint64_t *get_varints(Scratch *s, Span data, uint64_t count, uint64_t lim
     return data.at == data.end ? numbers : NULL;
 }
 
-// The i-th number of a column of so many: first all lowest bytes, at last all highest.
+// Returns the i-th of `count` numbers, stored by byte planes: first all lowest bytes, last all highest.
 static inline uint64_t word_at(const uint8_t *planes, size_t count, size_t i) {
     uint64_t word = 0;
     for (int byte = 7; byte >= 0; byte--) word = word << 8 | planes[(size_t)byte * count + i];
@@ -82,7 +82,7 @@ typedef struct {
     Span *names;
 } Table;
 
-// UTF-8 into which single surrogates are let, as Python's "surrogatepass" does.
+// Accepts UTF-8 with lone surrogates, as Python's "surrogatepass" does.
 static int is_text(Span s) {
     while (s.at < s.end) {
         uint8_t lead = *s.at++;
@@ -121,7 +121,7 @@ typedef struct {
     Table table;
     const uint8_t *bits;
     uint64_t rows, measured;
-    uint64_t *before;  // numbers that stand before those of a name
+    uint64_t *before;  // how many numbers come before those of a name
 } Presence;
 
 static inline int is_set(const uint8_t *bits, uint64_t at) {

@@ -1,4 +1,4 @@
-// CRC-32C as event files have it: eight bytes at a time, by the processor's own instruction where it has one.
+// The CRC-32C of event files, eight bytes at a time, by the processor's own instruction where it has one.
 
 #ifndef NETDEBUG_CRC_H
 #define NETDEBUG_CRC_H

@@ -1,4 +1,4 @@
-// What stands in the records of an event file. `events_twin.py` is the specification; both give the same bytes.
+// Decodes the records of an event file. `events_twin.py` is the specification; both give the same bytes.
 
 #ifndef NETDEBUG_EVENTS_H
 #define NETDEBUG_EVENTS_H
@@ -26,8 +26,8 @@ typedef struct {
 
 typedef struct {
     const uint8_t *data;
-    uint64_t base;  // where the data begins in the file
-    int ours;       // entries of our blocks are wanted, else points of others
+    uint64_t base;  // offset of the data in the file
+    int ours;       // collect entries of our blocks, else points of other programs
     Buffer entries, points;
     Names tags;
 } Events;
@@ -44,7 +44,7 @@ static int64_t offset_of(const Events *e, const uint8_t *p) {
     return (int64_t)(e->base + (uint64_t)(p - e->data));
 }
 
-// All of them give 0 when it is no message of ours.
+// The functions below, `kind_of` aside, return 0 if the bytes are no message of ours.
 
 static int kind_of(Span name) {
     static const char detail[] = "detail/";
@@ -60,7 +60,7 @@ static int kind_of(Span name) {
 }
 
 static int add_block(Events *e, Span payload, int kind) {
-    uint64_t shift = kind != 0, numbers[7] = {0};  // a detail block has its level before the rest
+    uint64_t shift = kind != 0, numbers[7] = {0};  // field 1 of a detail block is its level
     Span whole = payload, columns = {payload.at, payload.at}, sketches = columns;
     Field f;
     int more;
@@ -108,7 +108,7 @@ static int add_ours(Events *e, const Value *value) {
     return more == 0;
 }
 
-// The sizes of a shape; how many there are, or -1. Only the first two are kept.
+// Returns the rank of a shape, or -1. Only the first two sizes are kept.
 static int get_dims(Span shape, int64_t *dims) {
     Field f, inner;
     int more, count = 0;
@@ -125,7 +125,7 @@ static int get_dims(Span shape, int64_t *dims) {
     return more < 0 ? -1 : count;
 }
 
-// Whether a tensor is a single number or a table of buckets; 0 when it is no message.
+// Finds out whether a tensor is a single number or a table of buckets. Returns 0 if it is no message.
 static int get_number(Value *value) {
     enum { FLOAT = 1, DOUBLE = 2 };
     Span tensor = value->tensor, numbers[3] = {{0}};  // as bytes, as floats, as doubles
@@ -239,7 +239,7 @@ static int add_event(Events *e, Span event) {
     return more == 0 && (!has_summary || add_values(e, summary, step, time));
 }
 
-// Whether the bytes are an event; of one that is not nothing is kept.
+// Takes the contents of an event. Returns 0, and keeps nothing, if the bytes are none.
 static int take_event(Events *e, Span event) {
     size_t entries = e->entries.size, points = e->points.size;
     if (add_event(e, event)) return 1;

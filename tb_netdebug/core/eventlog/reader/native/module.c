@@ -1,5 +1,5 @@
-// The Python side of the reader: arguments in, bytes out. The functions are documented in scan_twin.py and columns_twin.py,
-// which are the specification. The interpreter is free while they work.
+// The Python side of the reader: arguments in, bytes out. scan_twin.py and columns_twin.py document the functions,
+// and are the specification. The functions release the GIL while they work.
 
 #include "arguments.h"
 #include "scalars.h"

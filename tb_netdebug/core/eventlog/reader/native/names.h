@@ -1,4 +1,4 @@
-// A number for each name, in the order of first occurrence.
+// Numbers names in the order of first occurrence.
 
 #ifndef NETDEBUG_NAMES_H
 #define NETDEBUG_NAMES_H
@@ -6,14 +6,14 @@
 #include "bytes.h"
 
 typedef struct {
-    size_t start, size;  // in the text
+    size_t start, size;  // in `text`
     uint64_t hash;
     uint32_t kind;
 } Name;
 
 typedef struct {
     Buffer names, text, places;  // Name[], their bytes, uint32_t[] with the number plus 1 or 0
-    uint64_t seed;               // whoever writes a file must not be able to make all names collide
+    uint64_t seed;               // keeps a hostile file from making all names collide
 } Names;
 
 static inline uint64_t hash_of(uint64_t seed, uint32_t kind, Span name) {
@@ -67,7 +67,7 @@ static inline int make_room(Names *n) {
     return 1;
 }
 
-// The number of a name, or -1 when there is no memory for it.
+// Returns the number of a name, or -1 if there is no memory for it.
 static inline int64_t number_of(Names *n, uint32_t kind, Span name) {
     if (!make_room(n)) return -1;
     uint64_t hash = hash_of(n->seed, kind, name);

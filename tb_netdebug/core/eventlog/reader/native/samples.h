@@ -1,4 +1,4 @@
-// The samples of tensors in blocks. `columns_twin.py` is the specification.
+// Decodes the samples of tensors in blocks. `columns_twin.py` is the specification.
 
 #ifndef NETDEBUG_SAMPLES_H
 #define NETDEBUG_SAMPLES_H
@@ -21,7 +21,7 @@ typedef struct {
     uint64_t rows, samples, sketches;
 } Block;
 
-// What is asked for, and what comes out.
+// Which samples are wanted, and the result.
 typedef struct {
     int details, kinds, has_name;
     Span name;
@@ -35,7 +35,7 @@ typedef struct {
     Table table;
     Span kinds, headers, units;
     uint64_t *names, *index, *starts, *rows, *sketch_sizes, *sketch_starts, *unit_counts, *unit_starts;
-    uint64_t *first, *last, *merged;  // by step of the row, or of each sample in a detail block
+    uint64_t *first, *last, *merged;  // from the row's step, or stored for each sample in a detail block
 } Samples;
 
 static int64_t unzigzag(uint64_t code) {
@@ -51,7 +51,7 @@ static int get_series(Scratch *s, Samples *all, Span names) {
     return 1;
 }
 
-// To which series each sample belongs, in the order of the records.
+// Finds the series of each sample, in the order in which they were recorded.
 static int get_index(Scratch *s, Samples *all, Span order) {
     uint64_t *codes = get_varints(s, order, all->count, 2 * MOST_SAMPLES);
     int64_t at = -1;
@@ -63,7 +63,7 @@ static int get_index(Scratch *s, Samples *all, Span order) {
     return (all->index = codes) != NULL;
 }
 
-// Samples are stored by series: where those of each begin, and the row of each.
+// Samples are stored by series: finds where each series begins, and the row of each sample.
 static int get_rows(Scratch *s, Samples *all, Span sizes, uint64_t rows) {
     uint64_t *row_sizes = get_varints(s, sizes, rows, all->count), total = 0;
     all->starts = scratch(s, (all->series_count + 1) * sizeof *all->starts);
@@ -153,7 +153,7 @@ static void put_sample(Query *q, const Samples *all, uint64_t at, uint32_t block
         sample->header[word] = word_at(all->headers.at + 8 * all->count * (size_t)word, all->count, at);
 }
 
-// Adds the samples of a block that are asked for; 0 when it is damaged.
+// Adds the wanted samples of a block. Returns 0 if it is damaged.
 static int put_samples(Query *q, Scratch *s, const Block *block, uint32_t number) {
     Samples all;
     if (!get_samples(s, block, q->details, &all)) return 0;

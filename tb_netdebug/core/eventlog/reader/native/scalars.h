@@ -1,4 +1,4 @@
-// The scalars in blocks. `columns_twin.py` is the specification.
+// Decodes the scalars in blocks. `columns_twin.py` is the specification.
 
 #ifndef NETDEBUG_SCALARS_H
 #define NETDEBUG_SCALARS_H
@@ -7,10 +7,10 @@
 
 enum { RANGE_COUNTS = 4, RANGE_VALUES = 5, RANGE_FIELDS = 9, FRAME_FIELDS = 5 };
 
-// One line for each row of all blocks, and of the wanted names one after the other.
+// The result: a value for each row of all blocks; in the tables of names a line for each wanted name.
 typedef struct {
     const Span *names;
-    size_t name_count, rows;  // rows: of all blocks that are whole
+    size_t name_count, rows;  // rows: those of all undamaged blocks
     Buffer owners, frame, values, present, measured;
     uint64_t seed;
 } Lines;
@@ -47,7 +47,7 @@ static int get_detail_rows(Scratch *s, Span data, uint64_t rows, uint64_t seed, 
     return found->counts && size_of(found->values) == 8 * RANGE_VALUES * found->presence.measured;
 }
 
-// ---- lines; their tables are made once, when the number of all rows is known
+// ---- lines; their tables are allocated once, when the number of all rows is known
 
 static uint64_t *cell(Buffer *table, const Lines *lines, size_t line, size_t row) {
     return (uint64_t *)table->data + line * lines->rows + row;

@@ -1,4 +1,4 @@
-// Which records of an event file are whole. `scan_twin.py` is the specification; both give the same bytes.
+// Finds the whole records of an event file. `scan_twin.py` is the specification; both give the same bytes.
 
 #ifndef NETDEBUG_SCAN_H
 #define NETDEBUG_SCAN_H
@@ -45,7 +45,7 @@ static void take_record(Scan *s, uint64_t length) {
 
 static int64_t length_at(const Scan *s, size_t at) {
     const uint8_t *p = s->data + at;
-    if (read_u32(p + 4)) return -1;  // far too long, and the quickest to see
+    if (read_u32(p + 4)) return -1;  // far too long, and cheaper to check than the CRC
     if (masked_crc(p, 8) != read_u32(p + 8)) return -1;
     uint64_t length = read_u64(p);
     return length <= MOST_RECORD ? (int64_t)length : -1;
@@ -68,7 +68,7 @@ static void lose(Scan *s, int64_t length) {
         s->lost = here(s);
         s->reason = length < 0 ? BAD_HEADER : BAD_PAYLOAD;
     }
-    // Also within a record that is damaged: its header may be forged, and whole records lie behind that.
+    // Search inside the damaged record, too: its header may be forged, with whole records behind it.
     s->at++;
     search(s);
 }

@@ -1,4 +1,4 @@
-// Packed summaries (core/stats/packed.py), added up bin by bin.
+// Adds packed summaries (core/stats/packed.py) bin by bin.
 
 #ifndef NETDEBUG_TALLY_H
 #define NETDEBUG_TALLY_H
@@ -7,7 +7,7 @@
 
 enum { BINS = 4096, SUMMARY_HEADER = 80 };
 
-// The next number in its shortest form; 0 when there is none.
+// Reads the next number. Returns 0 if there is none in its shortest form.
 static int read_number(Span *s, uint64_t *value) {
     *value = 0;
     for (int shift = 0; shift < 70 && s->at < s->end; shift += 7) {
@@ -19,7 +19,7 @@ static int read_number(Span *s, uint64_t *value) {
     return 0;
 }
 
-// Adds the counts of one summary, or only looks whether it is one.
+// Adds the counts of one summary, or with no `counts` only checks that it is one.
 static int add_summary(Span packed, double *counts) {
     uint64_t bin = 0, gap, count;
     if (size_of(packed) < SUMMARY_HEADER) return 0;

@@ -1,4 +1,4 @@
-// Protobuf as it lies in a file: fields one after the other. See wire.py.
+// Walks the protobuf fields in a buffer. `wire.py` is the specification.
 
 #ifndef NETDEBUG_WIRE_H
 #define NETDEBUG_WIRE_H
@@ -23,7 +23,7 @@ static inline int get_varint(Span *s, uint64_t *value) {
     return 0;
 }
 
-// 1: a field, 0: the end, -1: no message.
+// Returns 1 with a field, 0 at the end, -1 if the bytes are no message.
 static inline int next_field(Span *s, Field *f) {
     uint64_t key;
     if (s->at >= s->end) return 0;
@@ -49,7 +49,7 @@ static inline int next_field(Span *s, Field *f) {
     return 1;
 }
 
-// The last of each field of bytes up to number `count` - 1; empty where there is none. 0 when it is no message.
+// Keeps the last of each field of bytes below number `count`, empty if there is none. Returns 0 if it is no message.
 static inline int get_parts(Span message, Span *parts, uint64_t count) {
     Field f;
     int more;
