@@ -17,8 +17,8 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "timeM
 class ObjectStore:
     """A bucket, or another store behind fsspec.
 
-    Stores cannot append: an object that has grown is a new one. So its identity tells nothing, and whoever
-    follows it compares the last bytes read.
+    Stores cannot append: an object that has grown is a new one. So its identity tells nothing, and a
+    follower compares the last bytes read.
     """
 
     is_remote = True
