@@ -1,4 +1,8 @@
-"""The `netdebug` command. A subcommand is a module of this folder with `add_arguments` and `run`."""
+"""The `netdebug` command: parses the command line, runs the subcommand, returns the exit code.
+
+A subcommand is a module of this folder with `add_arguments` and `run`; its module docstring is its help text.
+A module may also have `spelled_out`, which rewrites the arguments before argparse sees them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.core.records.visible import visible, visible_lines
 from tb_netdebug.version import __version__
 
-# One line a subcommand; its module is imported when it is called, so that `--help` needs none of them.
+# One line per subcommand. The module of a subcommand is imported when it is called, so `--help` imports none.
 COMMANDS = {
     "check": "judge recorded trainings, for people and for CI",
     "collect": "take in the records of trainings on other machines",
@@ -25,39 +29,44 @@ COMMANDS = {
     "token": "make a token and a certificate for a collector",
     "watch": "show a training live in this terminal",
 }
+# The exit codes a shell would report for a command that SIGINT or SIGPIPE ended: 128 plus the signal.
 INTERRUPTED = 130
 NOBODY_READS = 141
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Quotes a wrong argument as text that can do nothing to a terminal."""
+    """An argument parser that escapes control characters when it quotes a wrong argument."""
 
     def error(self, message: str) -> NoReturn:
         super().error(visible(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Returns the exit code: 0 done, 2 not possible as asked; `run` has its script's."""
+    """Run a command line and return its exit code: 0 done, 2 not possible as asked.
+
+    `run` returns the exit code of its script.
+    """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         code = _run(words)
-        if words[:1] != ["run"]:  # a script may have closed it
+        if words[:1] != ["run"]:  # the script may have closed stdout
             sys.stdout.flush()
         return code
-    except SystemExit as ending:  # argparse ends this way after --help and after a mistake
+    except SystemExit as ending:  # argparse exits after --help and after an error
         return ending.code if isinstance(ending.code, int) else 2
     except UserMistake as mistake:
         print(visible_lines(f"netdebug: {mistake}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if words[:1] == ["run"]:
-            raise  # the script's: the process has to end by the signal, as under Python itself
+            raise  # belongs to the script: the process must die of the signal, as under plain Python
         print("netdebug: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         if words[:1] == ["run"]:
             raise
-        # whoever reads, such as `head`, has enough; what Python would still write at its end goes nowhere
+        # The reader, such as `head`, has closed the pipe. Python flushes stdout once more at exit; send that
+        # to /dev/null, or it complains of the pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
 

@@ -1,4 +1,8 @@
-"""What a capsule holds and what running it again has shown, as text for a terminal."""
+"""Text for the terminal about a capsule: what it holds, and what replaying its batch showed.
+
+Called by `cli/replaying.py`. A capsule is untrusted: rows, values and strings are capped, and names are
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ MOST_ARGUMENTS = 32
 
 
 def contents(path: str, content: dict[str, Any]) -> Table:
+    """Return a table of the facts in a capsule, at most MOST_FACTS of them."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -30,6 +35,7 @@ def contents(path: str, content: dict[str, Any]) -> Table:
 
 
 def facts_of(path: str, content: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each fact in a capsule, unescaped."""
     yield "capsule", path
     yield "step", str(content["step"])
     reason = text_of(content.get("reason")) or "not known"
@@ -68,11 +74,12 @@ def some(values: Any) -> Iterator[Any]:
 
 
 def text_of(value: Any) -> str:
-    """Texts and numbers only: anything else could be as big as it likes."""
+    """Return a string or float as text, cut to 1000 characters; anything else is abbreviated by `shown`."""
     return str(value)[:1000] if isinstance(value, str | float) else shown(value)
 
 
 def shown(value: Any) -> str:
+    """Return a short text for any value of a capsule: tensors by dtype and shape, containers cut."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{str(value.dtype).rpartition('.')[2]}{list(value.shape)}"
     if isinstance(value, list | tuple):
@@ -80,6 +87,7 @@ def shown(value: Any) -> str:
         return f"[{', '.join(map(shown, value[:MOST_VALUES]))}{more}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{shown(key)}: {shown(each)}" for key, each in some_items(value)) + "}"
+    # Python refuses to print integers of more than 4300 digits, and a capsule may hold any.
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of {value.bit_length()} bits"
     return repr(value[:80] if isinstance(value, str) else value)[:80]
@@ -95,10 +103,11 @@ def size(value: Any) -> str:
     return f"{stored_bytes(value) / 1e6:.3g} MB"
 
 
-# ---- the batch run again ---------------------------------------------------------------------------------
+# ---- the replayed batch ----------------------------------------------------------------------------------
 
 
 def rows_of(done: Any) -> Table:
+    """Return a table with one row per output of a replayed batch, the non-finite ones in red."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("module", overflow="fold")
     for name in ("output", "min", "mean", "max", "NaN", "Inf"):
@@ -122,6 +131,7 @@ def rows_of(done: Any) -> Table:
 
 
 def verdict(done: Any, content: dict[str, Any]) -> str:
+    """Return the sentence below the table: where the first NaN or infinity is, or that all was finite."""
     if not done.is_finite:
         return harmless(sentence_of(done.as_dict()))
     first = content.get("first_nonfinite")
@@ -136,7 +146,7 @@ def verdict(done: Any, content: dict[str, Any]) -> str:
 
 
 def advice_on(first: dict[str, Any]) -> str:
-    """Where to look for what did not come again."""
+    """Return what to try when the replay did not reproduce the NaN or infinity that was recorded."""
     if first.get("what") in ("loss", "gradient"):
         return (
             "The loss is not in the capsule. Try: --backward, with --loss MODULE:CALLABLE for the loss of "
@@ -150,7 +160,7 @@ def advice_on(first: dict[str, Any]) -> str:
 
 
 def sentence_of(found: dict[str, Any]) -> str:
-    """The fact `first-nonfinite` in words."""
+    """Return the fact `first-nonfinite` as a sentence."""
     kind = text_of(found.get("kind") or "NaN")
     where = f"{text_of(found.get('where') or '')} ({text_of(found.get('class_name') or '')})"
     by = f" by {text_of(found['operation'])}" if found.get("operation") else ""

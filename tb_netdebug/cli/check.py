@@ -1,13 +1,14 @@
-"""Judge recorded trainings: what is wrong, where, since when, and what to try.
+"""Judge recorded runs: what is wrong, where, since when, and what to try.
 
-Every run below LOGDIR is judged anew from what was recorded, also when it still trains; runs of other
-writers by their curves and histograms. Thresholds come from the command line, else from netdebug.toml.
+Every run below LOGDIR is judged anew from its recording, even while it still trains; runs that other tools
+wrote are judged by their curves and histograms. Thresholds come from the command line, else from
+netdebug.toml.
 
 A run without a recorded step is unknown, never healthy; the reason is printed.
 
-Exit code: 1 when a run has a finding at or above --fail-on; else 2 when no run could be judged, or one of
-them or LOGDIR cannot be read; else 0. An unknown run beside judged ones does not change it. With --fail-on
-never findings do not make it 1, but it is 2 all the same when nothing could be judged.
+Exit code: 1 when a run has a finding at or above --fail-on; else 2 when no run could be judged, or when one
+of them or LOGDIR cannot be read; else 0. An unknown run beside judged ones does not change it. With --fail-on
+never, findings do not make it 1, but it is still 2 when nothing could be judged.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = judged(path, wishes(arguments), tell=tell)
     except NoRunsError as error:
         if arguments.json:
+            # --json prints an object even when there is no run.
             print_object(Report(str(path), []))
         raise UserMistake(str(error)) from error
     except (CheckError, ValueError) as error:
@@ -84,7 +86,7 @@ def print_object(report: Report) -> None:
 
 
 def tell(run: str) -> None:
-    """On a terminal, what is judged just now."""
+    """Show on a terminal which run is being judged; an empty name clears the line."""
     if sys.stderr.isatty():
         text = f"judging {printable(run)}" if run else ""
         sys.stderr.write(f"\r\x1b[2K{text[:79]}")
@@ -95,7 +97,7 @@ def tell(run: str) -> None:
 
 
 def show(report: Report, console: Console, *, everything: bool = False) -> None:
-    """A line a run, then what was found in each."""
+    """Print a line per run, then the findings of each."""
     console.print(overview(report.runs))
     for one in report.runs:
         listed = [each for each in one.findings if everything or is_cause(each, one.findings)]
@@ -106,19 +108,23 @@ def show(report: Report, console: Console, *, everything: bool = False) -> None:
                 Text("\n".join(indented(one.reason, min(console.width - 1, WIDTH)))), soft_wrap=True
             )
         for complaint in one.complaints[:5]:
+            # The reason may quote the complaint already.
             if complaint.rstrip(".") not in (one.reason or ""):
                 console.print(Text(f"  {printable(complaint)}", style="dim"))
         for finding in listed:
             text = Text(paragraph(finding, width=min(console.width - 1, WIDTH)))
             text.stylize(SEVERITY_STYLES[finding.severity], 0, len(finding.severity.text))
-            console.print(text, soft_wrap=True)  # it is wrapped, but for a command, which is copied whole
+            console.print(text, soft_wrap=True)  # already wrapped, but for commands
         if everything:
             for slug, needs in one.not_judged.items():
                 console.print(Text(f"  {slug} could not be judged: it needs {needs}", style="dim"))
 
 
 def is_cause(finding: Finding, all_found: Sequence[Finding]) -> bool:
-    """Its consequences stand by name below a cause; notes are for who asks for all."""
+    """Return whether a finding is listed by default: not a note, and not the consequence of another finding.
+
+    Consequences are named below their cause.
+    """
     is_explained = any(each.rule == finding.cause for each in all_found)
     return finding.severity > Severity.INFO and not is_explained
 
@@ -139,7 +145,7 @@ def overview(runs: Sequence[RunReport]) -> Table:
 
 
 def print_checks() -> None:
-    """Each with its thresholds, as they are by default."""
+    """Print every check with its default thresholds."""
     width = max(len(rule.slug) for rule in ALL) + 2
     for rule in ALL:
         limits = rule.limits

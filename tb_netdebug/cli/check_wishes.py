@@ -1,4 +1,7 @@
-"""Options that switch checks off and set their thresholds, before what a `netdebug.toml` says."""
+"""Options that switch checks off and set their thresholds; they override `netdebug.toml`.
+
+Used by `netdebug check`, `netdebug run` and the notebook magic.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wishes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line wants, before what a file says. Raises UserMistake."""
+    """Return the check settings of the command line, merged over those of --config. Raise UserMistake."""
     given: dict[str, Any] = dict.fromkeys(arguments.off, False)
     for text in arguments.set:
         given = joined(given, {slug: {name: value} for slug, name, value in (threshold(text),)})
@@ -44,6 +47,7 @@ def wishes(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UserMistake(f"{arguments.config or FILE}: {error.strerror or error}") from error
 
 
+# Run in a child process; prints the error of the first unknown check or threshold.
 KNOWN = """
 import json, sys
 from tb_netdebug.checks.engine import Engine
@@ -55,8 +59,10 @@ except ValueError as error:
 
 
 def refuse_unknown(wishes: dict[str, Any]) -> None:
-    """Raises UserMistake for checks and thresholds that do not exist. Another process looks: the rules import
-    NumPy, which a script may want to import first."""
+    """Raise UserMistake for checks and thresholds that do not exist.
+
+    A child process looks them up: the rules import NumPy, which a script may want to import first.
+    """
     if not wishes:
         return
     looked = subprocess.run(
@@ -67,13 +73,14 @@ def refuse_unknown(wishes: dict[str, Any]) -> None:
 
 
 def threshold(text: str) -> tuple[str, str, float]:
-    """Of `dead-units.share=0.8` the three parts. Raises UserMistake."""
+    """Split text such as `dead-units.share=0.8` into its three parts. Raise UserMistake."""
     place, _, number = text.partition("=")
     slug, _, name = place.partition(".")
     try:
         value = float(number)
     except ValueError:
         value = float("nan")
+    # value != value only for NaN: not a number, or the text "nan"
     if not name or value != value:
         raise UserMistake(f"--set {text}: write CHECK.NAME=NUMBER, such as dead-units.share=0.8")
     return slug, name, int(value) if value.is_integer() else value

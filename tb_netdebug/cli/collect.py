@@ -1,9 +1,9 @@
-"""Takes the records of trainings on other machines into a logdir on this one, until Ctrl-C.
+"""Collect the records of training runs on other machines into a logdir on this one, until Ctrl-C.
 
-On this machine alone (the default) trainings of the same user find the collector by themselves. An address
-that other machines can reach needs a token and a certificate: `netdebug token --tls` makes both, and says
-what to type on either side. TensorBoard with NetDebug has a collector of its own; this one is for machines
-where no TensorBoard runs, and takes records alone: trainings are debugged in TensorBoard.
+By default it listens to this machine alone, and runs of the same user find the collector automatically. An
+address that other machines can reach needs a token and a certificate: `netdebug token --tls` makes both, and
+prints what to type on either side. TensorBoard with NetDebug has a collector of its own; this one is for
+machines where no TensorBoard runs. It only stores records: debugging a run takes TensorBoard.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # gRPC reports peers that are gone or talk nonsense on standard error, in words for its own developers.
+    # gRPC logs lost peers and malformed requests to standard error, in words meant for its own developers.
+    # Must be set before gRPC is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tb_netdebug.transport.ports import CollectorError
 
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def prepared(arguments: argparse.Namespace) -> Collector:
-    """Raises UserMistake, CredentialsError."""
+    """Return a collector that is not started yet. Raise UserMistake, CredentialsError."""
     from tb_netdebug.transport.collector import Collector
 
     try:
@@ -117,16 +118,19 @@ def prepared(arguments: argparse.Namespace) -> Collector:
 
 
 def token(arguments: argparse.Namespace, listen: Address) -> str:
+    """Return the token that agents have to send; on loopback, a new one if none is given."""
     given = read_token(arguments.token_file.expanduser()) if arguments.token_file else token_in(os.environ)
     if given is None and not listen.is_loopback and not arguments.insecure:
         raise UserMistake(
             f"other machines can reach {listen}, so a token is needed, and a certificate. `netdebug token "
             "--tls` makes both, and says what to type here and there."
         )
+    # On loopback a new token is enough: runs of the same user find it with the collector.
     return given or new_token()
 
 
 def certificate(arguments: argparse.Namespace) -> Certificate | None:
+    """Return the certificate that the options name, or None. Raise UserMistake for contradictory options."""
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise UserMistake("--tls-cert and --tls-key go together: a certificate and its private key.")
     if arguments.tls_cert is None:
@@ -137,7 +141,10 @@ def certificate(arguments: argparse.Namespace) -> Certificate | None:
 
 
 def allow_many_files() -> None:
-    """Each trainer needs two or three; what the system allows at first is made for less."""
+    """Raise the soft limit on file descriptors, which is too low for many trainers.
+
+    Each trainer needs two or three descriptors.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -147,11 +154,11 @@ def allow_many_files() -> None:
             return  # then files are refused, with that reason, once there are too many
 
 
-# ---- what it says
+# ---- output
 
 
 def greeting(arguments: argparse.Namespace, collector: Collector, address: Address) -> list[str]:
-    """What to type where the training runs; no secret is in it."""
+    """Return what to type where the training runs; it contains no secret."""
     lines = [f"Collecting into {harmless(str(arguments.logdir))}, listening at {address}.", ""]
     if address.is_loopback:
         lines += [
@@ -160,6 +167,7 @@ def greeting(arguments: argparse.Namespace, collector: Collector, address: Addre
             "For trainings elsewhere: `netdebug token` says how, by an ssh tunnel or with TLS.",
         ]
     else:
+        # A wildcard address is nothing to connect to: print the name of this machine instead.
         name = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
         here = Address(name, address.port, False)
         lines += ["Where the training runs:", f"    export NETDEBUG_REMOTE={here}"]
@@ -169,6 +177,7 @@ def greeting(arguments: argparse.Namespace, collector: Collector, address: Addre
 
 
 def credentials_there(collector: Collector) -> list[str]:
+    """Return the environment variables that an agent needs, or the warning when TLS is off."""
     if collector.certificate is None:
         return ["    export NETDEBUG_INSECURE=1", "", WARNING]
     return [
@@ -179,7 +188,10 @@ def credentials_there(collector: Collector) -> list[str]:
 
 @contextmanager
 def ending_by_signals() -> Iterator[None]:
-    """A shutdown ends it as Ctrl-C does, also where a shell has its background programs ignore Ctrl-C."""
+    """End the block on SIGTERM as on Ctrl-C.
+
+    The handlers also replace SIG_IGN, which shells set on SIGINT for background jobs.
+    """
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -195,7 +207,12 @@ def ending_by_signals() -> Iterator[None]:
 
 
 def show_until_interrupted(collector: Collector) -> None:
-    """On a terminal a line that is kept current; elsewhere one whenever trainers came or went."""
+    """Report trainers and bytes until Ctrl-C.
+
+    On a terminal, one line is kept up to date; elsewhere a line is written when the number of trainers
+    changes.
+    """
+    # An event that nobody sets: a sleep that a signal interrupts.
     never, shown, before = threading.Event(), -1, collector.totals().bytes
     is_terminal = sys.stderr.isatty()
     try:

@@ -1,4 +1,4 @@
-"""Runs as rows of cells."""
+"""Runs as rows of CSV cells, for `netdebug export`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TENSOR_HEADER = [
     "step", "wall_time", "kind", "name", "count", "nan", "pos_inf", "neg_inf", "zeros", "min", "max", "mean",
     "std", "norm", "q01", "q25", "q50", "q75", "q99",
 ]  # fmt: skip
-# What makes Excel, LibreOffice and Google Sheets take a text for a formula.
+# A cell that starts with one of these is taken for a formula by Excel, LibreOffice and Google Sheets.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _CHUNK_ROWS = 4096
 
@@ -24,12 +24,12 @@ Row = list[object]
 
 
 def safe(text: str) -> str:
-    """A name that comes from a log file, as a cell that is only ever text."""
+    """Return a name from a log file as a cell that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 def header_of(table: str, runs: Iterable[Run]) -> list[str]:
-    """The columns that hold all of the runs; a rank is told only where there are several."""
+    """Return the columns that hold all of the runs, with a rank column only if some rank is not 0."""
     runs = list(runs)
     ranked = ["rank"] if any(set(run.ranks) - {0} for run in runs) else []
     if table == "tensors":
@@ -55,10 +55,11 @@ def _scalar_rows(columns: RunColumns, names: Sequence[str]) -> Iterator[Row]:
 
 
 def _cells(columns: RunColumns, name: str, start: int, count: int) -> list[object]:
-    """One scalar over some rows; empty where it was not measured."""
+    """Return one scalar over `count` rows; cells are empty where it was not measured."""
     cells: list[object] = [""] * count
     scalar = columns.scalars.get(name)
     if scalar is not None:
+        # A scalar stores only the rows in which it was measured, in ascending order.
         low, high = scalar.rows.searchsorted([start, start + count])
         places = (scalar.rows[low:high] - start).tolist()
         for place, value in zip(places, scalar.values[low:high].tolist(), strict=True):
@@ -78,4 +79,5 @@ def _numbers(summary: Summary) -> Row:
     counts = [summary.count, summary.nan, summary.pos_inf, summary.neg_inf, summary.zeros]
     moments = [summary.min, summary.max, summary.mean, summary.std, summary.norm]
     known = [*moments, *quantiles(summary, _QUANTILES).tolist()]
+    # A statistic is NaN where there was no finite value: an empty cell.
     return [*counts, *("" if math.isnan(number) else number for number in known)]

@@ -1,4 +1,4 @@
-"""Dates of what files say of the time, which may be any number."""
+"""Dates from times stored in files, which may be any number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 UNKNOWN = "at an unknown time"
-# About the year 5000: the calendar of the C library ends at some later one.
+# About the year 5000. Far later times overflow the calendar of the C library.
 MOST_SECS = 1e11
 
 
@@ -15,5 +15,5 @@ def is_date(secs: Any) -> bool:
 
 
 def date_text(secs: Any) -> str:
-    """Return the date and the time of day of this place."""
+    """Return the date and time of day in the local time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(secs)) if is_date(secs) else UNKNOWN

@@ -1,12 +1,12 @@
-"""Steps through a running training in the terminal: pause, step, break, watch, look at tensors.
+"""Step through a running training in the terminal: pause, step, break, watch, look at tensors.
 
     netdebug debug                      the TensorBoard of this machine
-    netdebug debug localhost:6006       or http(s)://HOST:PORT/PREFIX/, as a browser has it
+    netdebug debug localhost:6006       or http(s)://HOST:PORT/PREFIX/, as in a browser
     netdebug debug -c pause where 'tensors -k gradient --nonfinite'
 
 The training has to be armed (debugger= in nd.watch, or netdebug run --debugger), and TensorBoard has to be
-there. `help` lists the commands. With -c or from a pipe they are done one after the other; the exit code is
-0 when all went well, 1 when one did not. For a TensorBoard that others can open, too, the token comes from
+running. `help` lists the commands. With -c or from a pipe they run one after the other; the exit code is 0
+when all went well, 1 when one did not. For a TensorBoard that others can open, too, the token comes from
 NETDEBUG_TOKEN_FILE or NETDEBUG_TOKEN, and travels over https only.
 """
 
@@ -56,11 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
 def debug(
     client: Client, *, commands: Sequence[str] | None = None, run: str | None = None, rank: int | None = None
 ) -> int:
-    """Until the person leaves, or all commands are done; without commands and terminal those of standard
-    input. The exit code."""
+    """Run the debugger until the user quits or all commands are done. Return the exit code.
+
+    Without `commands`, read them from the terminal; without a terminal, from standard input.
+    """
     is_interactive = commands is None and sys.stdin.isatty() and sys.stdout.isatty()
     news: deque[str] = deque()
 
+    # Called on the thread of the attendance; the prompt prints the messages when it is its turn.
     def hear(trouble: str | None) -> None:
         news.append(harmless(trouble) if trouble else "TensorBoard is there again.")
 
@@ -76,9 +79,9 @@ def debug(
 
 
 def label() -> str:
-    """What others see of whoever has the controls."""
+    """Return the name under which others see who has the controls."""
     try:
         name = getpass.getuser()
-    except (OSError, KeyError):  # no such user in a container
+    except (OSError, KeyError):  # a container may have no entry for this user
         name = "somebody"
     return f"{name} in a terminal on {socket.gethostname()}"

@@ -1,4 +1,7 @@
-"""What `netdebug doctor` looks at. Nothing heavy is imported: torch and tensorflow are only looked up."""
+"""The probes of `netdebug doctor`.
+
+They import nothing heavy: torch and tensorflow are only looked up.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at, and the next step when it is not as it should be."""
+    """One fact that a probe found, and the next step if something is wrong."""
 
     topic: str
     name: str
@@ -60,7 +63,7 @@ class Diagnosis:
 
 
 def examine(*, logdir: str) -> list[Diagnosis]:
-    """Everything that was found out, topic by topic. What cannot be looked at counts as a problem."""
+    """Run all probes and return the facts by topic. A probe that raises counts as a problem."""
     probes: list[tuple[str, Callable[[], Iterator[Diagnosis]]]] = [
         ("machine", machine),
         ("kernel", kernel),
@@ -73,7 +76,7 @@ def examine(*, logdir: str) -> list[Diagnosis]:
     for topic, probe in probes:
         try:
             facts += probe()
-        except Exception as error:  # a doctor must not die of the illness
+        except Exception as error:  # a broken installation is what the doctor is for: report it
             told = f"{type(error).__name__}: {error}"
             facts.append(Diagnosis(topic, "broken", told, State.PROBLEM, f"{REINSTALL} tb_netdebug"))
     return facts
@@ -88,7 +91,7 @@ def machine() -> Iterator[Diagnosis]:
 
 
 def processor() -> str:
-    """The name that the maker gave it; Linux keeps it in a file only."""
+    """Return the model name of the CPU. On Linux only /proc/cpuinfo has it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -96,13 +99,14 @@ def processor() -> str:
 
 
 def usable_cpus() -> int:
-    """What a container or a batch system leaves to this process."""
+    """Return how many CPUs a container or a batch system leaves to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def kernel() -> Iterator[Diagnosis]:
+    """Yield which of the C modules are in use, and why not the others."""
     from tb_netdebug.core.eventlog.reader import scanner
     from tb_netdebug.core.records import codec_twin
     from tb_netdebug.core.records.codec import codec
@@ -137,6 +141,7 @@ def native_kernel(reason: str) -> Diagnosis:
 
 
 def towards_native() -> str:
+    """Return the advice for a slow Python twin: what to unset or to install."""
     if os.environ.get("NETDEBUG_KERNEL"):
         return "unset NETDEBUG_KERNEL"
     needed = "a C compiler and Python's headers (gcc, python3-dev)"
@@ -164,7 +169,7 @@ def tensorboard() -> Diagnosis:
 
 
 def page() -> Iterator[Diagnosis]:
-    """What TensorBoard needs to show our tab; nothing of TensorBoard is imported."""
+    """Yield whether TensorBoard can show our tab. TensorBoard is not imported."""
     folder = Path(__file__).parents[1] / "viewer/plugin/page"
     if (folder / "index.html").exists():
         yield Diagnosis("page", "files", f"{sum(1 for path in folder.rglob('*') if path.is_file())} files")
@@ -180,7 +185,7 @@ def page() -> Iterator[Diagnosis]:
 
 
 def installed(module: str, distributions: tuple[str, ...]) -> str:
-    """The version of a module that could be imported, looked up without importing it; empty when absent."""
+    """Return the version of an importable module without importing it; empty when absent."""
     if util.find_spec(module) is None:
         return ""
     for name in distributions:
@@ -192,6 +197,7 @@ def installed(module: str, distributions: tuple[str, ...]) -> str:
 
 
 def gpus() -> Iterator[Diagnosis]:
+    """Yield the GPUs; that there is none is a problem only where an NVIDIA driver is present."""
     from tb_netdebug.core.machine.nvml import Nvml
 
     nvml = Nvml()
@@ -216,12 +222,13 @@ def event_files(logdir: Path) -> Iterator[Diagnosis]:
 
 
 def writable(logdir: Path) -> Diagnosis:
-    """Whether a file can be made in the folder, or in the nearest one above it that exists already."""
+    """Return whether a file can be created in the folder, or else in its nearest existing parent."""
     folder = next(each for each in (logdir, *logdir.absolute().parents) if each.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".netdebug-doctor-") as trial:
             trial.write(b"netdebug")
             trial.flush()
+            # a full disk or an exceeded quota may show only at fsync
             os.fsync(trial.fileno())
     except OSError as error:
         advice = "choose another --logdir, or make this one writable"

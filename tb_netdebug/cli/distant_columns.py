@@ -1,4 +1,4 @@
-"""The answer of the route `columns` of our plugin, as arrays; docs: viewer/plugin/http_api.md."""
+"""Parses the answer of the plugin's route `columns` into arrays; format: viewer/plugin/http_api.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Columns = dict[str, NDArray[np.float64]]
 
 
 def answer_of(body: bytes) -> tuple[dict[str, Any], Columns]:
-    """The head and the columns of the only answer. Raises ValueError for what is none."""
+    """Return the header and the columns of a response with one answer. Raise ValueError for anything else."""
     end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
     try:
         (head,) = json.loads(body[_LENGTH_BYTES:end])["answers"]
@@ -28,6 +28,7 @@ def answer_of(body: bytes) -> tuple[dict[str, Any], Columns]:
 
 def _array(body: bytes, begin: int, place: list[Any]) -> NDArray[np.float64]:
     kind, offset, size, *_ = place
+    # np.frombuffer would take a size of -1 for the rest of the buffer.
     if min(offset, size) < 0:
         raise ValueError("a column lies outside of the answer")
     return np.frombuffer(body, TYPES[kind], size, begin + offset).astype(np.float64)

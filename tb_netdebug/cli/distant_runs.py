@@ -1,4 +1,7 @@
-"""The runs of a TensorBoard elsewhere: what its NetDebug has read, asked for by HTTP."""
+"""The runs of a TensorBoard on another machine, asked for over HTTP.
+
+Implements the protocols of `watched_source.py` for `netdebug watch HOST:PORT`.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +22,28 @@ from tb_netdebug.debugger.client.client import ClientError, TrainingGoneError
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
 
-# Each is a request: what a person sees need not be newer, and the way there may be long.
+# Each refresh is a request over a possibly slow network, and a person does not need newer numbers than this.
 LIST_SECS = 2.0
 RUN_SECS = 1.0
-# What the route takes at once.
+# The limit of the route for one request.
 MOST_NAMES = 200
 _SCALAR_FIELDS = ("step", "last", "time", "samples", "mean", "min", "max", "bad", "end", "count")
 
 
 class DistantError(OSError):
-    """What was asked for did not come; a sentence."""
+    """A request failed; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistantRow:
-    """A run in the list."""
+    """One run of the list."""
 
     started: float
     told: Mapping[str, Any]
 
 
 class DistantRuns:
-    """As watched_source.Source. What it cannot get is a complaint, and asked for again."""
+    """A `watched_source.RunSource` over HTTP. A failed refresh becomes a complaint and is tried again."""
 
     def __init__(self, address: HubAddress) -> None:
         self.runs: dict[str, DistantRow] = {}
@@ -50,7 +53,7 @@ class DistantRuns:
         self._due = 0.0
 
     def connect(self) -> None:
-        """The first look. Raises DistantError when there is nothing to look at."""
+        """Fetch the list for the first time. Raise DistantError when the server cannot be reached or read."""
         self._list()
 
     def refresh(self) -> None:
@@ -67,17 +70,18 @@ class DistantRuns:
         return self._opened[name]
 
     def glance(self, name: str) -> Mapping[str, Any]:
-        """Of a run that TensorBoard has not read yet, it is asked to do so."""
+        """Return state, last step and loss of a run; if TensorBoard has not read it yet, ask it to."""
         told = self.runs[name].told
         return told if told["steps"] is not None else self.read_json(route_of(name))
 
     def close(self) -> None:
-        """Nothing stays open between two requests."""
+        """Do nothing: no connection stays open between two requests."""
 
     def read_json(self, route: str) -> dict[str, Any]:
-        """Raises DistantError, or KeyError for a run that is not there any more."""
+        """Return the JSON object of a route. Raise DistantError, or KeyError if the run is gone."""
         try:
             told = json.loads(self._read(route))
+        # RecursionError: the answer is nested too deeply.
         except (ValueError, RecursionError):
             raise DistantError("The answer is no JSON.") from None
         if not isinstance(told, dict):
@@ -85,13 +89,14 @@ class DistantRuns:
         return told
 
     def read_columns(self, query: Mapping[str, Any]) -> tuple[dict[str, Any], Columns]:
-        """Raises DistantError, or KeyError for a run that is not there any more."""
+        """Return header and columns of a query. Raise DistantError, or KeyError if the run is gone."""
         try:
             return answer_of(self._read(f"columns?q={quote(json.dumps([query]))}"))
         except ValueError as error:
             raise DistantError(f"The numbers did not come: {error}") from None
 
     def _list(self) -> None:
+        # Set before the request, so that a failing server is not asked at every call.
         self._due = time.monotonic() + LIST_SECS
         told = self.read_json("runs")
         try:
@@ -110,7 +115,7 @@ class DistantRuns:
 
 
 class DistantRun:
-    """As watched_source.WatchedRun."""
+    """A `watched_source.WatchedRun` over HTTP."""
 
     def __init__(self, runs: DistantRuns, name: str) -> None:
         self.name = name
@@ -128,7 +133,10 @@ class DistantRun:
             self._due = time.monotonic() + RUN_SECS
 
     def details(self) -> dict[str, Any]:
-        """JSON has no NaN: it comes as text."""
+        """Return the details of the run, with `last_time` as a float.
+
+        JSON has no NaN, so the server may send it as text.
+        """
         last_time = self._told["last_time"]
         return {**self._told, "last_time": None if last_time is None else float(last_time)}
 

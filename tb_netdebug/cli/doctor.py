@@ -1,4 +1,4 @@
-"""Says what of NetDebug works on this machine, and what to do about the rest.
+"""Report which parts of NetDebug work on this machine, and what to do about the rest.
 
 The exit code is 0 when all is well, 1 when something makes NetDebug slow or blind.
 """
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_table(facts: Iterable[Diagnosis], console: Console) -> None:
-    """One row a fact, with the next step under it; for people."""
+    """Print one row per fact, with the next step below it; for people."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column()
@@ -62,7 +62,7 @@ def print_table(facts: Iterable[Diagnosis], console: Console) -> None:
 
 
 def print_plain(facts: Iterable[Diagnosis]) -> None:
-    """One line a fact, for files and pipes."""
+    """Print one line per fact, for files and pipes."""
     for fact in facts:
         print(f"{PLAIN_MARKS[fact.state]:<8}{fact.topic:<12}{fact.name:<16}{visible(fact.value)}")
         if fact.advice:

@@ -1,9 +1,9 @@
-"""Write what was recorded as CSV files.
+r"""Write recorded runs as CSV files.
 
-For each run a folder with scalars.csv (one row a step) and tensors.csv (one row a sampled tensor). A scalar
-that was not measured in a step is an empty cell. Text that a spreadsheet would take for a formula begins with
-an apostrophe. Files hold names as they were recorded; on standard output, characters that a terminal would
-obey are escapes such as \\x1b.
+Each run becomes a folder with scalars.csv (one row per step) and tensors.csv (one row per sampled tensor). A
+scalar that was not measured in a step is an empty cell. Text that a spreadsheet would take for a formula
+begins with an apostrophe. Files hold names as they were recorded; on standard output, characters that a
+terminal would obey are escaped, such as \x1b.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_table(runs, arguments.table or TABLES[0])
         else:
             save_tables(runs, [arguments.table] if arguments.table else TABLES, Path(arguments.output))
-    except BrokenPipeError:  # whoever reads the pipe has seen enough
+    except BrokenPipeError:  # the reader of the pipe has closed it; see main() in cli/__init__.py
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except UnsupportedVersion as error:
         raise UserMistake(str(error)) from error
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find_runs(logdir: Path) -> dict[str, Path]:
-    """The runs under `logdir` by name; UserMistake when there are none."""
+    """Return the runs below `logdir` by name. Raise UserMistake when there are none."""
     if not logdir.is_dir():
         raise UserMistake(f"there is no folder {logdir}. Give the logdir of a training, such as `runs`.")
     runs = list_runs(logdir)
@@ -82,7 +82,8 @@ def save_tables(runs: dict[str, Path], tables: Iterable[str], target: Path) -> N
 
 
 def print_table(runs: dict[str, Path], table: str) -> None:
-    """All runs in one table."""
+    """Print all runs as one table, with a column for the run."""
+    # All runs are read before the first row: the header has the scalars of every run.
     recorded = {name: read(name, path) for name, path in runs.items()}
     header = header_of(table, recorded.values())
     writer = csv.writer(sys.stdout)
@@ -94,11 +95,12 @@ def print_table(runs: dict[str, Path], table: str) -> None:
 
 
 def shown(cell: object) -> object:
-    """A cell on standard output, behind which there may be a terminal."""
+    """Return a cell for standard output, escaped because it may be a terminal."""
     return visible(safe(cell)) if isinstance(cell, str) else cell
 
 
 def read(name: str, path: Path) -> Run:
+    """Read a run, and warn on standard error of damaged places in its files."""
     recorded = read_run(path)
     if recorded.losses:
         size = sum(loss.gap.size for loss in recorded.losses)

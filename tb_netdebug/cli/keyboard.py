@@ -1,4 +1,4 @@
-"""Single keys from a terminal."""
+"""Reads single keys from a terminal, for `netdebug watch`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any, TextIO
 try:
     import termios
     import tty
-except ImportError:  # Windows has no such terminals
-    termios = None  # type: ignore[assignment]  # mypy takes it for a module
+except ImportError:  # Windows has no termios
+    termios = None  # mypy infers a module
 
+# Terminals send arrows as CSI (ESC [) or as SS3 (ESC O) sequences, depending on their mode.
 NAMES = {
     "\t": "next", "\x1b[B": "next", "\x1b[C": "next", "\x1bOB": "next", "\x1bOC": "next", "j": "next",
     "\x1b[Z": "previous", "\x1b[A": "previous", "\x1b[D": "previous", "\x1bOA": "previous",
@@ -25,9 +26,9 @@ MOST_BYTES = 256
 
 
 class Keyboard:
-    """While it is open, keys come one by one and are not echoed; where there is no terminal, none come.
+    """A context in which keys arrive one by one, without echo; without a terminal, none arrive.
 
-    Ctrl-C stays what it is. Ctrl-Z does nothing: it would leave the shell with a screen full of us.
+    Ctrl-C works as usual. Ctrl-Z is disabled: it would leave the shell with our full-screen display.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -40,6 +41,7 @@ class Keyboard:
             self._before = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd)
             modes = termios.tcgetattr(self._fd)
+            # Disables Ctrl-Z.
             modes[6][termios.VSUSP] = os.fpathconf(self._fd, "PC_VDISABLE").to_bytes(1, "little")
             termios.tcsetattr(self._fd, termios.TCSANOW, modes)
         return self
@@ -51,20 +53,20 @@ class Keyboard:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     def wait(self, secs: float) -> list[str]:
-        """What the keys mean that were pressed until now, or else within that time."""
+        """Return the meaning of the keys pressed so far, or else of those pressed within `secs`."""
         if self._fd is None:
             time.sleep(secs)
             return []
         if not select.select([self._fd], [], [], secs)[0]:
             return []
         pressed = os.read(self._fd, MOST_BYTES)
-        if not pressed:  # the terminal is gone
+        if not pressed:  # end of file: the terminal is gone
             return ["quit"]
         return [NAMES[key] for key in split(pressed.decode("ascii", "replace")) if key in NAMES]
 
 
 def split(pressed: str) -> list[str]:
-    """Single keys; an escape sequence is one key."""
+    """Split input into keys; an escape sequence is one key."""
     keys = []
     while pressed:
         size = 3 if pressed.startswith(("\x1b[", "\x1bO")) else 1

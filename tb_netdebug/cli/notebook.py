@@ -22,7 +22,7 @@ NAME = "netdebug"
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by IPython."""
+    """Register the magic and begin to watch; called by IPython."""
     notebook = Notebook()
     shell.register_magic_function(notebook.magic, "line", NAME)
     shell.netdebug = notebook
@@ -31,7 +31,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Called by IPython."""
+    """Stop watching; called by IPython."""
     notebook = getattr(shell, NAME, None)
     if isinstance(notebook, Notebook):
         notebook.off()
@@ -39,7 +39,7 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 class Notebook:
-    """The magic, and what is watched."""
+    """The magic command and the ZeroCode watcher that it switches on and off."""
 
     def __init__(self) -> None:
         self._watched: ZeroCode | None = None
@@ -63,7 +63,10 @@ class Notebook:
             sys.stdout.write(visible_lines(f"%netdebug: {mistake}\n"))
 
     def on(self, words: list[str]) -> None:
-        """What is watched already is closed: its options cannot change in the middle."""
+        """Watch with these options.
+
+        A watcher that is on is closed first: its options cannot change midway.
+        """
         parser = MagicParser(prog="%netdebug on", add_help=False)
         add_options(parser)
         settings = settings_of(parser.parse_args(spelled_out(words)))
@@ -86,7 +89,7 @@ class Notebook:
 
 
 class MagicParser(argparse.ArgumentParser):
-    """A notebook must not end because of a mistake."""
+    """An argument parser that raises instead of exiting: a mistake must not end the notebook."""
 
     def error(self, message: str) -> NoReturn:
         raise UserMistake(message)

@@ -1,4 +1,4 @@
-"""A line on the terminal that shows how far a long task is."""
+"""A progress line on the terminal for long tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 
 def counted(rows: Iterable[Row], label: str) -> Iterator[Row]:
-    """The same rows; when standard error is a terminal, it shows how many there were so far."""
+    """Yield the same rows; if standard error is a terminal, show how many there were so far."""
     if not sys.stderr.isatty():
         yield from rows
         return

@@ -1,18 +1,18 @@
-"""Shows what a capsule holds, and runs its batch again.
+"""Show what a capsule holds, and run its batch again.
 
-A capsule is the batch, the weights and the random numbers of one step; a training writes it when its loss
-is not finite, when it crashes, or when `monitor.capsule()` is called.
+A capsule is the batch, the weights and the random state of one step; a run writes it when its loss is
+not finite, when it crashes, or when `monitor.capsule()` is called.
 
     netdebug replay runs/night/capsules/step-48213.pt
     netdebug replay runs/night/capsules/step-48213.pt train.py --lr 0.1
     netdebug replay --model net.py:make runs/night/capsules/step-48213.pt
 
-To run the batch again the model is needed: give the SCRIPT that was trained with (or -m MODULE), or a
-function that builds the model. The script runs as `python SCRIPT ARGS` would, up to its first optimizer step,
-and no further. What it writes goes to a temporary copy; what stands behind SCRIPT belongs to it.
+Running the batch again takes the model: give the training SCRIPT (or -m MODULE), or a function that builds
+the model. The script runs as `python SCRIPT ARGS` would, up to its first optimizer step and no further. What
+it writes goes to a temporary copy; arguments after SCRIPT belong to it.
 
-Files that --model and --loss name are imported, and ended before their first optimizer step as well. The
-callable of --loss gets one argument, what the model put out, and returns a tensor.
+Files that --model and --loss name are imported, and are also stopped before their first optimizer step. The
+callable of --loss gets one argument, the output of the model, and returns a tensor.
 
 The exit code is 0 when everything was finite or nothing was run, 1 when a NaN or infinity was found or the
 step failed as it did then, 2 when that was not possible.
@@ -33,7 +33,7 @@ TASK = "tb_netdebug.cli.replaying:replay"
 VALUED = ("--model", "--loss")
 IMPOSSIBLE = 2
 SIGNALLED = 128
-# In code that is not Python's: of the model, or of torch when it reads what is damaged.
+# Signals of crashes in native code: in the model, or in torch when it reads a damaged capsule.
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
 
@@ -67,10 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """Options of ours first: what stands behind SCRIPT or MODULE is its own."""
+    """Move our options to the front and end them with `--`: what follows SCRIPT or MODULE belongs to it."""
     options: list[str] = []
     own: list[str] = []
     rest = list(words)
+    # The first two words of our own are CAPSULE and SCRIPT.
     while rest and len(own) < 2:
         word = rest.pop(0)
         if word == "--":
@@ -95,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserMistake("which module? netdebug replay CAPSULE -m MODULE [ARGS...]")
     from tb_netdebug.experiments.rehearsal.hold import hold
 
+    # The held process writes to the same stdout; flush first, to keep the order.
     sys.stdout.flush()
     report = hold(TASK, {**vars(arguments), "is_for_debugger": is_for_debugger(arguments.debug)})
     if arguments.script or arguments.model:
@@ -118,5 +120,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_for_debugger(wish: bool | None) -> bool:
-    """A person at a terminal gets the debugger, a pipe the table, unless they say otherwise."""
+    """Return whether to open the debugger: as asked, else only at a terminal; a pipe gets the table."""
     return sys.stdin.isatty() and sys.stdout.isatty() if wish is None else wish

@@ -1,7 +1,7 @@
-"""The callables that `netdebug replay` is given by name, --model and --loss, and what can be wrong with them.
+"""The callables that `netdebug replay` gets by name (--model and --loss), and the errors they can cause.
 
-Each function calls `use` with what it has got and returns its exit status, rather than return the callable:
-code that does not end when it is stopped is left running beside `use`.
+The functions call `use` with what they got and return its exit status, instead of returning the callable:
+code that does not end when it is stopped is left running while `use` runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Loss = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class GivenOption:
-    """An option and its value, as they were typed."""
+    """An option and its value, as typed."""
 
     option: str
     text: str
@@ -46,7 +46,10 @@ class GivenOption:
 
 
 def with_model(place: GivenOption, definitions: Definitions, use: Callable[[Any], int]) -> int:
-    """Use what the callable returns: a module, or several by name. It may train no more than a script."""
+    """Call `use` with what the callable returns: a module, or several by name.
+
+    The callable is stopped before its first optimizer step, as a script is.
+    """
 
     def build(definition: Definition) -> int:
         building = Building(callable_of(place, definition))
@@ -60,6 +63,7 @@ def with_model(place: GivenOption, definitions: Definitions, use: Callable[[Any]
 
 
 def with_loss(place: GivenOption | None, definitions: Definitions, use: Callable[[Loss | None], int]) -> int:
+    """Call `use` with the callable of --loss, or with None if there is none."""
     if place is None:
         return use(None)
     named = place
@@ -71,7 +75,10 @@ def with_loss(place: GivenOption | None, definitions: Definitions, use: Callable
 
 
 def refusing(use: Callable[[Any], int], found: Any) -> int:
-    """Report mistakes here: code that does not end runs beside us, and would hide what is raised."""
+    """Call `use`, and report mistakes here instead of raising.
+
+    Code that does not end is left running beside `use`, and an exception would be lost.
+    """
     from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError
 
     try:
@@ -90,7 +97,7 @@ def refuse(mistake: Exception) -> int:
 
 
 class Building:
-    """One call of the function that builds the model, which may be stopped in the middle."""
+    """One call of the function that builds the model; it may be stopped midway."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -111,7 +118,7 @@ class Building:
 
 
 class NamedLoss:
-    """The callable of --loss, called with the output of the model. Its own errors are not changed."""
+    """The callable of --loss, called with the output of the model. Its own errors pass unchanged."""
 
     def __init__(self, place: GivenOption, function: Loss) -> None:
         self._place = place
@@ -121,9 +128,10 @@ class NamedLoss:
         try:
             value = self._function(output)
         except TypeError as error:
+            # A traceback of one frame: the call itself failed, so the arguments do not fit the signature.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
-            raise UserMistake(  # it was never entered
+            raise UserMistake(
                 f"{self._place} cannot be called with the model's output alone, which is all it gets: "
                 f"{told(error)}{definition_line(self._function)}"
             ) from error
@@ -133,7 +141,7 @@ class NamedLoss:
 
 
 def callable_of(place: GivenOption, definition: Definition) -> Callable[..., Any]:
-    """Return what the name means. Raises UserMistake."""
+    """Return the callable that the option names. Raise UserMistake."""
     module, attribute, stopped = place.named.module, place.named.attribute, definition.stopped
     if isinstance(stopped.error, Exception):
         raise UserMistake(f"{place}: {told(stopped.error)}")
@@ -152,11 +160,11 @@ def callable_of(place: GivenOption, definition: Definition) -> Callable[..., Any
     raise UserMistake(f"{place}: {module} has no attribute {attribute!r}")
 
 
-# ---- words -----------------------------------------------------------------------------------------------
+# ---- text ------------------------------------------------------------------------------------------------
 
 
 def told(error: BaseException | None) -> str:
-    """Return an error in one line, with the user's own line that it came from."""
+    """Return an error in one line, with the line of the user's code that it came from."""
     if error is None:
         return "it returned nothing"
     if isinstance(error, SystemExit):
@@ -166,7 +174,10 @@ def told(error: BaseException | None) -> str:
 
 
 def user_place(error: BaseException) -> str:
-    """Such as " (net.py:12)": the innermost line of the user's, else of a library; empty for our own."""
+    """Return text such as " (net.py:12)" for where an error came from.
+
+    It is the innermost line of the user's code, else that of a library, and empty if there is only our own.
+    """
     frames = [each for each in traceback.extract_tb(error.__traceback__) if Path(each.filename).is_file()]
     for folders in (library_folders(), ()):
         for each in reversed(frames):
@@ -176,7 +187,10 @@ def user_place(error: BaseException) -> str:
 
 
 def definition_line(function: Callable[..., Any]) -> str:
-    """Such as " (net.py:12)", where it is defined; empty for what is not written in Python."""
+    """Return text such as " (net.py:12)" for where a function is defined.
+
+    The text is empty if the function is not written in Python.
+    """
     whole = inspect.unwrap(function)
     method = getattr(whole, "__func__", whole)
     code = getattr(method, "__code__", None) or getattr(getattr(whole, "__init__", None), "__code__", None)

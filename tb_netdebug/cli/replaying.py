@@ -1,4 +1,4 @@
-"""What `netdebug replay` does in the process that is held: capsule, model, and the batch run again."""
+"""The part of `netdebug replay` that runs in the held process: capsule, model, and the batch run again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tb_netdebug.experiments.rehearsal.stop import Stopped, run_to_step
 from tb_netdebug.training.zero_code.script import Script
 
 HINT = "To run the batch again: netdebug replay CAPSULE SCRIPT, or --model MODULE:CALLABLE."
-# Reading a capsule; most take less than a second.
+# The limit for reading a capsule; most take less than a second.
 READ_SECS = 120
 ROOM_BYTES = 2 << 30
 
@@ -49,7 +49,10 @@ def replay(
     is_for_debugger: bool,
     **_: Any,
 ) -> int:
-    """The exit status, see the command."""
+    """Replay a capsule and return the exit status.
+
+    This is the entry point in the held process; `cli/replay.py` starts it.
+    """
     from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError
 
     def use(model: Any, function: Callable[[Any], Any] | None) -> int:
@@ -93,7 +96,7 @@ def say(what: Any) -> None:
 
 
 def loaded(path: str) -> dict[str, Any]:
-    """In bounded time and memory, whatever the file is. Raises CapsuleError."""
+    """Load a capsule within bounded time and memory, whatever the file holds. Raise CapsuleError."""
     from tb_netdebug.frameworks.torch.numerics import capsule_file
 
     size = capsule_file.check_file(path)
@@ -108,11 +111,13 @@ def loaded(path: str) -> dict[str, Any]:
 
 @contextmanager
 def limited(more_bytes: int) -> Iterator[None]:
-    """A process that takes longer is ended by the kernel; one that takes more memory gets an error."""
+    """Limit time and memory of the block: SIGALRM ends a slow process, a greedy one gets MemoryError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    # RLIMIT_AS counts address space, so the limit is relative to what is mapped already.
     most = psutil.Process().memory_info().vms + more_bytes
     if hard == resource.RLIM_INFINITY or most < hard:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    # SIG_DFL, not a handler: the default action also ends native code, and the parent reports the signal.
     before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(READ_SECS)
     try:
@@ -132,7 +137,7 @@ def check_script(name: str, *, is_module: bool) -> None:
 
 
 def chosen(content: dict[str, Any], stopped: Stopped) -> dict[str, Any]:
-    """The models of the script that the capsule is of, by the names in it."""
+    """Return the models of the script that the capsule was written for, by their names in it."""
     from tb_netdebug.frameworks.torch.numerics.capsule_choice import choose
 
     found = choose(content, [each.models for each in stopped.subjects])
@@ -148,7 +153,7 @@ def chosen(content: dict[str, Any], stopped: Stopped) -> dict[str, Any]:
 
 
 def without_step(stopped: Stopped) -> str:
-    """What is to be said of a script that was not seen to step; empty when it was, or failed."""
+    """Return what to report of a script that made no optimizer step; empty if it made one or failed."""
     if stopped.without_step:
         return (
             f"{stopped.script} was ended ({stopped.where}) after {stopped.without_step} without an optimizer "
@@ -163,7 +168,7 @@ def without_step(stopped: Stopped) -> str:
 
 
 class ReplayedModels:
-    """The capsule on these models."""
+    """The capsule together with the models to run it on."""
 
     def __init__(self, path: str, content: dict[str, Any], model: Any, loss: Any, *, backward: bool) -> None:
         self._path = path
@@ -183,7 +188,7 @@ class ReplayedModels:
             done = replay(self._content, self._model, backward=self._backward, loss=self._loss)
         except (CapsuleError, UserMistake):
             raise
-        except Exception as error:  # the user's own, perhaps the very one that the capsule is about
+        except Exception as error:  # perhaps the very error that the capsule is about
             return self._failed(error)
         finally:
             tell("waiting", "")

@@ -4,8 +4,8 @@
     netdebug run --logdir logs --every 1 -m mypackage.train --epochs 3
     torchrun --nproc-per-node 2 -m tb_netdebug run --name first train.py
 
-The script runs as `python SCRIPT` would run it, with its own exit status. What stands behind SCRIPT or MODULE
-belongs to it; options of netdebug stand before. Models, optimizers and losses are found by themselves.
+The script runs as under `python SCRIPT`, with its own exit status. Arguments after SCRIPT or MODULE belong to
+it; options of netdebug come before. Models, optimizers and losses are found automatically.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from tb_netdebug.recording.settings import CHECK_NUMERICS, Settings
 from tb_netdebug.training.zero_code.driver import ZeroCode
 from tb_netdebug.training.zero_code.script import Script, run_as_main
 
-# What `--debugger` means without an address.
+# The value of `--debugger` without an address.
 HERE = "here"
 ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}")
+# Options that take no value.
 ALONE = ("--console", "--pause-at-start", "--resume", "--help")
 ON_FINDING = ("print", "raise", "pause", "ignore")
 
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """How to watch; a notebook has them, too."""
+    """Add the options that say how to watch; the notebook magic has them, too."""
     parser.add_argument("--logdir", metavar="D", help="write the runs into this folder (default: runs)")
     parser.add_argument(
         "--remote",
@@ -105,8 +106,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """`--debugger` may stand alone: what comes next is its address only when it looks like one, and else the
-    script. Nothing behind the name of the script is touched."""
+    """Complete a bare `--debugger`, so that argparse does not take the script for its address.
+
+    The next word is its address only if it looks like one. Nothing after the name of the script is touched.
+    """
     found = list(words)
     place = 0
     while place < len(found) and found[place].startswith("--"):
@@ -120,7 +123,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     script = script_of(arguments)
     watched = ZeroCode(settings_of(arguments), rank=rank())
-    atexit.register(watched.finish)  # the first to be registered is the last to run
+    atexit.register(watched.finish)  # registered first, so it runs last
     watched.install()
     try:
         ending = run_as_main(script)
@@ -132,8 +135,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         watched.exit_status = ending.status
     if isinstance(ending.error, KeyboardInterrupt):
-        watched.finish()  # now: a module imported at exit would make Python forget that it was interrupted
-        sys.excepthook = lambda *_: None  # it has been shown
+        # Not at exit: a module imported there would make Python forget that it was interrupted.
+        watched.finish()
+        sys.excepthook = lambda *_: None  # the traceback has been shown
         raise ending.error
     return ending.status
 
@@ -170,7 +174,7 @@ def rate(text: str) -> int | str:
 
 
 def rank() -> int:
-    """As `recording.run_folder` says it; asked before anything heavy is imported."""
+    """Return the rank of this process, as `recording.run_folder` does, before anything heavy is imported."""
     for name in ("RANK", "SLURM_PROCID"):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])

@@ -1,8 +1,8 @@
-"""Makes what agents and a collector on different machines need: a token, and with --tls a certificate.
+"""Make what agents and a collector on different machines need: a token, and with --tls a certificate.
 
 Both are files that only you can read, in a folder of their own. Nothing is overwritten without --new. The
 certificate is self-signed: the training's side knows it by its fingerprint, so no authority is needed, and
-it does not matter by what name the collector's machine is reached.
+the name under which the collector's machine is reached does not matter.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def token_file(folder: Path, *, anew: bool) -> Path:
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """At once, and never open to others, not even for a moment."""
-    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with 0600
+    """Write a file atomically; other users cannot read it at any moment."""
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # created with mode 0600
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     Path(fresh).replace(path)
@@ -102,7 +102,7 @@ def write_secret(path: Path, data: bytes) -> None:
 
 
 def certificate_in(folder: Path, *, anew: bool) -> Certificate:
-    """The one that is there, or a new one. Raises CredentialsError, UserMistake, OSError."""
+    """Return the certificate in the folder, or make one. Raise CredentialsError, UserMistake, OSError."""
     cert, key = folder / CERTIFICATE, folder / KEY
     if anew or not (cert.exists() or key.exists()):
         make_certificate(cert, key, sorted({"netdebug", "localhost", *own_names()}))
@@ -110,12 +110,12 @@ def certificate_in(folder: Path, *, anew: bool) -> Certificate:
 
 
 def own_names() -> Iterable[str]:
-    """For those who check by name, with this certificate as NETDEBUG_TLS_CA."""
+    """Return the host names for the certificate, for clients that verify names (NETDEBUG_TLS_CA)."""
     return (name for name in (socket.gethostname(), socket.getfqdn()) if _NAME.fullmatch(name))
 
 
 def make_certificate(cert: Path, key: Path, names: Iterable[str]) -> None:
-    """A key on the P-256 curve and a certificate signed with it. Raises UserMistake, OSError."""
+    """Make a P-256 key and a certificate self-signed with it. Raise UserMistake, OSError."""
     openssl = shutil.which("openssl")
     if openssl is None:
         raise UserMistake(
@@ -129,6 +129,7 @@ def make_certificate(cert: Path, key: Path, names: Iterable[str]) -> None:
         command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
         command += ["-nodes", "-sha256", "-days", str(DAYS), "-config", str(work / "request")]
         command += ["-keyout", str(work / "key"), "-out", str(work / "cert")]
+        # The umask keeps the key private from the moment openssl creates it.
         ran = subprocess.run(
             command, capture_output=True, text=True, umask=0o077, timeout=OPENSSL_SECS, check=False
         )
@@ -138,7 +139,7 @@ def make_certificate(cert: Path, key: Path, names: Iterable[str]) -> None:
         write_secret(cert, (work / "cert").read_bytes())
 
 
-# ---- what to do with them
+# ---- instructions
 
 
 def instructions(folder: Path) -> list[str]:

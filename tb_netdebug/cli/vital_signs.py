@@ -1,4 +1,4 @@
-"""How a run is doing: the numbers that the terminal view shows, taken from the reader."""
+"""The state of a run in numbers: what `netdebug watch` shows, taken from the reader."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 Doubles = NDArray[np.float64]
 
 PHASES = ("data", "forward", "backward", "optimizer")
-# Speed and phases are those of so many of the last steps: enough to be steady, few enough to be news.
+# The window for speed and phases: long enough to be steady, short enough to be current.
 RECENT_STEPS = 50
 STEPS_OF_SAMPLING = 500
-# The course of a number over the whole run; more points than a terminal has columns help nobody.
+# Points per curve over the whole run; a terminal has no more columns than this.
 COURSE_POINTS = 400
 FIRST = ("loss", "gradient_norm")
 NONFINITE_GRADIENTS = "nonfinite_gradients"
@@ -30,7 +30,7 @@ MOST_OWN_SCALARS = 6
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A number over the run; NaN in `values` where one of the values was not finite. `last` is as it came."""
+    """A scalar over the run; NaN in `values` where one of the values was not finite. `last` is unchanged."""
 
     values: Doubles
     last: float
@@ -38,7 +38,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class VitalSigns:
-    """None and empty stand for what was not recorded."""
+    """What one screen shows of a run; None or empty for what was not recorded."""
 
     name: str
     state: str
@@ -63,7 +63,7 @@ class VitalSigns:
 
 
 def vital_signs(run: WatchedRun) -> VitalSigns:
-    """Reads what one screen needs; the cost does not grow with the length of the run."""
+    """Read what one screen needs; the cost does not grow with the length of the run."""
     details = run.details()
     names: list[str] = details["scalars"]
     recent = recent_means(run, names, details["last_step"])
@@ -84,7 +84,7 @@ def vital_signs(run: WatchedRun) -> VitalSigns:
         gaps=details["gaps"] or 0,
         ranks=len(details["ranks"] or [0]),
         verdict=details["verdict"],
-        reason=details.get("reason") or "",  # a server of an older version gives none
+        reason=details.get("reason") or "",  # a server of an older version sends none
         found=[
             (found["severity"], f"{found['rule']} since step {found['first_step']}: {found['message']}")
             for found in details["findings"]
@@ -94,7 +94,7 @@ def vital_signs(run: WatchedRun) -> VitalSigns:
 
 
 def recent_means(run: WatchedRun, names: Sequence[str], last_step: int | None) -> dict[str, float]:
-    """Mean times of the last steps, by phase."""
+    """Return the median time of the last RECENT_STEPS steps, by phase."""
     wanted = [name for name in ("time/step", *(f"time/{phase}" for phase in PHASES)) if name in names]
     if last_step is None or not wanted:
         return {}
@@ -108,6 +108,7 @@ def recent_means(run: WatchedRun, names: Sequence[str], last_step: int | None) -
 
 
 def steps_per_sec(run: WatchedRun, names: Sequence[str], last_step: int | None) -> float | None:
+    """Return the speed over the last RECENT_STEPS steps, or None if it is not known."""
     clock = next((name for name in ("time/step", "loss") if name in names), None)
     if last_step is None or clock is None:
         return None
@@ -120,7 +121,10 @@ def steps_per_sec(run: WatchedRun, names: Sequence[str], last_step: int | None) 
 
 
 def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Series]:
-    """Loss and gradient norm first, then the user's own numbers; anything of a run that we did not record."""
+    """Return the curves of loss and gradient norm, then of at most MOST_OWN_SCALARS of the user's scalars.
+
+    In a run of another tool, every scalar counts as the user's.
+    """
     is_ours = "time/step" in names
     own = [name for name in names if name.startswith(OWN_PREFIX) or (not is_ours and name not in FIRST)]
     wanted = [name for name in FIRST if name in names] + own[:MOST_OWN_SCALARS]
@@ -133,11 +137,15 @@ def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Series]:
 
 
 def course(columns: ScalarColumns) -> Series:
+    # `bad` counts the values of each point that were not finite; their mean is without them.
     return Series(np.where(columns.bad > 0, np.nan, columns.mean), float(columns.end[-1]))
 
 
 def without(norm: Series, columns: ScalarColumns, nonfinite: ScalarColumns) -> Series:
-    """The norm is that of the finite gradients, which says nothing where others are not finite."""
+    """Return the norm without the points at which some gradients were not finite.
+
+    The recorded norm is that of the finite gradients alone, so it is meaningless there.
+    """
     steps = nonfinite.step[nonfinite.max > 0]
     places = np.searchsorted(columns.last, steps)
     values = norm.values.copy()
@@ -146,7 +154,7 @@ def without(norm: Series, columns: ScalarColumns, nonfinite: ScalarColumns) -> S
 
 
 def sampled_every(run: WatchedRun, names: Sequence[str], last_step: int | None) -> float | None:
-    """How far apart full samples were on the average."""
+    """Return the mean distance between full samples, in steps."""
     if last_step is None or "monitor/every" not in names:
         return None
     view = run.scalars(["monitor/every"], first=last_step - STEPS_OF_SAMPLING, points=STEPS_OF_SAMPLING)
@@ -155,6 +163,6 @@ def sampled_every(run: WatchedRun, names: Sequence[str], last_step: int | None) 
 
 
 def newest(run: WatchedRun, names: Sequence[str]) -> dict[str, float]:
-    """The last value of each."""
+    """Return the last value of each scalar."""
     view = run.scalars(names, points=1).scalars if names else {}
     return {name: float(columns.end[-1]) for name, columns in view.items() if len(columns.end)}

@@ -1,7 +1,7 @@
-"""Shows a training live in the terminal: its vital signs, and its layers, the worst first.
+"""Show a training run live in the terminal: its vital signs, and its layers, the worst first.
 
 In a terminal, q quits, and tab or an arrow key shows another run. Into a pipe or a file, or with --once, it
-prints what there is and ends.
+prints the current state and ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tb_netdebug.cli.watched_source import LocalRuns, RunSource
 from tb_netdebug.debugger.client.hub_address import HubAddress
 
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]*):\d{1,5}")
-# In a pipe or a file there is no width; the same everywhere, so that outputs can be compared.
+# Pipes and files have no width; a fixed one makes outputs comparable.
 PLAIN_WIDTH = 100
 MOST_NAMES = 10
 
@@ -69,7 +69,10 @@ def layer_count(text: str) -> int:
 
 
 def source_of(place: str) -> RunSource:
-    """Raises UserMistake for what can never hold a run; a folder without one is only early."""
+    """Return the source of runs for a path or address. Raise UserMistake for what can never hold a run.
+
+    A folder without a run is accepted: the training may not have started yet.
+    """
     path = Path(place)
     is_page = place.startswith(("http://", "https://"))
     if path.is_dir() or ("://" in place and not is_page):
@@ -82,7 +85,7 @@ def source_of(place: str) -> RunSource:
 
 
 def connected(place: str) -> DistantRuns:
-    """Raises UserMistake when there is nothing to watch."""
+    """Return the runs of a TensorBoard. Raise UserMistake when there is nothing to watch."""
     try:
         found = DistantRuns(HubAddress.of(place))
         found.connect()
@@ -92,7 +95,7 @@ def connected(place: str) -> DistantRuns:
 
 
 def print_once(runs: WatchedRuns, console: Console, *, most_layers: int) -> None:
-    """Raises UserMistake when there is nothing to print."""
+    """Print the current state once. Raise UserMistake when there is nothing to print."""
     runs.read_all()
     if not runs.names:
         reasons = " ".join(map(harmless, runs.complaints))
@@ -102,7 +105,7 @@ def print_once(runs: WatchedRuns, console: Console, *, most_layers: int) -> None
         more = ", ..." if len(runs.names) > MOST_NAMES else ""
         raise UserMistake(f"{harmless(runs.place)} has no run of that name. There are: {known}{more}")
     if isinstance(console.file, io.TextIOWrapper):
-        console.file.reconfigure(errors="replace")  # names may have letters that this terminal does not
+        console.file.reconfigure(errors="replace")  # names may have letters that the encoding lacks
     page = Page(console.width, most_layers=most_layers, ascii_only=is_ascii(console))
     for line in page.lines(runs.view()):
         line.rstrip()

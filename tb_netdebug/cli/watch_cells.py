@@ -1,4 +1,4 @@
-"""The small pieces that the terminal view is put together from."""
+"""Cells, bars and texts from which `watch_page.py` builds the terminal view."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.cli.vital_signs import PHASES
 from tb_netdebug.training.console import MISSING, size
 
 ALARM = "bold white on red"
-# A letter for each phase, because colours alone are not for everyone, nor for every terminal.
+# The bar shows letters as well: not every person and not every terminal can tell the colours apart.
 PHASE_STYLES = {
     "data": "magenta",
     "forward": "cyan",
@@ -33,7 +33,7 @@ def padded(text: str, width: int) -> str:
 
 
 def packed(words: Sequence[str], width: int, *, between: str = "  ") -> Iterator[str]:
-    """As many words on each line as fit."""
+    """Yield lines of words, each with as many as fit."""
     line = ""
     for word in words:
         longer = f"{line}{between}{word}" if line else word
@@ -46,10 +46,11 @@ def packed(words: Sequence[str], width: int, *, between: str = "  ") -> Iterator
 
 
 def phase_bar(parts: Mapping[str, float], width: int) -> Text:
-    """A letter for each share of the time: D data, F forward, B backward, O optimizer."""
+    """Return a bar of the phases by time: D data, F forward, B backward, O optimizer."""
     total = sum(parts.values())
     if not 0 < total < math.inf:
         return Text()
+    # Each phase gets at least one letter; the longest absorbs what rounding added or lost.
     marks = {name: max(round(secs / total * width), 1) for name, secs in parts.items() if secs > 0}
     longest = max(marks, key=lambda name: parts[name])
     marks[longest] = max(width - sum(marks.values()) + marks[longest], 1)
@@ -58,7 +59,7 @@ def phase_bar(parts: Mapping[str, float], width: int) -> Text:
 
 
 def memory_text(memory: Mapping[str, float]) -> str:
-    """What else is known of the memory: GPUs, and what the host has left."""
+    """Return the memory of the GPUs and the free memory of the host."""
     told = []
     for name, value in sorted(memory.items()):
         short = name.removeprefix("memory/")

@@ -1,4 +1,4 @@
-"""What `netdebug watch` shows, as lines of text; it looks the same on a screen, in a pipe and in a file."""
+"""The view of `netdebug watch` as lines of text, the same on a screen, in a pipe and in a file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = "q quits   tab or arrows: another run"
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A run in the list; what was not read yet is None."""
+    """A run in the list; None for what was not read yet."""
 
     name: str
     state: str
@@ -60,12 +60,12 @@ class View:
     message: str = ""
     complaints: Sequence[str] = ()
     more_runs: int = 0
-    folder: str = ""  # in which all the runs are, with a slash at its end; the list leaves it out
+    folder: str = ""  # the common folder of all runs, ending in a slash; the list leaves it out
     now: float = field(default_factory=time.time)
 
 
 class Page:
-    """Draws views for a terminal of this width; `height` None is as long as it takes."""
+    """Draws views at a given width; with `height` None, as long as they take."""
 
     def __init__(
         self, width: int, height: int | None = None, *, most_layers: int = 20, ascii_only: bool = False
@@ -79,7 +79,7 @@ class Page:
     def lines(self, view: View) -> list[Text]:
         lines = self._paper(view) if self._height is None else self._screen(view, self._height)
         for line in lines:
-            line.truncate(self._width)  # below 40 columns not all of it has room
+            line.truncate(self._width)  # below 40 columns not everything fits
         return lines
 
     def _paper(self, view: View) -> list[Text]:
@@ -87,13 +87,13 @@ class Page:
 
     def _screen(self, view: View, height: int) -> list[Text]:
         lines = self._above(view)
-        room = height - len(lines) - 4  # empty line, header, what is left out, keys
+        room = height - len(lines) - 4  # an empty line, the header, "and N more", the keys
         lines = (lines + self._layers(view.layers, min(self._most_layers, room)))[: height - 1]
         lines += [Text() for _ in range(height - 1 - len(lines))]
         return [*lines, Text(fitted(KEYS, self._width), "dim")]
 
     def _above(self, view: View) -> list[Text]:
-        """Everything but the layers."""
+        """Return everything above the table of layers."""
         lines = [*self._title(view), *self._runs(view)]
         if view.signs is not None:
             lines += [Text(), *self._signs(view.signs, view.now)]
@@ -113,7 +113,7 @@ class Page:
             yield from self._wrapped(complaint, "red")
 
     def _runs(self, view: View) -> Iterator[Text]:
-        """The list, as much of it around the chosen one as there is room for."""
+        """Yield the list of runs, as many around the chosen one as fit."""
         if len(view.runs) + view.more_runs < 2:
             return
         room = len(view.runs) if self._height is None else max(self._height // 4, 3)
@@ -164,11 +164,11 @@ class Page:
             yield self._row("ranks", str(signs.ranks), Text("shown is rank 0", "dim"))
 
     def _findings(self, signs: VitalSigns) -> Iterator[Text]:
-        """What the trainer's checks have found; on a screen a few lines of it."""
+        """Yield the findings of the trainer's checks; on a screen only a few lines of them."""
         if signs.verdict == "healthy":
             yield Text("no sign of trouble", "green")
         if signs.verdict is None and signs.reason and self._height is not None:
-            yield Text("not judged yet: see netdebug check", "dim")  # the layers need the room
+            yield Text("not judged yet: see netdebug check", "dim")  # the layers need the space
         elif signs.verdict in (None, "unknown") and signs.reason:
             yield from self._wrapped(signs.reason, "bold" if signs.verdict else "dim")
         most = len(signs.found) if self._height is None else MOST_FINDINGS
@@ -196,7 +196,10 @@ class Page:
             yield from (Text(name, "bold"), facts)
 
     def _moment(self, then: float, now: float) -> str:
-        """On paper, "a minute ago" would soon be wrong."""
+        """Return how long ago a moment was, or its date where the text is not redrawn.
+
+        On paper, "a minute ago" would soon be wrong.
+        """
         if self._height is None or not is_date(then):
             return date_text(then)
         return f"{ago(now - then)} ago"
@@ -261,7 +264,7 @@ class Page:
 
     @property
     def _rest(self) -> int:
-        """What is left of a line behind label and value."""
+        """The columns left on a line after label and value."""
         return max(self._width - self._label - self._value - 2, 1)
 
     def _row(self, label: str, value: str, rest: Text, style: str = "") -> Text:

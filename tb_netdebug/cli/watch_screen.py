@@ -1,4 +1,4 @@
-"""The whole screen of a terminal, kept up to date by a thread that reads."""
+"""The full-screen view of `netdebug watch`; a thread reads, the main thread draws and takes keys."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tb_netdebug.cli.keyboard import Keyboard
 from tb_netdebug.cli.watch_page import Page, View
 from tb_netdebug.cli.watched_runs import WatchedRuns
 
-# Looking for news and noticing them take less than 0.3 s together, with what reading and drawing take.
+# Looking for news and noticing them, with reading and drawing, takes less than 0.3 s in all.
 NEWS_SECS = 0.1
 KEY_SECS = 0.05
-# Without news, what tells how long ago something was is drawn again.
+# Redraw this often even without news, for texts such as "5 s ago".
 REDRAW_SECS = 1.0
 FAREWELL_SECS = 1.0
 MOVES = {"next": 1, "previous": -1}
 
 
 class Screen:
-    """Reading may take long for a big run or a slow disk; keys are answered meanwhile."""
+    """Draws the view and answers keys while another thread reads, which may be slow for a big run or disk."""
 
     def __init__(self, runs: WatchedRuns, console: Console, *, most_layers: int) -> None:
         self._runs = runs
@@ -39,7 +39,7 @@ class Screen:
         self._error: BaseException | None = None
 
     def show(self) -> None:
-        """Returns when the user quits. The terminal is left as it was, whatever happens."""
+        """Show the view until the user quits. The terminal is restored whatever happens."""
         reading = threading.Thread(target=self._follow, name="netdebug-watch", daemon=True)
         with sigterm_as_exit(), Keyboard() as keyboard, self._live() as live:
             reading.start()
@@ -72,6 +72,7 @@ class Screen:
     def _drawing(self) -> Group:
         width, height = self._console.size
         ascii_only = is_ascii(self._console)
+        # A new page each time: the size of the terminal may have changed.
         page = Page(width, height, most_layers=self._most_layers, ascii_only=ascii_only)
         return Group(*page.lines(self._view))
 
@@ -83,18 +84,19 @@ class Screen:
                     self._view = self._runs.view()
                     self._news.set()
                 self._has_moved.wait(NEWS_SECS)
-        except BaseException as error:  # it is raised where somebody sees it
+        except BaseException as error:  # raised again by show()
             self._error = error
 
 
 def is_ascii(console: Console) -> bool:
-    """Whether bars and arrows cannot be shown."""
+    """Return whether the terminal cannot show bars and arrows."""
     return not console.encoding.lower().startswith("utf")
 
 
 @contextmanager
 def sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM ends the program by way of all `finally` clauses, so that the terminal is left in order."""
+    """Turn SIGTERM into SystemExit inside the block, so that `finally` clauses restore the terminal."""
+    # Python sets signal handlers only on the main thread.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The runs of a logdir, or of a TensorBoard, as the terminal view follows them."""
+"""The runs of a logdir or of a TensorBoard, as `netdebug watch` follows them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tb_netdebug.cli.watch_page import RunLine, View
 from tb_netdebug.cli.watched_source import RunSource
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
 
-# Runs come and go, and go quiet, at this pace; what is added to the chosen one is looked for at every call.
+# How often the list and the states of runs are refreshed; the chosen run is read at every call.
 LIST_SECS = 1.0
-# Around the chosen run, so many in the list tell how they are doing, and each call spends so long on them.
+# So many runs around the chosen one are listed with their state; each call spends this long on them.
 MOST_LISTED = 40
 OTHERS_SECS = 0.05
 
 
 class WatchedRuns:
-    """Which runs there are in `place`, and one of them in full: `wanted`, or else the newest.
+    """The runs of `place`, and one of them in full: `wanted`, or else the newest.
 
-    Of a name the last part is enough; of several such runs, the newest at that time is meant.
+    The last part of a name is enough. If several runs match, the newest at that time is meant.
 
     All methods but `move` belong to one thread.
     """
@@ -51,7 +51,7 @@ class WatchedRuns:
 
     @property
     def chosen(self) -> str | None:
-        """None as long as the run is not there."""
+        """The name of the run shown in full; None until it exists."""
         runs, wanted = self._source.runs, self._wanted
         if wanted in runs:
             return wanted
@@ -62,20 +62,20 @@ class WatchedRuns:
         self._source.close()
 
     def move(self, by: int) -> None:
-        """Choose the run after this one, or before it; from any thread."""
+        """Choose the run `by` places after this one; may be called from any thread."""
         names, chosen = self.names, self.chosen
         if names:
             self._wanted = names[(names.index(chosen) + by) % len(names) if chosen in names else 0]
 
     def refresh(self) -> bool:
-        """Reads what is new; whether there is something else to show."""
+        """Read what is new, and return whether there is something else to show."""
         list_is_due = time.monotonic() - self._listed >= LIST_SECS
         changed = self._read_list() if list_is_due else False
         changed = self._read_chosen(again=list_is_due) or changed
         return self._read_others() or changed
 
     def read_all(self) -> None:
-        """Reads whatever a view shows, however long it takes."""
+        """Read everything that a view shows, however long it takes."""
         self.refresh()
         while self._due:
             self._read_others()
@@ -116,13 +116,17 @@ class WatchedRuns:
         self._source.refresh()
         self._listed = time.monotonic()
         if self._wanted is not None and self.chosen is not None:
-            self._wanted = self.chosen  # a newer run whose name ends like it does not take its place
+            self._wanted = self.chosen  # pinned: a newer run with the same ending does not replace it
         before, self._known = self._known, (tuple(self.names), tuple(self.complaints))
+        # Every run in the list is due for a look; `_read_others` spreads them over several calls.
         self._due = [line.name for line in self.view().runs]
         return before != self._known
 
     def _read_chosen(self, *, again: bool) -> bool:
-        """`again`: even when nothing was added, the run may have gone quiet."""
+        """Read the chosen run, and return whether its display changed.
+
+        With `again`, take its signs even when nothing was added: the run may have become idle.
+        """
         name = self.chosen
         if name is None:
             changed, self._signs = self._signs is not None, None
@@ -136,7 +140,7 @@ class WatchedRuns:
             if self._version != (name, run.version):
                 self._layers = worst_first(run)
             self._version = (name, run.version)
-        except (ReaderError, OSError, KeyError) as error:  # KeyError: it went away in this very moment
+        except (ReaderError, OSError, KeyError) as error:  # KeyError: the run was deleted meanwhile
             before, self._signs = self._signs, VitalSigns(name, "unreadable", complaint=str(error))
             self._layers, self._version = [], None
         self._lines[name] = line_of(self._signs)
@@ -164,7 +168,7 @@ def line_of(signs: VitalSigns) -> RunLine:
 
 
 def common_folder(names: Sequence[str]) -> str:
-    """In which all of these are, with a slash at its end; empty when there is none."""
+    """Return the folder that contains all the runs, ending in a slash; empty when there is none."""
     if len(names) < 2:
         return ""
     folder = os.path.commonpath([name.rpartition("/")[0] for name in names])
@@ -172,5 +176,5 @@ def common_folder(names: Sequence[str]) -> str:
 
 
 def plain(value: float | str | None) -> float | None:
-    """A number that may have travelled as text, because JSON has no NaN."""
+    """Return a number that may have arrived as text, because JSON has no NaN."""
     return None if value is None else float(value)

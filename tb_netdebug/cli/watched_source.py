@@ -1,4 +1,4 @@
-"""Where the runs come from that the terminal view shows: a logdir here, or something that speaks like one."""
+"""The protocols of what `netdebug watch` shows, and the source for a local logdir."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Listed(Protocol):
 
 
 class WatchedRun(Protocol):
-    """What the view needs of reader.FollowedRun."""
+    """The part of reader.FollowedRun that the view uses."""
 
     @property
     def name(self) -> str: ...
@@ -40,8 +40,10 @@ class WatchedRun(Protocol):
 
 
 class RunSource(Protocol):
-    """For one thread. Of a run that cannot be read, `open`, `glance` and the run itself raise ReaderError,
-    OSError or KeyError."""
+    """A source of runs, to be used by one thread.
+
+    If a run cannot be read, `open`, `glance` and the run itself raise ReaderError, OSError or KeyError.
+    """
 
     @property
     def runs(self) -> Mapping[str, Listed]: ...
@@ -50,18 +52,18 @@ class RunSource(Protocol):
     def complaints(self) -> Sequence[str]: ...
 
     def refresh(self) -> object:
-        """Looks which runs there are."""
+        """Look up which runs exist."""
 
     def open(self, name: str) -> WatchedRun: ...
 
     def glance(self, name: str) -> Mapping[str, Any]:
-        """State, last step and loss of a run."""
+        """Return state, last step and loss of a run."""
 
     def close(self) -> None: ...
 
 
 class LocalRuns:
-    """Those of a folder, or of what a URL of fsspec leads to."""
+    """The runs of a folder, or of an fsspec URL."""
 
     def __init__(self, place: str) -> None:
         self._logdir = LogDir([("", place)])
