@@ -1,1 +1,1 @@
-"""The debugger in a terminal; `netdebug debug` and `netdebug replay` open it."""
+"""The debugger in a terminal, opened by `netdebug debug` and `netdebug replay`."""

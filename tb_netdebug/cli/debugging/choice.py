@@ -1,4 +1,4 @@
-"""Which hub, and which of its trainings."""
+"""Chooses the hub, and the training run to debug there."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from tb_netdebug.debugger.client.hub_address import HubAddress
 
 HOW_TO_ARM = "arm one by debugger=True in nd.watch, or by netdebug run --debugger"
 MOST_LISTED = 10
-# Armed trainings look for a TensorBoard every three seconds.
+# An armed run looks for a TensorBoard every three seconds; this gives it two chances.
 PATIENCE_SECS = 8.0
 
 
 def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
-    """And a sentence about how it was chosen, empty if the person did. Raises UserMistake."""
+    """Return the address of the hub and a sentence on how it was found, empty if the user gave it.
+
+    Raise UserMistake.
+    """
     if given is not None:
         try:
             return HubAddress.of(given), ""
@@ -29,6 +32,7 @@ def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
             raise UserMistake(str(error)) from None
     found = running()
     if len(found) > 1:
+        # If none of them has training runs, the user has to choose.
         found = [board for board in found if has_trainings(board.url)] or found
     if len(found) > 1:
         listed = ", ".join(f"{board.url} ({harmless(board.logdir)})" for board in found)
@@ -40,7 +44,7 @@ def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
 
 
 def has_trainings(url: str) -> bool:
-    """Of several TensorBoards one that somebody trains for is meant."""
+    """Return whether a TensorBoard has training runs to debug; it decides between several that run here."""
     try:
         return bool(HttpClient(HubAddress.of(url), label="", environ={}).sessions())
     except ClientError:
@@ -48,7 +52,10 @@ def has_trainings(url: str) -> bool:
 
 
 def choose_training(desk: Workspace, *, run: str | None, rank: int | None) -> None:
-    """A person is told of others, and may wait for the first. Raises UserMistake."""
+    """Choose a training run for the workspace. Raise UserMistake.
+
+    An interactive user waits for the first training run, and is told if there are others.
+    """
     try:
         found = desk.client.sessions()
         if not found:
@@ -64,6 +71,7 @@ def choose_training(desk: Workspace, *, run: str | None, rank: int | None) -> No
 
 
 def first_of(client: Client, desk: Workspace) -> list[ListedTraining]:
+    """Wait without limit for the first training run, with a status line."""
     desk.paper.say(f"There is no training to debug yet: {HOW_TO_ARM}.")
     with desk.paper.status("Waiting for one; Ctrl-C leaves."):
         while not (found := client.sessions()):
@@ -72,7 +80,10 @@ def first_of(client: Client, desk: Workspace) -> list[ListedTraining]:
 
 
 def soon(client: Client) -> list[ListedTraining]:
-    """A TensorBoard that has just been asked for the first time is found by trainings a moment later."""
+    """Wait for training runs for at most PATIENCE_SECS.
+
+    Training runs find a TensorBoard only a moment after its debugger was asked for the first time.
+    """
     until = time.monotonic() + PATIENCE_SECS
     while not (found := client.sessions()) and time.monotonic() < until:
         time.sleep(LOOK_SECS)
@@ -82,7 +93,7 @@ def soon(client: Client) -> list[ListedTraining]:
 def _chosen(
     found: list[ListedTraining], run: str | None, rank: int | None, *, is_interactive: bool
 ) -> ListedTraining:
-    """A paused one first, for somebody is needed there; then the newest."""
+    """Return the run to debug: a paused one first, since it needs somebody, else the newest."""
     if run is not None:
         return named(found, run=run, rank=rank)
     of_rank = [each for each in found if each.rank == (rank or 0)]

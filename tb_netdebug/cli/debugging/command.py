@@ -1,4 +1,4 @@
-"""A command of the debugger: what it is called, what it takes, what it does."""
+"""A command of the debugger: its name, its arguments, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tb_netdebug.cli.debugging.words import CommandError, OptionParser, compact,
 
 
 def _nothing(parser: OptionParser) -> None:
-    """Most commands take no arguments."""
+    """Declare no arguments, as most commands do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`act` does it; its docstring is the help. `takes` declares the arguments.
+    """A command. `act` runs it, and the docstring of `act` is its help; `takes` declares the arguments.
 
-    `completes` names what Tab offers for its words: "layers", "tensors", or words to choose from. `is_raw`:
-    it gets the rest of the line as it was typed, in `text`. With `compares`, ">" is a comparison in it, and
-    not the way into a file. `repeats`: an empty line does it again.
+    `completes` names what Tab offers: "layers", "tensors" and the like, or words to choose from. `is_raw`:
+    the command gets the rest of the line as typed, in `text`. `compares`: ">" is a comparison, not a
+    redirection to a file. `repeats`: an empty line runs the command again.
     """
 
     name: str
@@ -48,11 +48,12 @@ class Command:
         return " ".join(self._parser().format_usage().removeprefix("usage: ").split())
 
     def run(self, desk: Workspace, text: str) -> None:
-        """`text` is what stands behind the name. Raises CommandError, ClientError."""
+        """Run the command with `text`, the rest of the line. Raise CommandError, ClientError."""
         if self.is_raw:
             desk_arguments, file = Namespace(text=text), None
         else:
             text, file = (text, None) if self.compares else without_file(text)
+            # Names of tensors may carry a slice with spaces, `a[0, :]`, which has to stay one word.
             words = words_of(compact(text) if "tensors" in self.completes else text)
             desk_arguments = self._parser().parse_args(words)
         with desk.paper.onto(file):
@@ -65,7 +66,7 @@ class Command:
 
 
 def whole(text: str, what: str) -> int:
-    """Raises CommandError."""
+    """Return the text as an integer. Raise CommandError, which calls it `what`."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""All commands by name, and help about them."""
+"""The table of all commands, `help`, and the parser of a typed line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ GROUPS = {
 
 
 def give_help(desk: Workspace, arguments: Namespace) -> None:
-    """Lists the commands, or explains one.
+    """List the commands, or explain one.
 
-    Every command can be shortened as long as it is clear. `COMMAND > FILE` writes its output into a file. An
-    empty line repeats the last step. Ctrl-C pauses a running training, Ctrl-D leaves.
+    Every command can be shortened as long as it is unambiguous. `COMMAND > FILE` writes its output to a file.
+    An empty line repeats the last step. Ctrl-C pauses a running training, Ctrl-D leaves.
     """
     if arguments.command is not None:
         return _explain(desk, command_of(arguments.command))
@@ -48,7 +48,7 @@ COMMANDS = (*(command for group in GROUPS.values() for command in group), HELP)
 
 
 def command_of(word: str) -> Command:
-    """By its name, a short form, or the beginning of one name alone. CommandError."""
+    """Return a command by name, short form, or unambiguous beginning of a name. Raise CommandError."""
     exact = [command for command in COMMANDS if word in (command.name, *command.short)]
     found = exact or [command for command in COMMANDS if command.name.startswith(word)]
     if not found:
@@ -59,7 +59,7 @@ def command_of(word: str) -> Command:
 
 
 def run_line(desk: Workspace, line: str) -> Command:
-    """Does what the line says; returns its command. Raises CommandError, ClientError."""
+    """Run a typed line and return its command. Raise CommandError, ClientError."""
     word, _, rest = line.strip().partition(" ")
     command = command_of(word)
     command.run(desk, rest)

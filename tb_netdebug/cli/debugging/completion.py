@@ -1,4 +1,4 @@
-"""What Tab offers: commands, and the words that a command takes."""
+"""Tab completion: commands, and the words that a command takes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError
 
-# Words end here; brackets, dots and colons belong to names.
+# Brackets, dots and colons are missing: they belong to names.
 DELIMITERS = " \t\n'\"`(),"
 
 
 class Completion:
-    """For readline: asks the training for names once at each of its stops."""
+    """The completer for readline. It asks the training for names of tensors once per stop."""
 
     def __init__(self, desk: Workspace) -> None:
         self._desk = desk
@@ -23,11 +23,12 @@ class Completion:
         self._tensors: tuple[object, list[str]] = (None, [])
 
     def offer(self, line: str, text: str) -> list[str]:
-        """For the word `text` at the end of `line`."""
+        """Return the completions of the word `text` at the end of `line`."""
         word, space, _ = line.lstrip().partition(" ")
         found = sorted({each for each in self._known(word, is_first=not space) if each.startswith(text)})
-        # What could do more than be read is not put into somebody's line.
+        # A name with control characters must not get into the user's line.
         found = [each for each in found if harmless(each) == each and " " not in each]
+        # A space follows a complete word, but not a tensor name, which may get a slice.
         return [f"{found[0]} "] if len(found) == 1 and ":" not in found[0] else found
 
     def _known(self, word: str, *, is_first: bool) -> Iterator[str]:
@@ -38,7 +39,7 @@ class Completion:
             for each in command_of(word).completes:
                 yield from self._names(each)
         except (CommandError, ClientError):
-            return  # there is nothing to offer; the command itself will say why
+            return  # nothing to offer; the command itself will report the error
 
     def _names(self, kind: str) -> list[str]:
         if kind == "commands":
@@ -60,7 +61,7 @@ class Completion:
         return self._tensors[1]
 
     def next_for_readline(self, text: str, number: int) -> str | None:
-        """As readline asks: for one candidate after the other."""
+        """Return candidate number `number`, or None after the last; readline calls it with 0, 1, 2, ..."""
         import readline
 
         if number == 0:

@@ -1,4 +1,4 @@
-"""What watchpoints want, and what they have found, in words."""
+"""Watchpoint conditions and hits as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tb_netdebug.debugger.client.client import Json
 
 
 def condition_text(told: Json) -> str:
-    """Of a hit or a watchpoint, such as "abs_max > 100"."""
+    """Return the condition of a hit or watchpoint, such as "abs_max > 100"."""
     if told.get("statistic") == "nonfinite":
         return "not finite"
     threshold = told.get("threshold")
@@ -16,7 +16,7 @@ def condition_text(told: Json) -> str:
 
 
 def actual_text(hit: Json) -> str:
-    """Of values that are not finite it is their number."""
+    """Return the value that caused a hit; for "nonfinite", how many values were not finite."""
     if hit.get("actual") is None:
         return ""
     actual = float(hit["actual"])

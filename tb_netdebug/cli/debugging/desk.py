@@ -1,4 +1,4 @@
-"""Where the person works: the hub, the training that was chosen, and what is known of it."""
+"""The workspace of a debugging user: the hub, the chosen training, and its last known state."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ from tb_netdebug.debugger.client.client import (
 LOOK_SECS = 0.1
 RETRY_SECS = 1.0
 MOST_NAMES = 2000
-# Of these the state is the value.
+# The answer to these verbs is the new state of the training.
 STEERING = frozenset({"pause", "continue", "step", "run_to", "detach"})
 
 
 class InterruptedWaitError(Exception):
-    """Ctrl-C came twice: the training was asked to pause, and has not yet."""
+    """Ctrl-C came twice: the training was asked to pause, and has not paused yet."""
 
 
 class Workspace:
-    """`is_interactive`: a person types, and can be asked. All of it belongs to one thread."""
+    """The state that commands work on; used by one thread.
+
+    `is_interactive`: a person types, and can be asked.
+    """
 
     def __init__(self, client: Client, attendance: Attendance, paper: Paper, *, is_interactive: bool) -> None:
         self.client = client
         self.paper = paper
         self.is_interactive = is_interactive
         self.is_done = False
-        # Of a step that can be run again from its beginning: gives up what is left of it.
+        # Set in `netdebug replay` only: abandons the current run of the step, so that it can begin again.
         self.restart: Callable[[], None] | None = None
         self.told_hits = 0
         self.named_files: set[str] = set()
@@ -49,7 +52,7 @@ class Workspace:
         self._epoch = ""
         self._is_attending = False
 
-    # ---- which training ------------------------------------------------------------------------------------
+    # ---- the training --------------------------------------------------------------------------------------
 
     @property
     def has_training(self) -> bool:
@@ -70,6 +73,7 @@ class Workspace:
         self.named_files.clear()
         self._training = training
         self._attend()
+        # Hits from before are no news.
         self.told_hits = int(self.state.get("hits") or 0)
 
     def _attend(self) -> None:
@@ -77,29 +81,36 @@ class Workspace:
         self._is_attending = True
 
     def detach(self) -> None:
-        """The training runs on as if nobody were there; who asks it something is there again."""
+        """Let the training run on unattended; the next call attends to it again."""
         self.call("detach")
         self._attendance.attend(())
         self._is_attending = False
 
     def take(self, *, release: bool = False) -> None:
-        """The controls; or lets go of them."""
+        """Take the controls, or with `release` let go of them."""
         key = self.training.key
         self._remember(
             self._attendance.attend([key], take=None if release else key, release=key if release else None)
         )
 
     def refresh(self) -> None:
-        """The newest state. Who is not in the list any more is over, unless the hub itself is a new one: to
-        that the training has yet to come back."""
+        """Fetch the newest state of the training.
+
+        A run that is missing from the list is over, unless the hub has restarted: then UnreachableError
+        is raised, because the run has yet to reconnect to it.
+        """
         if self._remember(self.client.sessions()):
             return
+        # Each start of TensorBoard has an epoch of its own.
         if self.client.epoch != self._epoch:
             raise UnreachableError("TensorBoard was started again; the training has not come back to it yet.")
         self._training = replace(self.training, state={**self.state, "status": "over"})
 
     def _remember(self, trainings: Sequence[ListedTraining]) -> bool:
-        """Whether it is among them. One that was started again has another key, and the same run and rank."""
+        """Store the newest state and return whether the training is in the list.
+
+        A run that was restarted has another key, but the same run and rank.
+        """
         own = self.training
         found = next((each for each in trainings if each.key == own.key), None) or next(
             (each for each in trainings if (each.run, each.rank) == (own.run, own.rank)), None
@@ -113,16 +124,18 @@ class Workspace:
         self._training, self._epoch = found, self.client.epoch
         return True
 
-    # ---- what it is asked ----------------------------------------------------------------------------------
+    # ---- requests ------------------------------------------------------------------------------------------
 
     def call(self, verb: str, **arguments: Any) -> Any:
-        """Raises ClientError."""
+        """Send a verb to the training and return the answer. Raise ClientError."""
         if not self._is_attending:
             self._attend()
         try:
             value = self.client.call(self.training.key, verb, **arguments)
         except TrainingGoneError:
             self.refresh()
+            # The refresh may have found the training under a new key, if it was restarted: try once more with
+            # that.
             if self.training.is_over:
                 raise TrainingGoneError(f"The training {harmless(self.training.run)} is over.") from None
             value = self.client.call(self.training.key, verb, **arguments)
@@ -131,13 +144,13 @@ class Workspace:
         return value
 
     def layers(self) -> list[Mapping[str, Any]]:
-        """Asked for once: layers seldom change."""
+        """Return the layers of the model, fetched once: they seldom change."""
         if self._layers is None:
             self._layers = self.call("modules")
         return self._layers
 
     def exactly(self, text: str) -> str:
-        """A regular expression: who types the whole name of a layer means that one alone."""
+        """Return a regular expression for `text`; the whole name of a layer matches that layer alone."""
         is_layer = any(layer.get("name") == text for layer in self.layers())
         return f"^{re.escape(text)}$" if is_layer else text
 
@@ -147,7 +160,7 @@ class Workspace:
     # ---- waiting -------------------------------------------------------------------------------------------
 
     def go(self, verb: str, **arguments: Any) -> None:
-        """Sets the training off, and waits until it stops again, as `wait_for_stop`."""
+        """Send a verb that resumes the training, then wait until it stops, as `wait_for_stop` does."""
         try:
             self.call(verb, **arguments)
         except KeyboardInterrupt:
@@ -155,7 +168,10 @@ class Workspace:
         self.wait_for_stop()
 
     def wait_for_stop(self) -> None:
-        """Until it is paused or over. Ctrl-C pauses it; a second one raises InterruptedWaitError."""
+        """Wait until the training is paused or over.
+
+        Ctrl-C pauses it; a second Ctrl-C raises InterruptedWaitError.
+        """
         has_asked = False
         with self.paper.status("Running; Ctrl-C pauses it.") as status:
             while self.state.get("status") == "running":
@@ -181,7 +197,7 @@ class Workspace:
         return f"Running, step {self.state.get('step')}{told}; Ctrl-C pauses it."
 
     def _ask_to_pause(self) -> None:
-        """After a Ctrl-C; without a person it ends the program, as everywhere."""
+        """Pause the training after Ctrl-C; if not interactive, end the program instead."""
         if not self.is_interactive:
             raise KeyboardInterrupt
         try:
@@ -191,5 +207,5 @@ class Workspace:
 
 
 def text_of(error: Exception) -> str:
-    """What a person gets to read of it: hubs quote names that others have chosen."""
+    """Return an error as text for the terminal, escaped if it may quote names that others chose."""
     return harmless(str(error)) if isinstance(error, ClientError) else str(error)

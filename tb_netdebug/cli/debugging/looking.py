@@ -1,4 +1,4 @@
-"""Commands that look at a training: where it is, its code, its layers."""
+"""Commands that look at a training run: its place, its code, its layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Frame = Mapping[str, Any]
 
 
 def where(desk: Workspace, arguments: Namespace) -> None:
-    """Shows where it is: place, stack (the newest call last), source.
+    """Show where the training is: place, stack (the newest call last), source.
 
     Frames of libraries are left out unless --all. Numbers of frames are for `locals`.
     """
@@ -38,12 +38,12 @@ def where(desk: Workspace, arguments: Namespace) -> None:
 
 
 def _innermost(frames: list[Frame]) -> Frame | None:
-    """Of the person's own frames."""
+    """Return the innermost frame of the user's code."""
     return next((frame for frame in frames if frame.get("is_user")), None)
 
 
 def layer_marks(desk: Workspace, file: str) -> dict[int, str]:
-    """Which layers come from which lines of the file."""
+    """Return the names of the layers that each line of the file created."""
     marks: dict[int, list[str]] = {}
     for layer in desk.layers():
         if layer.get("file") == file and layer.get("line"):
@@ -52,7 +52,7 @@ def layer_marks(desk: Workspace, file: str) -> dict[int, str]:
 
 
 def source(desk: Workspace, arguments: Namespace) -> None:
-    """Shows a source file, with the layers that come from its lines.
+    """Show a source file, with the layers that come from its lines.
 
     source              the file that it is in
     source net.py:40    around line 40 of a file that a layer or the stack comes from
@@ -81,7 +81,7 @@ def source(desk: Workspace, arguments: Namespace) -> None:
 
 
 def _file(desk: Workspace, frames: list[Frame], text: str) -> str:
-    """By its end, such as net.py, of those that may be shown."""
+    """Return the file that ends with `text`, such as net.py, among those of the stack and the layers."""
     known = [str(each["file"]) for each in (*frames, *desk.layers()) if each.get("file")]
     found = sorted(
         {
@@ -99,7 +99,7 @@ def _file(desk: Workspace, frames: list[Frame], text: str) -> str:
 
 
 def local_names(desk: Workspace, arguments: Namespace) -> None:
-    """Shows the local variables of a frame: `locals 2`; without a number those of your innermost."""
+    """Show the local variables of a frame: `locals 2`; without a number those of your innermost."""
     frames: list[Frame] = desk.call("stack")
     frame = _innermost(frames) if arguments.frame is None else None
     if arguments.frame is not None and 0 <= arguments.frame < len(frames):
@@ -112,7 +112,7 @@ def local_names(desk: Workspace, arguments: Namespace) -> None:
 
 
 def modules(desk: Workspace, arguments: Namespace) -> None:
-    """Lists the layers of the model, in the order in which they are called.
+    """List the layers of the model, in the order in which they are called.
 
     With -m only those whose names match, with -t those whose class does.
     """
@@ -135,7 +135,10 @@ def modules(desk: Workspace, arguments: Namespace) -> None:
 
 
 def matches(pattern: str | None, text: str) -> bool:
-    """CommandError for what is no regular expression."""
+    """Return whether the text matches; without a pattern, always True.
+
+    Raise CommandError if the pattern is no regular expression.
+    """
     try:
         return pattern is None or re.search(pattern, str(text)) is not None
     except re.error as error:

@@ -1,4 +1,4 @@
-"""Commands that set the training off and stop it."""
+"""Commands that resume the training and pause it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ PAUSE_SECS = 10.0
 
 
 def pause(desk: Workspace, _: Namespace) -> None:
-    """Pauses the training at the next place that it passes, and shows where."""
+    """Pause the training at the next place that it passes, and show where."""
     deadline = time.monotonic() + PAUSE_SECS
     desk.call("pause", wait=1.0)
+    # Each request waits at most a second for the pause; a single layer may take longer.
     while desk.state.get("status") == "running" and time.monotonic() < deadline:
         desk.call("pause", wait=1.0)
     if desk.state.get("status") == "running":
@@ -27,7 +28,7 @@ def pause(desk: Workspace, _: Namespace) -> None:
 
 
 def go_on(desk: Workspace, arguments: Namespace) -> None:
-    """Lets the training run until a breakpoint, a watchpoint or Ctrl-C stops it.
+    """Let the training run until a breakpoint, a watchpoint or Ctrl-C stops it.
 
     `continue &` does not wait for that. `detach` lets it run for good.
     """
@@ -40,14 +41,14 @@ def go_on(desk: Workspace, arguments: Namespace) -> None:
 
 
 def step(desk: Workspace, arguments: Namespace) -> None:
-    """Runs a batch on, or N; or layers, layers backward, optimizer steps, operations.
+    """Run one batch, or N; or layers, layers backward, optimizer steps, operations.
 
     step                       a batch
     step layer 3               three layers forward
     step layer -m attention    the next layer whose name matches
     step op -x 'view|copy'     the next operation that is none of these
 
-    Ops are slow: every operation of the model is looked at while stepping them.
+    Ops are slow: every operation of the model is inspected while stepping them.
     """
     wanted = list(arguments.what)
     by = wanted.pop(0) if wanted and not wanted[0].isdecimal() else "batch"
@@ -60,12 +61,13 @@ def step(desk: Workspace, arguments: Namespace) -> None:
 
 
 def next_layer(desk: Workspace, arguments: Namespace) -> None:
-    """Steps to the next layer forward, or N of them on. Short for `step layer`."""
+    """Step to the next layer forward, or N of them on. Short for `step layer`."""
     step_by(desk, "layer", arguments.count, excluding(arguments.match, arguments.exclude))
 
 
 def step_by(desk: Workspace, by: str, times: int, match: str | None) -> None:
     if by not in (desk.training.session.get("can") or STEPS):
+        # The trainer reports in its session what it cannot do, and why.
         reasons = " ".join(map(str, desk.training.session.get("cannot") or ()))
         raise CommandError(f"This training cannot be stepped by {by}. {reasons}".strip())
     desk.go("step", by=by, count=times, match=match)
@@ -73,7 +75,7 @@ def step_by(desk: Workspace, by: str, times: int, match: str | None) -> None:
 
 
 def until(desk: Workspace, arguments: Namespace) -> None:
-    """Runs to a layer whose name matches, or with `until step N` to the end of that batch."""
+    """Run to a layer whose name matches, or with `until step N` to the end of that batch."""
     words = arguments.target
     if words[0] == "step" and len(words) == 2:
         desk.go("run_to", step=whole(words[1], "number of a step"))
@@ -85,14 +87,14 @@ def until(desk: Workspace, arguments: Namespace) -> None:
 
 
 def wait(desk: Workspace, _: Namespace) -> None:
-    """Waits until the training stops, as `continue` does. Ctrl-C pauses it."""
+    """Wait until the training stops, as `continue` does. Ctrl-C pauses it."""
     desk.refresh()
     desk.wait_for_stop()
     tell_state(desk)
 
 
 def restart(desk: Workspace, _: Namespace) -> None:
-    """Goes back to the beginning of the step; in `netdebug replay` only."""
+    """Go back to the beginning of the step; in `netdebug replay` only."""
     if desk.restart is None:
         raise CommandError("Only the step of a capsule can be run again: netdebug replay CAPSULE SCRIPT")
     desk.restart()
@@ -101,7 +103,7 @@ def restart(desk: Workspace, _: Namespace) -> None:
 
 
 def detach(desk: Workspace, _: Namespace) -> None:
-    """Lets the training run on, with all that would stop it off until somebody comes back."""
+    """Let the training run on, with everything that would stop it off until somebody comes back."""
     desk.detach()
     tell_state(desk)
 

@@ -1,4 +1,4 @@
-"""What the debugger writes on: the terminal, a pipe, or for one command a file."""
+"""The output of the debugger: the terminal, a pipe, or for one command a file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.watch_screen import is_ascii
 from tb_netdebug.core.records.visible import visible_lines
 
-# In a pipe or a file there is no width.
+# Pipes and files have no width of their own.
 PLAIN_WIDTH = 100
 FILE_WIDTH = 200
 Cell = str | Text
 
 
 class Paper:
+    """Writes text, tables and status lines; every command of the debugger prints through it."""
+
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = sys.stdout if stream is None else stream
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # names may have letters that this terminal does not
+            stream.reconfigure(errors="replace")  # names may have letters that the encoding lacks
         self._console = _console(stream, None if stream.isatty() else PLAIN_WIDTH)
 
     @property
@@ -41,11 +43,14 @@ class Paper:
         return is_ascii(self._console)
 
     def say(self, text: str = "", *, style: str | None = None) -> None:
-        """A line of our own words; what came from elsewhere is made harmless before, which also cuts it."""
+        """Print a line of our own words.
+
+        Foreign text in it has to pass through `harmless` before, which also cuts it.
+        """
         self._console.print(visible_lines(text), style=style, soft_wrap=True)
 
     def line(self, *pieces: str | tuple[str, str]) -> None:
-        """Of pieces, some with a style."""
+        """Print a line of pieces, some of them with a style."""
         styled = [(each, "") if isinstance(each, str) else each for each in pieces]
         shown = Text.assemble(*((visible_lines(text), style) for text, style in styled))
         self._console.print(shown, soft_wrap=True)
@@ -53,7 +58,7 @@ class Paper:
     def rows(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
     ) -> None:
-        """A table; columns in `right` are numbers. Every cell is made harmless here."""
+        """Print a table; columns in `right` are right-aligned. Every cell is made harmless here."""
         table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
         for name in columns:
             table.add_column(name, justify="right" if name in right else "left", overflow="fold")
@@ -62,12 +67,12 @@ class Paper:
         self._console.print(table)
 
     def status(self, text: str) -> Status:
-        """Changes in its place while something goes on; in a pipe there is none."""
+        """Return a status line that is updated in place; in a pipe it shows nothing."""
         return self._console.status(text, spinner="line" if self.is_ascii else "dots")
 
     @contextmanager
     def onto(self, path: str | None) -> Iterator[None]:
-        """Meanwhile everything is written into that file, if one is named."""
+        """Redirect all output of the block into a file, if one is named. Raise CommandError."""
         if path is None:
             yield
             return

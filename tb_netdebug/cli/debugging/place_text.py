@@ -1,4 +1,4 @@
-"""Where a training is, in words, with its source lines."""
+"""Prints where a training run is: place, reason of the stop, source lines, new hits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TAB = "    "
 
 
 def place_text(place: Json | None) -> str:
-    """Such as "forward, before encoder.0 (Linear)"."""
+    """Return a place as text, such as "forward, before encoder.0 (Linear)"."""
     if not place:
         return "not in a batch yet"
     words = [PHASES.get(str(place.get("phase")), str(place.get("phase")))]
@@ -41,12 +41,13 @@ def place_text(place: Json | None) -> str:
 
 
 def line_text(place: Mapping[str, Any]) -> str:
+    """Return file, line and function of a frame."""
     function = f" in {place['function']}" if place.get("function") else ""
     return harmless(f"{place['file']}:{place['line']}{function}")
 
 
 def tell_state(desk: Workspace, *, with_source: bool = True) -> None:
-    """What the training does, and where; new hits come along."""
+    """Print what the training does and where, followed by new hits."""
     state = desk.state
     status = state.get("status")
     if status == "over":
@@ -74,15 +75,19 @@ def _tell_stop(desk: Workspace, state: Json, *, with_source: bool) -> None:
 
 
 def is_without_user(desk: Workspace, place: Json) -> bool:
-    """A step that we run again is called by us: outside of the model there is no line of the user's."""
+    """Return whether a replayed step is outside of the model.
+
+    NetDebug itself calls a replayed step, so outside of the model there is no line of the user's code.
+    """
     return desk.restart is not None and str(place["file"]).startswith(foreign_folders())
 
 
 def reason_text(reason: Json | None) -> str:
-    """Why it stopped; of a watchpoint also which one."""
+    """Return why the training stopped; for a watchpoint also which one."""
     if not reason or not reason.get("text"):
         return "."
     text = str(reason["text"])
+    # Some reasons are the end of a sentence: "because of ...".
     if text.startswith("of "):
         return harmless(f" because {text}")
     watchpoint = f"watchpoint {reason.get('id')} was hit: " if reason.get("kind") == "watchpoint" else ""
@@ -90,7 +95,9 @@ def reason_text(reason: Json | None) -> str:
 
 
 def tell_new_hits(desk: Workspace) -> None:
+    """Print the hits that are not printed yet, at most MOST_NEW_HITS of them."""
     count = int(desk.state.get("hits") or 0)
+    # The number of hits falls when somebody clears them.
     if count <= desk.told_hits:
         desk.told_hits = count
         return
@@ -111,8 +118,10 @@ def source_around(
     current: int | None = None,
     marks: Mapping[int, str] | None = None,
 ) -> list[str]:
-    """Lines of it with numbers, an arrow at `current` (default: that line). The file may be one that cannot
-    be shown; then there are none."""
+    """Return numbered source lines around `line`, with an arrow at `current` (default: `line`).
+
+    The list is empty if the file cannot be shown.
+    """
     told = source_of(desk, file)
     if told is None:
         return []
@@ -129,7 +138,10 @@ def source_around(
 
 
 def source_of(desk: Workspace, file: str) -> Json | None:
-    """A training shows the files that its stack has named, so that is asked for before."""
+    """Return the source of a file, or None.
+
+    The trainer shows only files that its stack has named, so the stack is requested first.
+    """
     try:
         if file not in desk.named_files:
             desk.call("stack")

@@ -1,4 +1,4 @@
-"""Reads commands from a person or from a list, and does them."""
+"""Reads commands from a terminal or from a list, and runs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_HISTORY = 1000
 
 
 class Prompt:
-    """For a person at a terminal. `news` are sentences that came while nobody asked."""
+    """The interactive prompt. `news` holds messages that arrived between two commands."""
 
     def __init__(self, desk: Workspace, news: deque[str]) -> None:
         self._desk = desk
@@ -33,7 +33,7 @@ class Prompt:
         self._repeated = ""
 
     def run(self) -> None:
-        """Until the person leaves."""
+        """Run commands until the user quits."""
         with line_editing(Completion(self._desk)):
             while not self._desk.is_done:
                 try:
@@ -49,24 +49,25 @@ class Prompt:
     def _do(self, line: str) -> None:
         line = line.strip() or self._repeated
         command = attempted(self._desk, line) if line else None
+        # `continue &` has returned at once; an empty line after it must not resume the training again.
         is_repeated = command is not None and command.repeats and not line.endswith(DIRECTLY)
         self._repeated = line if is_repeated else ""
 
     def _tell_news(self) -> None:
-        """Also what others have done to the training, or it by itself."""
+        """Print the news, and the state of the training if it has changed since."""
         while self._news:
             self._desk.paper.say(self._news.popleft())
         if not self._desk.has_training:
             return
         before = self._desk.state.get("status")
-        with suppress(ClientError):  # who attends says it, once
+        with suppress(ClientError):  # the attendance thread reports it, once
             self._desk.refresh()
             if self._desk.state.get("status") != before:
                 tell_state(self._desk)
 
 
 def attempted(desk: Workspace, line: str) -> Command | None:
-    """Does it, and says what is wrong with it."""
+    """Run a line and print its error, if any. Return its command, or None after an error."""
     try:
         return run_line(desk, line)
     except (CommandError, ClientError) as error:
@@ -77,7 +78,7 @@ def attempted(desk: Workspace, line: str) -> Command | None:
 
 
 def run_commands(desk: Workspace, lines: Iterable[str]) -> int:
-    """Without a person: the first that goes wrong is the last. The exit code."""
+    """Run lines without a person and return the exit code; the first error ends it."""
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -93,7 +94,7 @@ def run_commands(desk: Workspace, lines: Iterable[str]) -> int:
 
 @contextmanager
 def line_editing(completion: Completion) -> Iterator[None]:
-    """Tab, and a history that outlasts the program, where Python has readline."""
+    """Enable completion and a persistent history within the block, where Python has readline."""
     try:
         import readline
     except ImportError:  # Windows, and Pythons built without it
@@ -102,19 +103,20 @@ def line_editing(completion: Completion) -> Iterator[None]:
     before = readline.get_completer(), readline.get_completer_delims()
     readline.set_completer(completion.next_for_readline)
     readline.set_completer_delims(DELIMITERS)
+    # On macOS, `readline` may be libedit, which has a syntax of its own.
     is_libedit = "libedit" in (readline.__doc__ or "")
     readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
     readline.parse_and_bind("set show-all-if-ambiguous on")
     readline.set_history_length(MOST_HISTORY)
     path = history_path()
-    with suppress(OSError):  # the first time there is none
+    with suppress(OSError):  # there is none the first time
         readline.read_history_file(path)
     try:
         yield
     finally:
         readline.set_completer(before[0])
         readline.set_completer_delims(before[1])
-        with suppress(OSError):  # a home that cannot be written to is no reason to complain
+        with suppress(OSError):  # a read-only home is no reason to complain
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             readline.write_history_file(path)
 

@@ -1,4 +1,4 @@
-"""The step of a capsule in the debugger: it runs in this process, paused before it."""
+"""Debugs the step of a capsule in this process; the step is paused at its beginning."""
 
 from __future__ import annotations
 
@@ -33,14 +33,17 @@ def debug_capsule(
     *,
     loss: Callable[[Any], Any] | None,
 ) -> int:
-    """Until the person leaves, or all commands of standard input are done; the exit code. Raises
-    CapsuleError."""
+    """Run the debugger on a capsule until the user quits or standard input ends; return the exit code.
+
+    Raise CapsuleError.
+    """
     rerun_module = importlib.import_module("tb_netdebug.frameworks.torch.numerics.rerun")
     client = LocalClient()
     rerun: Rerun = rerun_module.Rerun(path, content, model, send=client.take, loss=loss, words_of=words_of)
     client.listen(rerun.session.receive)
     rerun.start()
     try:
+        # The session is in this process and cannot become unreachable, so there is no trouble to report.
         with Attendance(client, lambda _: None) as attendance:
             client.wait_for_session(START_SECS)
             desk = Workspace(
@@ -60,12 +63,15 @@ def debug_capsule(
 
 
 def words_of(error: Exception) -> str:
-    """A mistake is told as it is in the table; of other errors the class says what they are."""
+    """Return an error as text: a UserMistake as the table shows it, any other error with its class."""
     return str(error).rstrip(".") if isinstance(error, UserMistake) else told(error)
 
 
 def watch_numbers(desk: Workspace) -> None:
-    """`continue` goes to the first value that is not finite: most capsules are about that."""
+    """Set watchpoints for values that are not finite, which most capsules are about.
+
+    So `continue` runs to the first of them.
+    """
     for kind in WATCHED:
         desk.call(
             "set_watchpoint", kind=kind, tensors="", statistic="nonfinite", comparison="is", threshold=None

@@ -1,4 +1,4 @@
-"""Commands for what stops a training by itself: breakpoints, watchpoints and their hits."""
+"""Commands for what stops training: breakpoints, watchpoints and their hits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ Thing = Mapping[str, Any]
 
 
 def add_breakpoint(desk: Workspace, arguments: Namespace) -> None:
-    """Stops at layers whose names match, or without a name at any.
+    r"""Stop at layers whose names match, or without a name at any.
 
     break encoder.0              before its forward pass (a whole name means that layer alone)
-    break 'encoder\\..*' backward when the gradients of its output have come
+    break 'encoder\..*' backward when the gradients of its output have come
     break optimizer              before each step of an optimizer
     break end --from-step 100    at the end of each batch from the 100th on
     """
     layer, phase = arguments.layer, arguments.phase
+    # `break optimizer` names a phase, not a layer.
     if phase is None and layer in PHASES:
         layer, phase = None, layer
     told = desk.call(
@@ -40,19 +41,20 @@ def add_breakpoint(desk: Workspace, arguments: Namespace) -> None:
 
 
 def watch(desk: Workspace, arguments: Namespace) -> None:
-    """Stops when a statistic of a tensor goes beyond a threshold.
+    r"""Stop when a statistic of a tensor crosses a threshold.
 
-    watch gradient 'encoder\\..*' abs_max > 100   KIND RE STATISTIC COMPARISON THRESHOLD
+    watch gradient 'encoder\..*' abs_max > 100   KIND RE STATISTIC COMPARISON THRESHOLD
     watch output . nonfinite                     any output of a layer that is not finite
     watch scalar loss max > 10                   the loss, or another number given to monitor.step
     watch 2 > 50                                 another threshold for watchpoint 2
-    watch recommended                            those that suit most trainings
+    watch recommended                            those that suit most training runs
     """
     words = list(arguments.what)
     if words == ["recommended"]:
         return _watch_recommended(desk)
     if words[0].isdecimal():
         return _change(desk, int(words[0]), words[1:])
+    # Padded to three words, so that a missing one is reported by name.
     kind, tensors, statistic, *condition = [*words, "", ""][: max(len(words), 3)]
     _one_of("kind", kind, WATCHED)
     _one_of("statistic", statistic, STATISTICS)
@@ -108,7 +110,7 @@ def _one_of(what: str, word: str, known: tuple[str, ...]) -> None:
 
 
 def list_points(desk: Workspace, arguments: Namespace) -> None:
-    """Lists breakpoints and watchpoints, with how often each was hit."""
+    """List breakpoints and watchpoints, with how often each was hit."""
     desk.refresh()
     for what, told in (("breakpoints", breakpoint_text), ("watchpoints", watchpoint_text)):
         if arguments.what in (None, what):
@@ -138,7 +140,7 @@ def _fate(point: Thing) -> str:
 
 
 def delete(desk: Workspace, arguments: Namespace) -> None:
-    """Removes a breakpoint or a watchpoint by its number; `delete all` removes all of them.
+    """Remove a breakpoint or a watchpoint by its number; `delete all` removes all of them.
 
     Where both have the number, say which: `delete watchpoint 2`.
     """
@@ -148,26 +150,29 @@ def delete(desk: Workspace, arguments: Namespace) -> None:
 
 
 def enable(desk: Workspace, arguments: Namespace) -> None:
-    """Switches a breakpoint or watchpoint on again, by its number."""
+    """Switch a breakpoint or watchpoint on again, by its number."""
     _switch(desk, arguments, is_on=True)
 
 
 def disable(desk: Workspace, arguments: Namespace) -> None:
-    """Switches a breakpoint or watchpoint off, by its number."""
+    """Switch a breakpoint or watchpoint off, by its number."""
     _switch(desk, arguments, is_on=False)
 
 
 def _switch(desk: Workspace, arguments: Namespace, *, is_on: bool) -> None:
     for what, point in _meant(desk, arguments):
         names = ("layer", "phase", "step") if what == "breakpoint" else WATCHPOINT_FIELDS
+        # The verb sets the whole point, so its other fields are sent along.
         wanted = {name: point.get(name) for name in names}
         desk.call(f"set_{what}", id=point["id"], is_on=is_on, **wanted)
         desk.paper.say(f"{what} {point['id']} is {'on' if is_on else 'off'}.")
 
 
 def _meant(desk: Workspace, arguments: Namespace) -> list[tuple[str, Thing]]:
+    """Return the breakpoints and watchpoints that the arguments name. Raise CommandError if unclear."""
     desk.refresh()
     *kinds, last = arguments.which
+    # The plural is accepted because `list` has it.
     kinds = [kind.removesuffix("s") for kind in kinds] or ["breakpoint", "watchpoint"]
     if not set(kinds) <= {"breakpoint", "watchpoint"}:
         raise CommandError(f"Usage: {arguments.name} [breakpoint|watchpoint] N|all")
@@ -189,7 +194,7 @@ def _found(desk: Workspace, what: str, number: int) -> Thing | None:
 
 
 def hits(desk: Workspace, arguments: Namespace) -> None:
-    """Lists what the watchpoints have hit, in the order in which it was computed.
+    """List what the watchpoints have hit, in the order in which it was computed.
 
     `hits clear` forgets them.
     """
@@ -221,7 +226,7 @@ def hits(desk: Workspace, arguments: Namespace) -> None:
 
 
 def recheck(desk: Workspace, _: Namespace) -> None:
-    """Asks all watchpoints about the tensors as they are now, without a step."""
+    """Evaluate all watchpoints on the tensors as they are now, without a step."""
     desk.refresh()
     before = desk.told_hits
     told = desk.call("recheck")

@@ -1,4 +1,4 @@
-"""A tensor as text: what it is, its statistics, and the part of it that was asked for."""
+"""Prints a tensor: what it is, its statistics, and the requested part of its values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BAD, MARK = "bold red", "*"
 
 
 def tell_tensor(paper: Paper, told: Json, *, values: bool = True, ranges: Ranges = ()) -> None:
-    """The value of `tensor` or `evaluate`; without `values` the statistics alone."""
+    """Print the answer of `tensor` or `evaluate`; without `values` only the statistics."""
     where = f" on {told['device']}" if told.get("device") else ""
     size = f", {size_text(int(told['bytes']))}" if told.get("bytes") is not None else ""
     paper.line(
@@ -52,7 +52,7 @@ def _tell_part(paper: Paper, told: Json, *, values: bool, ranges: Ranges, label:
 
 
 def statistics_text(told: Json) -> list[str | tuple[str, str]]:
-    """The line of counts and measures; what is not finite stands out."""
+    """Return the line of counts and measures; counts of non-finite values are highlighted."""
     pieces: list[str | tuple[str, str]] = [f"  {told.get('count')} values"]
     for key, name in COUNTS:
         if told.get(key):
@@ -63,8 +63,12 @@ def statistics_text(told: Json) -> list[str | tuple[str, str]]:
 
 
 def histogram_text(told: Json, *, ascii_only: bool) -> str:
-    """Bins of one width; the roots of the counts, so that few can be told from none."""
+    """Return a histogram resampled to bins of equal width.
+
+    Bars show the square root of the count, so that a few values can be told from none.
+    """
     edges = np.array([told["lower"][0], *told["upper"]], np.float64)
+    # Interpolating the cumulative count spreads each bin evenly over its width.
     before = np.concatenate([[0.0], np.cumsum(np.array(told["counts"], np.float64))])
     at = np.linspace(edges[0], edges[-1], HISTOGRAM_WIDTH + 1)
     heights = np.sqrt(np.diff(np.interp(at, edges, before)).clip(min=0))
@@ -73,9 +77,10 @@ def histogram_text(told: Json, *, ascii_only: bool) -> str:
 
 
 def matrix(cells: Json, *, width: int, ranges: Ranges = ()) -> Iterator[list[str | tuple[str, str]]]:
-    """Lines of numbers, each with the index of its row; columns that do not fit come below, in blocks."""
+    """Yield lines of numbers with their row index; columns that do not fit follow below, in blocks."""
     values = cells["values"]
     rows, columns = cells["shape"]
+    # The wire has the values of the matrix in one list, row after row.
     if values and not isinstance(values[0], list):
         values = [values[start : start + columns] for start in range(0, len(values), max(columns, 1))]
     row_names = [str(cells["rows"][0] + cells["rows"][1] * each) for each in range(rows)]
@@ -98,13 +103,13 @@ def matrix(cells: Json, *, width: int, ranges: Ranges = ()) -> Iterator[list[str
 
 
 def _marked(value: Any, ranges: Ranges) -> str:
-    """What lies in a range has a star, which a pipe keeps, too."""
+    """Return the number, with a star if it lies in a range; unlike a colour, a star survives a pipe."""
     is_within = any(lower <= number_of(value) <= upper for lower, upper in ranges)
     return number_text(value) + (MARK if is_within else " " * bool(ranges))
 
 
 def number_of(value: Any) -> float:
-    """From the wire, where NaN and infinities are texts; of truth values 0 and 1."""
+    """Return a value of the wire as a float: NaN and infinities arrive as text, booleans become 0 and 1."""
     return float(value) if value is not None else math.nan
 
 
@@ -126,7 +131,7 @@ def size_text(count: float) -> str:
 
 
 def entry_row(entry: Json) -> list[object]:
-    """Of a list of tensors."""
+    """Return a row for a table of tensors."""
     return [
         entry.get("name"),
         entry.get("dtype"),

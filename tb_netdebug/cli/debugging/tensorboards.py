@@ -1,4 +1,7 @@
-"""Which TensorBoards run on this machine: each leaves a file for `tensorboard.manager` and notebooks."""
+"""The TensorBoards that run on this machine.
+
+Each leaves a file for `tensorboard.manager` and for notebooks.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ USUAL_PORT = 6006
 
 @dataclass(frozen=True, slots=True)
 class RunningTensorBoard:
+    """A TensorBoard of this user, as its info file describes it."""
+
     port: int
     prefix: str
     logdir: str
@@ -27,7 +32,10 @@ class RunningTensorBoard:
 
 
 def running() -> list[RunningTensorBoard]:
-    """Those of this user that live. The folder is open to all: what others leave there is not believed."""
+    """Return the live TensorBoards of this user.
+
+    The folder is world-writable, so files of other users are ignored.
+    """
     folder = Path(tempfile.gettempdir()) / ".tensorboard-info"
     try:
         paths = sorted(folder.glob("pid-*.info"))
@@ -38,10 +46,12 @@ def running() -> list[RunningTensorBoard]:
 
 
 def _parsed(data: bytes) -> RunningTensorBoard | None:
-    """None also for one that has ended without taking its file away."""
+    """Return the TensorBoard of an info file, or None if its process has ended without removing the file."""
     try:
         told = json.loads(data)
         process = psutil.Process(int(told["pid"]))
+        # TensorBoard writes its start time in whole seconds. A process created later has only inherited the
+        # pid.
         if process.create_time() > float(told["start_time"]) + 1 or process.uids().real != os.getuid():
             return None
         prefix = str(told["path_prefix"]).rstrip("/")

@@ -1,4 +1,4 @@
-"""Commands about the trainings themselves: which there are, who steers, and leaving."""
+"""Commands about training runs: list them, choose one, take or release its controls, quit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb_netdebug.debugger.client.client import ClientError, ListedTraining
 
 
 def sessions(desk: Workspace, _: Namespace) -> None:
-    """Lists the trainings that can be debugged here."""
+    """List the training runs that can be debugged here."""
     found = desk.client.sessions()
     own = desk.training.key if desk.has_training else None
     rows = [
@@ -44,7 +44,7 @@ def holder_text(desk: Workspace, training: ListedTraining) -> str:
 
 
 def use(desk: Workspace, arguments: Namespace) -> None:
-    """Goes on with another training: by its number in `sessions`, or by its run and rank."""
+    """Switch to another run: by its number in `sessions`, or by its name and rank."""
     found = desk.client.sessions()
     word = arguments.which
     if word.isdecimal() and int(word) < len(found):
@@ -56,7 +56,7 @@ def use(desk: Workspace, arguments: Namespace) -> None:
 
 
 def named(trainings: list[ListedTraining], *, run: str, rank: int | None) -> ListedTraining:
-    """CommandError when there is none of that name, and when the name fits several."""
+    """Return the training run of that name. Raise CommandError if none or several match."""
     exact = [each for each in trainings if each.run == run] or [each for each in trainings if run in each.run]
     found = [each for each in exact if each.rank == (rank or 0)]
     runs = sorted({harmless(each.run) for each in found or trainings})
@@ -69,7 +69,7 @@ def named(trainings: list[ListedTraining], *, run: str, rank: int | None) -> Lis
 
 
 def tell_choice(desk: Workspace) -> None:
-    """What was chosen, and what it is doing."""
+    """Print which run was chosen, and its state."""
     session, training = desk.training.session, desk.training
     ranks = int(session.get("world_size") or 1)
     rank = f", rank {training.rank} of {ranks}" if ranks > 1 else ""
@@ -81,30 +81,31 @@ def tell_choice(desk: Workspace) -> None:
 
 
 def take(desk: Workspace, _: Namespace) -> None:
-    """Takes the controls, also from another page or terminal, which sees that."""
+    """Take the controls, also from another page or terminal, which will see that."""
     desk.take()
     desk.paper.say("You have the controls.")
 
 
 def release(desk: Workspace, _: Namespace) -> None:
-    """Lets go of the controls, for another page or terminal; looking is still possible."""
+    """Let go of the controls, for another page or terminal; looking is still possible."""
     desk.take(release=True)
     desk.paper.say("The controls are free.")
 
 
 def leave(desk: Workspace, _: Namespace) -> None:
-    """Leaves. A paused training runs on, unless somebody else attends to it.
+    """Leave the debugger. A paused run continues, unless somebody else is attached to it.
 
-    Breakpoints and watchpoints of a training that nobody attends to are off.
+    Breakpoints and watchpoints of a run that nobody is attached to are off.
     """
     desk.is_done = True
+    # A replayed step (desk.restart) ends with this process: there is nothing to let run on.
     if not desk.is_interactive or not desk.has_training or desk.restart is not None:
         return
     try:
         desk.refresh()
         if desk.training.is_paused:
             _part(desk)
-    except ClientError as error:  # which keeps nobody here
+    except ClientError as error:  # an error must not keep the user here
         desk.paper.say(text_of(error))
 
 
@@ -119,7 +120,7 @@ def _part(desk: Workspace) -> None:
 
 
 def ask(question: str) -> str:
-    """An end of the input is a yes."""
+    """Ask a question and return the answer; end of input counts as yes."""
     try:
         return input(question).strip().lower()
     except EOFError:

@@ -30,16 +30,17 @@ Entry = Mapping[str, Any]
 
 
 def tensors(desk: Workspace, arguments: Namespace) -> None:
-    """Lists the tensors within reach, in the order in which the batch makes them.
+    """List the available tensors, in the order in which the batch makes them.
 
     tensors -k gradient -m encoder     of a kind, with names that match (-x: that do not)
-    tensors -s size -r                 sorted by order, name, size, kind or dtype; -r turns it round
+    tensors -s size -r                 sorted by order, name, size, kind or dtype; -r reverses it
     tensors -v                         with statistics, which takes longer; --nonfinite: only the sick ones
     """
     found = desk.call("tensors", kind=arguments.kind, match=arguments.match, most=MOST_TENSORS)
     found = [
         each for each in found if arguments.exclude is None or not matches(arguments.exclude, each["name"])
     ]
+    # The trainer lists tensors in the order in which the batch makes them; others are made here.
     key = ORDERS[arguments.sort]
     if key is not None:
         found = sorted(found, key=lambda each: each[key])
@@ -53,6 +54,7 @@ def tensors(desk: Workspace, arguments: Namespace) -> None:
 
 def _with_statistics(desk: Workspace, found: list[Entry], *, only_sick: bool) -> None:
     rows = []
+    # One request for each tensor, hence the limit.
     for entry in found[:MOST_LOOKED_AT]:
         told = statistics_of(desk, str(entry["name"])) or {}
         sick = sum(int(told.get(name) or 0) for name in NONFINITE)
@@ -68,7 +70,7 @@ def _with_statistics(desk: Workspace, found: list[Entry], *, only_sick: bool) ->
 
 
 def statistics_of(desk: Workspace, name: str) -> Entry | None:
-    """None for a tensor without values that could be read."""
+    """Return the statistics of a tensor, or None if its values cannot be read."""
     try:
         told = desk.call("tensor", name=name, cells=1).get("statistics")
     except ClientError:
@@ -77,9 +79,9 @@ def statistics_of(desk: Workspace, name: str) -> Entry | None:
 
 
 def show(desk: Workspace, arguments: Namespace) -> None:
-    """Prints a tensor: statistics, histogram, and the values of a slice; big ones are thinned.
+    """Print a tensor: statistics, histogram, and the values of a slice; big ones are thinned.
 
-    print weight:encoder.0.weight        the kind may be left out where the name is clear
+    print weight:encoder.0.weight        the kind may be left out where the name is unambiguous
     print output:encoder.0[0, :, 3:10]   a slice, as in NumPy
     print NAME -s                        the statistics alone; -a: as many values as possible
     print NAME -r 1,inf                  a star at values in a range, or in [[-inf,-1],[1,inf]]
@@ -101,10 +103,11 @@ def show(desk: Workspace, arguments: Namespace) -> None:
 
 
 def resolved(desk: Workspace, text: str) -> tuple[str, str | None]:
-    """Name and slice. A name may end in brackets of its own (`input:encoder[1]`), so both are tried."""
+    """Return name and slice. A name may end in brackets itself (`input:encoder[1]`), so try both readings."""
     tried = dict.fromkeys([(text, None), split_slice(text)])
     found: list[str] = []
     for name, part in tried:
+        # Without its kind, the name matches under any kind, if that is unambiguous.
         kind = "" if name.partition(":")[0] in KINDS else "[a-z_]+:"
         found = [
             str(each["name"]) for each in desk.call("tensors", match=f"^{kind}{re.escape(name)}$", most=20)
@@ -113,7 +116,7 @@ def resolved(desk: Workspace, text: str) -> tuple[str, str | None]:
             return found[0], part
         if found:
             raise CommandError(f"Which one: {', '.join(map(harmless, found))}?")
-    # It may be more than the list has: then the training says what it is.
+    # The list is limited: the tensor may exist all the same, so let the training answer.
     return split_slice(text)
 
 
@@ -121,7 +124,8 @@ def _write(desk: Workspace, name: str, part: str | None, path: Path) -> None:
     pieces = desk.client.download(desk.training.key, name, slice_text=part)
     size = 0
     try:
-        first = next(pieces, b"")  # what is refused leaves no empty file
+        first = next(pieces, b"")  # fetched before the file is opened: a refusal leaves no empty file
+        # "x": an existing file is never overwritten.
         with path.open("xb") as file, _removed_if_cut(path):
             size += file.write(first)
             for piece in pieces:
@@ -135,7 +139,7 @@ def _write(desk: Workspace, name: str, part: str | None, path: Path) -> None:
 
 @contextmanager
 def _removed_if_cut(path: Path) -> Iterator[None]:
-    """Half a tensor would look like a whole one to nobody, but be in the way of the next try."""
+    """Remove the file if the block fails: half a tensor is unreadable, and would block the next attempt."""
     try:
         yield
     except BaseException:
@@ -144,7 +148,7 @@ def _removed_if_cut(path: Path) -> Iterator[None]:
 
 
 def evaluate(desk: Workspace, arguments: Namespace) -> None:
-    """Computes an expression over tensors, in the training, and shows it as `print` does.
+    """Compute an expression over tensors, in the training, and show it as `print` does.
 
     eval norm(`gradient:encoder.0.weight`) / norm(`weight:encoder.0.weight`)
 
@@ -156,7 +160,7 @@ def evaluate(desk: Workspace, arguments: Namespace) -> None:
 
 
 def batch(desk: Workspace, _: Namespace) -> None:
-    """Shows what the model was given in this batch, and the labels that the loss got."""
+    """Show what the model was given in this batch, and the labels that the loss got."""
     found = desk.call("batch")
     if not found:
         desk.paper.say(unseen_batch(desk.state.get("place") or {}, desk.training.session.get("can") or ()))
@@ -171,7 +175,7 @@ def batch(desk: Workspace, _: Namespace) -> None:
 
 
 def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
-    """From when on there is something to see."""
+    """Return a sentence on when there will be a batch to see."""
     if place.get("phase") == "start":
         how = " (`step layer` goes to its first layer)" if "layer" in can else ""
         return f"The model has been given nothing yet: that comes with the next step{how}."
@@ -179,7 +183,7 @@ def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
 
 
 def learning_rate(desk: Workspace, arguments: Namespace) -> None:
-    """Shows the learning rates, or sets one: lr [OPTIMIZER [GROUP]] VALUE.
+    """Show the learning rates, or set one: lr [OPTIMIZER [GROUP]] VALUE.
 
     lr 1e-4         of the only optimizer, all of its groups
     lr 1 0 1e-4     of optimizer 1, group 0
@@ -195,7 +199,7 @@ def learning_rate(desk: Workspace, arguments: Namespace) -> None:
 
 
 def _rate_of(words: list[str], optimizers: set[int]) -> tuple[int, int | None, float]:
-    """Optimizer, group and value that were meant. CommandError."""
+    """Return the optimizer, group and value that the words name. Raise CommandError."""
     *places, value = words
     if len(places) > 2:
         raise CommandError("Usage: lr [OPTIMIZER [GROUP]] VALUE")
@@ -214,7 +218,7 @@ def _number(text: str) -> float:
 
 
 def snapshot(desk: Workspace, _: Namespace) -> None:
-    """Writes a capsule of this step, on the training's machine: `netdebug replay` runs it again."""
+    """Write a capsule of this step, on the training's machine: `netdebug replay` runs it again."""
     desk.paper.say(f"The capsule is {harmless(str(desk.call('snapshot')['path']))}")
 
 

@@ -1,4 +1,4 @@
-"""A line that was typed, taken apart: words, options, slices, ranges, and a file for the output."""
+"""Parses typed lines: words, options, slices, ranges, and a file for the output."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _RANGE = re.compile(r"\[?\s*([^\[\],\s]+)\s*,\s*([^\[\],\s]+)\s*\]?")
 
 
 class CommandError(Exception):
-    """What was typed is not possible; a sentence for the person who typed it."""
+    """A typed command is not possible; the message is a sentence for the user."""
 
 
 class OptionParser(argparse.ArgumentParser):
-    """Of the options of one command: what is wrong is an error to be shown, not the end of the program."""
+    """The parser of one command's options; it raises CommandError where argparse would exit."""
 
     def __init__(self, name: str) -> None:
         super().__init__(prog=name, add_help=False, allow_abbrev=False)
@@ -27,8 +27,12 @@ class OptionParser(argparse.ArgumentParser):
 
 
 def words_of(text: str) -> list[str]:
-    """Separated by spaces, except within quotes. Backslashes stay: regular expressions are full of them."""
+    """Return the words of a line, split at spaces except within quotes. Raise CommandError.
+
+    Backslashes are kept: regular expressions are full of them.
+    """
     lexer = shlex.shlex(text, posix=True)
+    # No commenters: "#" is an ordinary character.
     lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""
     try:
         return list(lexer)
@@ -37,7 +41,7 @@ def words_of(text: str) -> list[str]:
 
 
 def compact(text: str) -> str:
-    """Without the spaces within brackets: `a[0, :]` is one word."""
+    """Return the text without spaces inside brackets, so that `a[0, :]` is one word."""
     depth, kept = 0, []
     for letter in text:
         depth += (letter == "[") - (letter == "]" and depth > 0)
@@ -47,19 +51,19 @@ def compact(text: str) -> str:
 
 
 def without_file(text: str) -> tuple[str, str | None]:
-    """The command, and the file that its output should go to: `tensors > all.txt`."""
+    """Return the command and the file that its output goes to, as in `tensors > all.txt`."""
     found = _TO_FILE.fullmatch(text)
     return (found["command"], found["file"]) if found else (text, None)
 
 
 def split_slice(text: str) -> tuple[str, str | None]:
-    """`name[0, :]` into name and slice. A name may have brackets of its own: this takes the last ones."""
+    """Split `name[0, :]` into name and slice. A name may contain brackets: the last ones are the slice."""
     start = text.rfind("[")
     return (text[:start], text[start:]) if start > 0 and text.endswith("]") else (text, None)
 
 
 def ranges_of(text: str) -> list[tuple[float, float]]:
-    """Of `1,inf` or `[[-inf,-1],[1,inf]]`. CommandError."""
+    """Return the ranges in text such as `1,inf` or `[[-inf,-1],[1,inf]]`. Raise CommandError."""
     inner = text.strip()
     inner = inner[1:-1] if inner.startswith("[[") and inner.endswith("]]") else inner
     found = _RANGE.findall(inner)
@@ -68,12 +72,13 @@ def ranges_of(text: str) -> list[tuple[float, float]]:
         if found and not left:
             return [(float(lower), float(upper)) for lower, upper in found]
     except ValueError:
-        pass  # is said below
+        pass  # reported below
     raise CommandError(f"{text!r} are no ranges: write 1,inf or [[-inf,-1],[1,inf]].")
 
 
 def excluding(match: str | None, exclude: str | None) -> str | None:
-    """One regular expression for both wishes, as the wire has only one."""
+    """Return one regular expression for both options: the protocol has only one."""
     if exclude is None:
         return match
+    # A negative lookahead for `exclude`, followed by `match`.
     return rf"^(?!.*(?:{exclude}))" + (rf".*(?:{match})" if match else "")
