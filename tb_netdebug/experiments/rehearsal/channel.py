@@ -1,4 +1,4 @@
-"""What a held process says to its keeper while it runs; nothing is said where there is none."""
+"""Messages from a held process to its keeper, one JSON line each; without a keeper they are dropped."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _descriptors: list[int] = []
 
 
 def open_to_keeper(descriptor: int) -> None:
-    """From now on, in this process and in those that it forks."""
+    """Send messages to this descriptor from now on, in this process and its forked children."""
     os.set_blocking(descriptor, False)
     _descriptors.append(descriptor)
 
 
 def descriptors() -> Sequence[int]:
-    """For a process that is started anew."""
+    """Return the descriptors of the channel, to be handed to a spawned process."""
     return tuple(_descriptors)
 
 
 def tell(kind: str, value: object) -> None:
-    """What `keeper.Keeper` understands. Never waits, never raises."""
+    """Send a message that `keeper.Keeper` understands. Never block, never raise."""
     for descriptor in _descriptors:
-        with suppress(OSError):  # full, or nobody is there
+        with suppress(OSError):  # the pipe is full, or the keeper is gone
             os.write(descriptor, f"{json.dumps([kind, value])}\n".encode())

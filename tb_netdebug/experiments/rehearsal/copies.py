@@ -1,7 +1,7 @@
-"""A folder that holds what was written instead of where it was written to, file by file.
+"""A shadow of the file system: a folder that receives, file by file, what was to be written elsewhere.
 
-`seen` says where a path is to be read, `written` where it is to be written. What was deleted has a mark, so
-that all processes that share the folder agree.
+`Copies.seen` returns where to read a path, `Copies.written` where to write it. A deleted file has a mark, so
+that all processes that share the folder agree. `redirection.py` calls this for Python's file functions.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from typing import Any
 
 from tb_netdebug.experiments.rehearsal.changes import FileChange
 
-# Devices and messages to the kernel; shared memory is files.
+# Devices and kernel interfaces are not copied; shared memory below /dev/shm is ordinary files.
 SPECIAL = ("/dev/", "/proc/", "/sys/")
 NOT_SPECIAL = "/dev/shm/"
+# The limit of Linux for symbolic links in one lookup.
 MOST_LINKS = 40
 
 
 class Originals:
-    """The functions of `os` as they are, whatever becomes of the module's."""
+    """The original functions of `os`, unaffected by the redirection of the module."""
 
     def __init__(self) -> None:
         self.__dict__.update(vars(os))
 
-    def __getattr__(self, name: str) -> Any:  # for type checkers: all of it is there
+    def __getattr__(self, name: str) -> Any:  # only for type checkers: every name is in __dict__
         raise AttributeError(name)
 
 
@@ -36,7 +37,7 @@ real = Originals()
 
 
 class Copies:
-    """Below `scratch`; nothing else is ever written."""
+    """The shadow tree below `scratch`; nothing outside of it is ever written."""
 
     def __init__(self, scratch: str) -> None:
         self.scratch = scratch
@@ -46,25 +47,26 @@ class Copies:
         for each in (self.tree, self.marks, self.temporary):
             real.mkdir(each)
 
-    # ---- where a path is ---------------------------------------------------------------------------------
+    # ---- paths -------------------------------------------------------------------------------------------
 
     def folder(self) -> str:
-        """The current one, as the script knows it."""
+        """Return the current directory as the script knows it."""
         place: str = real.getcwd()
         return self.own(place)
 
     def own(self, path: str) -> str:
-        """The path that the script knows of one in the tree."""
+        """Return the path that the script knows for a path in the shadow tree."""
         is_copy = path == self.tree or path.startswith(self.tree + "/")
         return (path[len(self.tree) :] or "/") if is_copy else path
 
     def is_ours(self, path: str) -> bool:
-        """Whether it needs no copy: already there, or no file."""
+        """Return whether a path needs no copy: it is in `scratch` already, or is no ordinary file."""
         is_special = path.startswith(SPECIAL) and not path.startswith(NOT_SPECIAL)
         return is_special or path == self.scratch or path.startswith(self.scratch + "/")
 
     def absolute(self, path: Any, *, follow: bool = True) -> str:
-        """Without links, the last part's only when asked for."""
+        """Return the absolute path with symbolic links resolved; the last part only with `follow`."""
+        # os.path.realpath would see the real file system; links may exist in the shadow tree only.
         text = os.path.normpath(os.path.join(self.folder(), os.fsdecode(path)))
         text = self.own(text)
         head, last = os.path.split(text)
@@ -91,34 +93,38 @@ class Copies:
         return done
 
     def link(self, path: str) -> str | None:
+        """Return the target of a symbolic link, or None for anything else."""
         try:
             return os.fsdecode(real.readlink(self.real_place(path)))
         except OSError:
             return None
 
     def real_place(self, path: str) -> str:
-        """Where the thing of this absolute path is now."""
+        """Return where the file of this absolute path is now."""
         if self.is_ours(path):
             return path
         copy = self.tree + path
         return copy if self.is_deleted(path) or real_lexists(copy) else path
 
     def seen(self, path: Any, *, follow: bool = True) -> str:
+        """Return the path from which to read `path`."""
         return self.real_place(self.absolute(path, follow=follow))
 
     def exists(self, path: str) -> bool:
         return real_lexists(self.real_place(path))
 
-    # ---- marks of what was deleted -----------------------------------------------------------------------
+    # ---- marks of deletion -------------------------------------------------------------------------------
 
     def mark_of(self, path: str) -> str:
+        """Return the file that marks a path as deleted."""
         return f"{self.marks}/{hashlib.sha256(os.fsencode(path)).hexdigest()}"
 
     def is_deleted(self, path: str) -> bool:
-        """Itself, or a folder that it was in and that is no more."""
+        """Return whether the path was deleted, by itself or with a folder above it."""
         while len(path) > 1:
             if real_lexists(self.mark_of(path)):
                 return True
+            # The folder was made again after its deletion.
             if real_lexists(self.tree + path):
                 return False
             path = os.path.dirname(path)
@@ -133,7 +139,10 @@ class Copies:
     # ---- copies ------------------------------------------------------------------------------------------
 
     def written(self, path: Any, *, keep: bool = True, follow: bool = True, new: bool = False) -> str:
-        """Where it is to be written, with its content there if `keep`; `new`: it must not be there yet."""
+        """Return where to write `path`, after copying the file there.
+
+        With `keep` the content is copied as well. With `new` the path must not exist yet.
+        """
         place = self.absolute(path, follow=follow)
         if self.is_ours(place):
             return place
@@ -152,7 +161,10 @@ class Copies:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
     def _make_folder_of(self, place: str) -> None:
-        """As far as it is there; else the caller's call fails as it should."""
+        """Create the parent folder in the shadow tree if it exists for the script.
+
+        If it does not, the call of the script fails as it should.
+        """
         folder = os.path.dirname(place)
         if not real_lexists(self.tree + folder) and self.exists(folder):
             self._make_folder_of(folder)
@@ -173,25 +185,26 @@ class Copies:
             copy_status(place, copy)
 
     def made(self, place: str) -> None:
-        """Something new is at this path: it is not deleted any more."""
+        """Remove the mark of deletion: something new is at this path."""
         with suppress(OSError):
             real.unlink(self.mark_of(place))
 
     # ---- changes -----------------------------------------------------------------------------------------
 
     def names(self, path: str) -> list[str]:
-        """Of what is in a folder, both from before and since."""
+        """Return the names in a folder, from before and since."""
         place = self.absolute(path)
         if self.is_ours(place):
             return list(real.listdir(place))
         now = self.real_place(place)
         found = dict.fromkeys(real.listdir(now))
+        # The folder has a copy: the names from before are still in the original.
         if now != place and not self.is_deleted(place) and real_lexists(place):
             found |= dict.fromkeys(real.listdir(place))
         return [each for each in found if self.exists(os.path.join(place, each))]
 
     def remove(self, path: Any, action: Callable[[str], None]) -> None:
-        """`action` deletes one thing, by its path."""
+        """Delete a path for the script; `action` deletes one real path."""
         place = self.absolute(path, follow=False)
         if self.is_ours(place):
             action(place)
@@ -204,6 +217,7 @@ class Copies:
         self.mark(place)
 
     def changes(self) -> Iterator[FileChange]:
+        """Yield what was written and deleted."""
         for folder, _, names in os.walk(self.tree):
             for name in sorted(names):
                 yield FileChange(self.own(os.path.join(folder, name)))
@@ -238,5 +252,6 @@ def copy_bytes(place: str, copy: str, *, keep: bool) -> None:
 
 def copy_status(place: str, copy: str) -> None:
     status = real.stat(place)
+    # The copy of a read-only file stays writable for us.
     real.chmod(copy, stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
     real.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -1,7 +1,7 @@
-"""Takes a name from a user's file or module, which is run no further than to its first optimizer step.
+"""Takes a name from a user's file or module, which runs no further than to its first optimizer step.
 
-The code is imported, not run as a program: what it guards by `if __name__ == "__main__"` stays untouched. A
-script that already runs as a program is not run again.
+The code is imported, not run as a program, so what `if __name__ == "__main__"` guards does not run. A script
+that already runs as the program is not run again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tb_netdebug.training.zero_code.script import ScriptEnding, status_of
 
 @dataclass(frozen=True, slots=True)
 class NamedDefinition:
-    """A module, or a file that ends in .py, and what is wanted of it: MODULE:NAME."""
+    """A name in a module, or in a file that ends in .py: MODULE:NAME."""
 
     module: str
     attribute: str
@@ -48,7 +48,7 @@ class Definitions:
         self._stops = {} if program is None else {id(sys.modules["__main__"]): program}
 
     def take(self, named: NamedDefinition, use: Callable[[Definition], int]) -> int:
-        """Return what `use` makes of the definition. To be called as `stop_before_step` is."""
+        """Return what `use` makes of the definition. Call it as `stop_before_step` has to be called."""
         loading = Loading(named)
 
         def found(stopped: Stopped) -> int:
@@ -59,13 +59,14 @@ class Definitions:
 
 
 class Loading:
-    """The import of one module, which may be stopped in the middle: what it has so far is kept."""
+    """The import of one module. It may be stopped midway; what the module has by then is kept."""
 
     def __init__(self, named: NamedDefinition) -> None:
         self._named = named
         self.module: ModuleType | None = None
 
     def begin(self) -> None:
+        """Import the module, unless it is imported already or runs as the program."""
         spec = self._spec()
         self.module = known(spec)
         if self.module is not None or spec.loader is None:
@@ -83,9 +84,11 @@ class Loading:
     def _spec(self) -> ModuleSpec:
         name = self._named.module
         if not self._named.is_file:
+            # As for `python -m MODULE`.
             sys.path.insert(0, "")
             spec = running_spec(name) or importlib.util.find_spec(name)
         elif Path(name).is_file():
+            # As for `python FILE`.
             sys.path.insert(0, str(Path(name).parent))
             spec = importlib.util.spec_from_file_location(Path(name).stem, name)
         else:
@@ -96,7 +99,7 @@ class Loading:
 
 
 def ending_of(program: Callable[[], object]) -> ScriptEnding:
-    """Return how a part of a user's program ended, in the words that are used for a whole one."""
+    """Return how a part of a user's program ended, as a `ScriptEnding` like that of a whole script."""
     try:
         program()
     except SystemExit as ending:
@@ -123,7 +126,7 @@ def known(spec: ModuleSpec) -> ModuleType | None:
 
 
 def bind_to_package(module: ModuleType, spec: ModuleSpec) -> None:
-    """Make `import package.module` find it, as an ordinary import does."""
+    """Set the module as an attribute of its package, as an ordinary import does."""
     package, _, name = spec.name.rpartition(".")
     if package:
         setattr(sys.modules[package], name, module)

@@ -1,4 +1,7 @@
-"""Starts a task in a process of its own whose files are held, and says what became of it."""
+"""Starts a task in a process of its own whose writes are held, and reports how it ended.
+
+Called by `netdebug replay`. This is the caller's side; `keeper.py` is the process in between.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ import tb_netdebug
 from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, levels
 from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
-# For tests, and for whoever has to do without a level: only the levels named here are tried.
+# For tests, and for users who cannot use a level: only the levels listed in it are tried.
 LEVELS = "NETDEBUG_REHEARSAL_LEVELS"
 PREFIX = "netdebug-rehearsal-"
-# The folder of the script comes first in sys.path, but not before what we import ourselves.
+# The folder of the script is first in sys.path, but must not shadow the modules that we import ourselves.
 START = (
     "import sys; first = sys.path[:1]; del sys.path[:1]; sys.path.append({package!r}); "
     "from tb_netdebug.experiments.rehearsal.keeper import main; sys.path[:0] = first; "
@@ -33,10 +36,11 @@ START = (
 
 
 def hold(task: str, arguments: dict[str, Any]) -> RehearsalReport:
-    """Call `task`, MODULE:FUNCTION, with arguments that JSON can say; it returns an exit status.
+    """Call `task` in a held process and return the report.
 
-    It has this process's terminal, environment and folder; an interrupt reaches it, and SIGTERM ends it. What
-    it and its children write is gone afterwards.
+    `task` is MODULE:FUNCTION; it takes arguments that JSON can express and returns an exit status. It shares
+    the terminal, environment and working directory of this process; an interrupt reaches it, and SIGTERM ends
+    it. What it and its children write is removed afterwards.
     """
     passed_over = []
     for level in wanted():
@@ -52,13 +56,14 @@ def hold(task: str, arguments: dict[str, Any]) -> RehearsalReport:
 
 
 def wanted() -> Sequence[str]:
+    """Return the levels to try, in order."""
     named = os.environ.get(LEVELS, "").replace(",", " ").split()
     return [each for each in levels() if not named or each in named]
 
 
 @contextmanager
 def folder() -> Iterator[str]:
-    """Empty and short-lived; whatever is in it goes, also what nobody may enter."""
+    """Create an empty scratch folder; remove it afterwards, even with folders that nobody may enter."""
     path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
     try:
         yield path
@@ -77,7 +82,7 @@ def remove(path: str) -> None:
 
 @contextmanager
 def terminal_kept() -> Iterator[None]:
-    """Whatever mode a process leaves the terminal in that was killed."""
+    """Restore the terminal modes after the block: a process that was killed leaves them as they are."""
     try:
         modes = termios.tcgetattr(0)
     except (termios.error, OSError):
@@ -91,7 +96,7 @@ def terminal_kept() -> Iterator[None]:
 
 
 class StartedKeeper:
-    """A keeper, until it has told its report."""
+    """A keeper process from its start to its report."""
 
     def __init__(self, level: str, scratch: str, task: str, arguments: dict[str, Any]) -> None:
         order = {"level": level, "scratch": scratch, "task": task, "arguments": arguments}
@@ -112,6 +117,7 @@ class StartedKeeper:
             json.dump(order, file)
 
     def wait(self) -> dict[str, Any]:
+        """Wait for the keeper and return its report."""
         with ExitStack() as stack:
             stack.callback(self._process.wait)
             stack.enter_context(self._told)
@@ -128,10 +134,11 @@ class StartedKeeper:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Passed on, each; but what comes from the terminal has reached the held process already."""
+        """Forward signals to the keeper, except a Ctrl-C that has reached the held process already."""
 
         def interrupt(number: int, frame: FrameType | None) -> None:
             if not is_in_foreground():
+                # The keeper ignores SIGINT, since Ctrl-C reaches it, too; SIGUSR1 is its order to interrupt.
                 self._process.send_signal(signal.SIGUSR1)
 
         def terminate(number: int, frame: FrameType | None) -> None:
@@ -147,7 +154,7 @@ class StartedKeeper:
 
 
 def is_in_foreground() -> bool:
-    """Whether a Ctrl-C is for this process and all that it has started."""
+    """Return whether the terminal sends Ctrl-C to this process and everything that it has started."""
     try:
         with open("/dev/tty") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

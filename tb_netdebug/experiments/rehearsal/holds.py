@@ -1,4 +1,7 @@
-"""The ways to hold a process, the safest first. Each is made in the keeper and begun in the held process."""
+"""The levels of holding a process, the safest first.
+
+Each hold is created in the keeper and begun in the held process.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Protocol
 
 from tb_netdebug.experiments.rehearsal.changes import FileChange
 
-# The key under which a keeper says why it could not begin.
+# The key under which a keeper reports why it could not begin.
 UNAVAILABLE = "unavailable"
-# Where each is; a level that this machine does not have says so when it is made.
+# The class of each level. The constructor raises HoldUnavailableError if this machine lacks the level.
 PLACES = {
     "overlay": "tb_netdebug.experiments.rehearsal.overlay:Overlay",
     "landlock": "tb_netdebug.experiments.rehearsal.landlock:Landlock",
@@ -20,30 +23,34 @@ PLACES = {
 
 
 class HoldUnavailableError(Exception):
-    """This machine does not hold a process so; says why."""
+    """This machine cannot hold a process at this level; the message says why."""
 
 
 class Hold(Protocol):
-    """Made with an empty folder that is removed afterwards; raises UnavailableError."""
+    """A way to hold a process, created with an empty folder that is removed afterwards.
+
+    The constructor raises HoldUnavailableError.
+    """
 
     read_only: list[str]
 
     def begin(self) -> None:
-        """In the held process, before it does anything."""
+        """Begin to hold; called in the held process before it does anything else."""
 
     def changes(self) -> Iterator[FileChange]:
-        """What it has written, when it and all its children have ended."""
+        """Yield what was written; called when the process and all its children have ended."""
 
     def notes(self) -> Sequence[str]:
-        """Sentences about what could not be held."""
+        """Return sentences on what could not be held."""
 
 
 def levels() -> list[str]:
-    """Those to be tried here, in order."""
+    """Return the levels to try on this system, in order."""
     return list(PLACES) if sys.platform == "linux" else ["python"]
 
 
 def hold_of(level: str) -> Callable[[str], Hold]:
+    """Return the class of a level, without importing the other levels."""
     module, _, name = PLACES[level].partition(":")
     made: Callable[[str], Hold] = getattr(import_module(module), name)
     return made

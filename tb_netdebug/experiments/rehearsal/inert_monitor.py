@@ -1,4 +1,4 @@
-"""Stands for what `nd.watch` returns where nothing is to be recorded."""
+"""Replaces `nd.watch` in a rehearsal, where nothing is to be recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class InertMonitor:
-    """Takes every call of a Monitor. The end of a step is the end of the script, as with an optimizer."""
+    """Accepts every call of a Monitor. Its `step` counts as an optimizer step, so it can end the script."""
 
     findings: tuple[()] = ()
     path = None
@@ -31,6 +31,7 @@ class InertMonitor:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        # Private names stay missing, so that copy and pickle do not take the lambda for their protocol.
         return lambda *_, **__: None
 
     def step(self, *_: Any, **__: Any) -> None:
@@ -39,7 +40,7 @@ class InertMonitor:
 
 @contextmanager
 def watching_nothing(gate: StepGate) -> Iterator[None]:
-    """While it is open, `nd.watch` only notes what it is given."""
+    """Replace `nd.watch` within the block by a function that only notes its models and optimizers."""
     from tb_netdebug.experiments.rehearsal.stop import Subject
 
     def watch(model: Any, optimizer: Any = None, **_: Any) -> InertMonitor:

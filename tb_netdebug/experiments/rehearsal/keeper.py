@@ -1,7 +1,7 @@
-"""The process between the caller and the one that is held: starts it, waits for it, cleans up behind it.
+"""The process between the caller and the held one: starts it, waits for it, and cleans up after it.
 
-It is started with one thread and nothing heavy imported, which namespaces need; the held process is forked
-from it. Processes that the held one leaves behind become its children, and are ended.
+It starts with one thread and no heavy imports, as namespaces require; the held process is forked from it.
+Processes that the held one leaves behind become its children and are ended.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from tb_netdebug.experiments.rehearsal.network import name_connections
 from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
 MOST_CHANGES = 10_000
-# After its task is done: for atexit, and for threads that nobody waits for.
+# The time for atexit handlers, and for threads that nobody joins, after the task is done.
 END_SECS = 10.0
 TERM_SECS = 5.0
 LEFTOVER_SECS = 1.0
 LOOK_SECS = 0.05
-# A signal may have changed the deadline meanwhile.
+# An upper bound for select: a signal may have changed the deadline meanwhile.
 LISTEN_SECS = 1.0
-# What is waited for is said so long after it began to be, then after twice as long, and so on.
+# When to report what it waits for: first after this time, then after twice as long, and so on.
 FIRST_WORD_SECS = 15.0
 KILLED = "It did not end when it was told to, and was killed."
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done, as the caller writes it: `task` is MODULE:FUNCTION, called with `arguments`."""
+    """A task as the caller sends it: `task` is MODULE:FUNCTION, to be called with `arguments`."""
 
     level: str
     scratch: str
@@ -52,12 +52,14 @@ class Order:
 
 
 def main(given: int, told: int) -> None:
-    """Read the order from one descriptor, write the report to the other."""
+    """Read the order from one descriptor and write the report to the other; called by `hold.py`."""
     with os.fdopen(given) as file:
         order = Order(**json.load(file))
     parent = os.getppid()
+    # SIGTERM, not SIGKILL: without its caller the keeper still has to end the children and remove the folder.
     syscalls.end_with_parent(signal.SIGTERM)
     syscalls.adopt_orphans()
+    # Ctrl-C is for the held process, which is in the same process group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         hold = hold_of(order.level)(order.scratch)
@@ -69,6 +71,7 @@ def main(given: int, told: int) -> None:
     if not pid:
         os.close(reading)
         os.close(told)
+        # Does not return: it ends in SystemExit.
         act(order, hold, writing)
     os.close(writing)
     report = Keeper(pid, reading, parent).wait()
@@ -78,7 +81,7 @@ def main(given: int, told: int) -> None:
     report.read_only = hold.read_only
     report.notes += hold.notes()
     answer(told, json.loads(report.to_json()))
-    if os.getppid() != parent:  # nobody else is left to do it
+    if os.getppid() != parent:  # the caller is gone and cannot
         shutil.rmtree(order.scratch, ignore_errors=True)
 
 
@@ -91,7 +94,7 @@ def answer(told: int, content: dict[str, Any]) -> None:
 
 
 def act(order: Order, hold: Hold, writing: int) -> None:
-    """In the forked child: the task, and then the ordinary end of a Python program."""
+    """Run the task in the forked child, followed by the ordinary end of a Python program."""
     syscalls.end_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -109,16 +112,16 @@ def act(order: Order, hold: Hold, writing: int) -> None:
     except KeyboardInterrupt:
         sys.stderr.write("netdebug: interrupted\n")
         status = 130
-    if os.getpid() == pid:  # and no child that the script has forked and that came back
+    if os.getpid() == pid:  # not in a child that the script has forked and that returned here
         tell("done", status)
     raise SystemExit(status)
 
 
-# ---- waiting for it --------------------------------------------------------------------------------------
+# ---- the keeper ------------------------------------------------------------------------------------------
 
 
 class Keeper:
-    """Waits for the held process, and hears what it says."""
+    """Waits for the held process, reads its messages, and enforces its deadlines."""
 
     def __init__(self, pid: int, reading: int, parent: int) -> None:
         self._pid = pid
@@ -138,10 +141,12 @@ class Keeper:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGHUP, self._terminate)
         signal.signal(signal.SIGUSR1, self._interrupt)
-        if os.getppid() != parent:  # the caller has ended before we could notice
+        if os.getppid() != parent:  # the caller ended before we could notice
             self._terminate()
 
     def wait(self) -> RehearsalReport:
+        # Without pidfd (other systems, old kernels), poll at short intervals instead.
+        """Wait until the process has ended and return the report."""
         descriptor = pidfd_of(self._pid)
         waiting_for = [each for each in (self._reading, descriptor) if each is not None]
         while True:
@@ -170,12 +175,13 @@ class Keeper:
         if not pid:
             return False
         code = os.waitstatus_to_exitcode(status)
+        # Killed after its task was done: the status of the task counts.
         was_ended = code < 0 and self._task_status is not None
         self._report.status = self._task_status if was_ended and self._task_status is not None else code
         return True
 
     def _hear(self) -> bool:
-        """Whether there will be more."""
+        """Read the messages that are there, and return whether there may be more."""
         with suppress(BlockingIOError):
             while chunk := os.read(self._reading, 1 << 16):
                 self._heard += chunk
@@ -189,15 +195,15 @@ class Keeper:
             kind, value = json.loads(line)
             if kind == "connection" and value not in self._report.connections:
                 self._report.connections.append(value)
-            elif kind == "waiting":  # for what, in words, or for nothing any more
+            elif kind == "waiting":  # what it waits for, as text; empty for nothing
                 self._waiting_for, self._waiting_since = value, time.monotonic()
                 self._word_secs = FIRST_WORD_SECS
-            elif kind == "limit":  # in seconds from now, also when the process holds its interpreter
+            elif kind == "limit":  # seconds from now; works even while the GIL is held
                 self._limit = time.monotonic() + (float("inf") if value is None else float(value))
                 self._killed, self._patience = KILLED, None
-            elif kind == "patience":  # in seconds after a child was stopped, up to the next limit
+            elif kind == "patience":  # in seconds after a child was stopped, until the next limit
                 self._patience = float(value)
-            elif kind == "child":  # that the script has started was stopped there
+            elif kind == "child":  # a child of the script was stopped
                 self._child_was_stopped(value)
             elif kind == "done":
                 self._report.is_done = True
@@ -205,7 +211,10 @@ class Keeper:
                 self._deadline = min(self._deadline, time.monotonic() + END_SECS)
 
     def _child_was_stopped(self, place: str) -> None:
-        """The script may still get to its own step or to its end, or wait for its children for ever."""
+        """Start the limit for a script whose child was stopped.
+
+        The script may still reach its own step or its end, or wait for its children for ever.
+        """
         if self._patience is not None:
             self._limit, self._patience = time.monotonic() + self._patience, None
             self._waiting_for = f"a process of the script was stopped ({place}); the script has not ended"
@@ -237,7 +246,7 @@ def pidfd_of(pid: int) -> int | None:
 
 
 def end_leftovers(report: RehearsalReport) -> None:
-    """Those that end by themselves may do so; the others are named and killed, until there are none."""
+    """Let leftover processes end by themselves for LEFTOVER_SECS, then name and kill the others."""
     deadline = time.monotonic() + LEFTOVER_SECS
     named: dict[int, str] = {}
     while reap_children():
@@ -252,9 +261,9 @@ def end_leftovers(report: RehearsalReport) -> None:
 
 
 def reap_children() -> bool:
-    """Take those that have ended off the list of the kernel, and tell whether it holds others.
+    """Reap the children that have ended, and return whether there are others.
 
-    Only the kernel knows: a list read from /proc is never of one moment.
+    Only wait() is reliable here: a process list read from /proc is not a consistent snapshot.
     """
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:

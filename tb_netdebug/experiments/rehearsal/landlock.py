@@ -1,4 +1,7 @@
-"""Lets a process write below one folder only: Landlock, and copies for what Python writes elsewhere."""
+"""The level `landlock`: the process can write below one folder only.
+
+The kernel enforces it, and Python's file functions work on copies in that folder.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ from tb_netdebug.experiments.rehearsal.redirection import redirect
 VERSION_ASKED = 1
 RULE_PATH_BENEATH = 1
 WRITE_FILE, REMOVE_FILE, MAKE_REG, REFER, TRUNCATE = 1 << 1, 1 << 5, 1 << 8, 1 << 13, 1 << 14
-# Of version 1: writing, removing and making of every kind. Reading is free.
+# All write access rights of ABI version 1: writing, removing and creating of every kind. Reading is free.
 WRITES = WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 TO_FILES = WRITE_FILE | TRUNCATE
-# Shared memory of workers is files here; each ends with those that made it.
+# Shared memory of data loader workers is files here; they are gone when their processes end.
 SHARED_MEMORY = "/dev/shm"
+# Devices that programs write to without changing any file.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/proc/self")
 
 
@@ -30,7 +34,7 @@ class PathBeneath(ctypes.Structure):
 
 
 class Landlock:
-    """Since Linux 5.13. It leaves modes and times of files alone; Python's functions keep to copies."""
+    """A hold for Linux 5.13 and newer. It does not restrict modes and times of files, except in Python."""
 
     def __init__(self, scratch: str) -> None:
         self._version = version()
@@ -53,6 +57,7 @@ class Landlock:
 
 
 def version() -> int:
+    """Return the ABI version of Landlock. Raise HoldUnavailableError."""
     try:
         return syscalls.syscall(
             syscalls.SYS_LANDLOCK_CREATE_RULESET,
@@ -66,7 +71,8 @@ def version() -> int:
 
 
 def restrict(folder: str, kernel_version: int) -> None:
-    """This process and what it starts, from now on."""
+    """Restrict this process, and what it starts, to writing below `folder`."""
+    # A kernel rejects rights that are newer than its ABI version.
     handled = WRITES | (REFER if kernel_version >= 2 else 0) | (TRUNCATE if kernel_version >= 3 else 0)
     attribute = ctypes.c_uint64(handled)
     rules = syscalls.syscall(
@@ -81,6 +87,7 @@ def restrict(folder: str, kernel_version: int) -> None:
         allow(rules, SHARED_MEMORY, (TO_FILES | REMOVE_FILE | MAKE_REG) & handled)
         for device in DEVICES:
             allow(rules, device, TO_FILES & handled)
+        # Required for processes without CAP_SYS_ADMIN.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         syscalls.syscall(
             syscalls.SYS_LANDLOCK_RESTRICT_SELF, "Landlock", ctypes.c_int(rules), ctypes.c_uint(0)

@@ -1,4 +1,4 @@
-"""Which hosts a process connects to. Nothing is kept from it."""
+"""Reports which hosts a process connects to. No connection is blocked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NAMED = 200
 
 
 def name_connections(tell: Callable[[str], None]) -> None:
-    """Tell each new address once, in this process and in those that it forks."""
+    """Pass each new address once to `tell`, in this process and its forked children."""
     known: set[str] = set()
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
@@ -25,7 +25,7 @@ def name_connections(tell: Callable[[str], None]) -> None:
 
 
 def name_of(address: Any) -> str:
-    """Host and port, or the path of a local socket; nothing for one without a name."""
+    """Return host and port, or the path of a local socket; empty for a socket without a name."""
     if isinstance(address, tuple) and len(address) >= 2:
         host = str(address[0])
         return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"

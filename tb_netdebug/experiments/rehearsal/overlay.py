@@ -1,8 +1,8 @@
-"""A view of all files in which this process and its children write into memory: overlays in namespaces.
+"""The level `overlay`: all file systems as overlays in namespaces; the process writes into memory.
 
-Each tree below `/` becomes an overlay of itself; what is written goes to a tmpfs that is gone with the last
-process that sees it. A directory with other mounts below cannot be the lower layer of an overlay (the kernel
-locks them in a user namespace), so it is rebuilt, entry by entry.
+Each tree below `/` becomes an overlay of itself. What is written goes to a tmpfs, which is gone with the last
+process that sees it. A directory with other mounts below it cannot be the lower layer of an overlay (the
+kernel locks them in a user namespace), so it is rebuilt entry by entry.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from tb_netdebug.experiments.rehearsal.mounts import Mount, mounts
 
 MOST_COPIED_BYTES = 1 << 20
 MOST_ENTRIES = 5000
-# With extended attributes that only root may write.
+# The mount option for overlays that use extended attributes writable by root only.
 AS_ROOT = "redirect_dir=on"
-# What could undo the mounts, or write past them: to a disk, to memory.
+# Capabilities that could undo the mounts, or write past them to a disk or to memory.
 TAKEN = (syscalls.CAP_SYS_ADMIN, syscalls.CAP_MKNOD, syscalls.CAP_SYS_RAWIO)
-# Shared memory and message queues of System V are no files: those of the held process are its own.
+# System V shared memory and message queues are not files: CLONE_NEWIPC gives the held process its own.
 NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
 
 
 class Overlay:
-    """Made in a process of one thread, which sees the files so from then on; `scratch` is an empty folder."""
+    """A hold by overlays. Create it in a process with one thread, which sees the overlays from then on.
+
+    `scratch` is an empty folder.
+    """
 
     def __init__(self, scratch: str) -> None:
         self._scratch = scratch
@@ -53,10 +56,11 @@ class Overlay:
             raise HoldUnavailableError(error.strerror or str(error)) from None
 
     def begin(self) -> None:
-        """The held process cannot reach what is under its view."""
+        """Close the way to the files below the view, and drop the capabilities that could undo it."""
         os.close(self._fd)
         taken = sum(1 << number for number in TAKEN)
         syscalls.drop_capabilities(0 if os.getuid() else ~taken & (1 << 64) - 1)
+        # An overlay in a user namespace cannot rename directories of the lower layer.
         if self._options != AS_ROOT:
             rename_by_copying()
 
@@ -64,6 +68,7 @@ class Overlay:
         return []
 
     def changes(self) -> Iterator[FileChange]:
+        """Yield the files in the upper layers and the differences in rebuilt directories."""
         base = f"/proc/self/fd/{self._fd}"
         for number, tree in enumerate(self._trees):
             yield from changes_in(f"{base}/upper/{number}", tree)
@@ -72,19 +77,20 @@ class Overlay:
     # ---- the new root ------------------------------------------------------------------------------------
 
     def _build(self, place: str) -> None:
-        # Not below the layers that it is the upper one of: another file system than theirs.
+        # The upper layer must not lie inside its own lower layer, so it gets a file system of its own.
         syscalls.mount("netdebug", self._scratch, "tmpfs", options="mode=755")
         for name in ("root", "upper", "work"):
             os.mkdir(f"{self._scratch}/{name}")
+        # Keeps the upper layers reachable for the keeper after pivot_root; the held process closes it.
         self._fd = os.open(self._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._options = working_options(self._scratch)
         syscalls.mount(self._root, self._root, flags=syscalls.MS_BIND)
         self._split("/", place)
 
     def _split(self, path: str, place: str) -> None:
-        """A directory that holds mounts, somewhere below."""
+        """Rebuild a directory that has mounts somewhere below it."""
         self._rebuilt.add(path)
-        with suppress(PermissionError):  # what cannot be read is empty
+        with suppress(PermissionError):  # an unreadable directory stays empty
             names = os.listdir(path)
             if len(names) > MOST_ENTRIES:
                 raise OSError(f"{path} holds mounts and {len(names)} entries")
@@ -92,11 +98,12 @@ class Overlay:
                 self._put(os.path.join(path, name), place)
 
     def _put(self, path: str, place: str) -> None:
+        """Put one entry of a rebuilt directory into the new root."""
         mount = self._mounts.get(path)
         target = self._root + path
         try:
             status = os.lstat(path)
-        except OSError:  # such as another user's own file system; the script would not see it, either
+        except OSError:  # such as a FUSE mount of another user; the script could not see it, either
             return
         if path == self._scratch:
             return
@@ -138,7 +145,7 @@ class Overlay:
         except OSError:
             if is_within(place, path):
                 raise
-            self._put_read_only(path)  # such as of a file system that overlays cannot be laid on
+            self._put_read_only(path)  # such as on a file system that cannot be a lower layer
         self._trees.append(path)
 
     def _put_read_only(self, path: str) -> None:
@@ -147,6 +154,7 @@ class Overlay:
         self.read_only.append(path)
 
     def _put_as_it_is(self, path: str, status: os.stat_result, mount: Mount, place: str) -> None:
+        """Bind a special or read-only mount; what configures the machine becomes read-only."""
         target = self._root + path
         os.mkdir(target)
         self._note(path)
@@ -167,6 +175,7 @@ class Overlay:
                     self._put_overlay(each.path, place)  # such as /dev/shm
 
     def _put_file(self, path: str, status: os.stat_result) -> None:
+        """Copy a small file; bind a bigger one read-only, and devices as they are."""
         target = self._root + path
         if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_COPIED_BYTES and path not in self._mounts:
             with suppress(PermissionError):
@@ -181,11 +190,13 @@ class Overlay:
         self._note(path)
 
     def _note(self, path: str) -> None:
+        """Remember time and size of a rebuilt entry, to detect changes later."""
         with suppress(OSError):
             status = os.lstat(self._root + path)
             self._own[path] = (status.st_mtime_ns, status.st_size)
 
     def _move_in(self, place: str) -> None:
+        """Make the new root the root of this process and detach the old one."""
         old = ".netdebug-old-root"
         os.mkdir(f"{self._root}/{old}")
         os.chdir(self._root)
@@ -196,7 +207,7 @@ class Overlay:
         os.chdir(place)
 
     def _changes_between(self, base: str, inside: str) -> Iterator[FileChange]:
-        """In the directories that were rebuilt."""
+        """Yield the changes in rebuilt directories."""
         with os.scandir(base + inside) as entries:
             for entry in sorted(entries, key=lambda each: each.name):
                 path = f"{inside}/{entry.name}"
@@ -217,7 +228,7 @@ class Overlay:
 
 
 def enter_namespaces() -> None:
-    """Root keeps all users and needs no user namespace; anybody else stays who they are, alone."""
+    """Enter the namespaces. Root needs no user namespace; others get one that maps their own user only."""
     user, group = os.geteuid(), os.getegid()
     try:
         if user:
@@ -225,14 +236,19 @@ def enter_namespaces() -> None:
         syscalls.unshare(NAMESPACES)
     except OSError:
         syscalls.unshare(syscalls.CLONE_NEWUSER | NAMESPACES)
+        # The kernel accepts a gid_map of an unprivileged process only after this.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    # Private, so that our mounts do not propagate to the machine.
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
 
 
 def take_over(path: str, target: str, status: os.stat_result) -> None:
-    """Owner and mode; what belongs to somebody else cannot be given to them, but may not become writable."""
+    """Copy owner and mode of a directory.
+
+    The owner cannot always be set, so what the user could not write before becomes read-only.
+    """
     with suppress(OSError):
         os.chown(target, status.st_uid, status.st_gid)
     mode = stat.S_IMODE(status.st_mode)
@@ -250,15 +266,16 @@ def mount_overlay(lower: str, upper: str, work: str, target: str, options: str) 
 
 
 def escaped(path: str) -> str:
+    """Return a path escaped for the option string of an overlay mount."""
     for sign in "\\:,":
         path = path.replace(sign, f"\\{sign}")
     return path
 
 
 def working_options(scratch: str) -> str:
-    """Those with which directories can be deleted and made again; raises OSError when there are none.
+    """Return the mount options with which directories can be deleted and made again. Raise OSError.
 
-    A tmpfs of old kernels cannot note that in a user namespace. Directories cannot be renamed in one.
+    On old kernels a tmpfs cannot record that in a user namespace. Directories cannot be renamed in one.
     """
     reason = OSError("no overlay can be mounted")
     for number, options in enumerate((AS_ROOT, "userxattr")):
@@ -272,6 +289,7 @@ def working_options(scratch: str) -> str:
 
 
 def try_out(folder: str, options: str) -> None:
+    """Mount a small overlay and use it as scripts do. Raise OSError."""
     lower, upper, work, merged = (f"{folder}/{name}" for name in ("lower", "upper", "work", "merged"))
     for each in (f"{lower}/one", f"{lower}/two", upper, work, merged):
         os.makedirs(each)
@@ -289,7 +307,10 @@ def try_out(folder: str, options: str) -> None:
 
 
 def rename_by_copying() -> None:
-    """A directory of the lower layer is on another device, says the kernel; `mv` copies it then."""
+    """Make os.rename and os.replace copy directories of the lower layer, as `mv` does.
+
+    The kernel reports them to be on another device (EXDEV).
+    """
 
     def renaming(real: Callable[..., None]) -> Callable[..., None]:
         @wraps(real)
@@ -312,12 +333,13 @@ def is_within(path: str, folder: str) -> bool:
 
 
 def changes_in(upper: str, tree: str) -> Iterator[FileChange]:
-    """What is in the upper layer of an overlay on `tree`."""
+    """Yield what the upper layer of an overlay on `tree` contains."""
     if not os.path.isdir(upper):
         return
     for entry in sorted(os.scandir(upper), key=lambda each: each.name):
         path = f"{tree}/{entry.name}"
         status = entry.stat(follow_symlinks=False)
+        # A character device 0/0 is a whiteout: overlayfs marks deleted files with it.
         if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
             yield FileChange(path, is_deleted=True)
         elif stat.S_ISDIR(status.st_mode):
@@ -329,7 +351,7 @@ def changes_in(upper: str, tree: str) -> Iterator[FileChange]:
 
 
 def is_renamed(directory: str) -> bool:
-    """What is in it has stayed in the lower layer."""
+    """Return whether a directory was renamed; its content is then still in the lower layer."""
     try:
         return bool(os.getxattr(directory, "trusted.overlay.redirect"))
     except OSError:

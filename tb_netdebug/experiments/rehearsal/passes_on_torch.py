@@ -1,4 +1,4 @@
-"""Every run of torch's autograd engine from Python, whoever calls it."""
+"""Hooks every run of torch's autograd engine from Python, whoever calls it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ Fault = Callable[[str, Exception], None]
 
 
 class Engine(torch._C._ImperativeEngine):
-    """Stands where torch and its users look for the engine; it is one for whoever asks by class."""
+    """A wrapper for the autograd engine where torch looks it up; also an instance of the real class."""
 
     inner: Any
     before: Tell
     after: Tell
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a backward pass between the two callbacks, unless it is nested, compiled or traced."""
         if is_part_of_another() or is_compiling() or is_traced():
             return self.inner.run_backward(*args, **kwargs)
         roots = tuple(args[0] if args else kwargs.get("tensors", ()))
@@ -35,18 +36,20 @@ class Engine(torch._C._ImperativeEngine):
 
 
 def listen_to_passes(before: Tell, after: Tell, fault: Fault) -> None:
-    """`before(roots)` and `after(roots)` of each pass that is no part of another one, until the process ends.
+    """Call `before(roots)` and `after(roots)` around each outermost pass, until the process ends.
 
-    Not of those in which a compiler writes down what is to be done later. `fault` is told what they raise.
+    Passes that a compiler only traces do not count. Exceptions of the callbacks go to `fault`.
     """
     engine = Engine()
     engine.inner = Variable._execution_engine
     engine.before, engine.after = (unintercepted(partial(tried, each, fault)) for each in (before, after))
     never_compiled(Engine.run_backward)
+    # torch.autograd looks the engine up here at every call.
     Variable._execution_engine = engine
 
 
 def tried(tell: Tell, fault: Fault, roots: Iterable[Any]) -> None:
+    """Call a callback and report its exception, but let exceptions of signal handlers pass."""
     try:
         tell(roots)
     except Exception as error:
@@ -56,5 +59,5 @@ def tried(tell: Tell, fault: Fault, roots: Iterable[Any]) -> None:
 
 
 def is_part_of_another() -> bool:
-    """As when a checkpoint computes a piece of the network again."""
+    """Return whether this pass is nested in another, as when a checkpoint recomputes part of the network."""
     return torch._C._current_graph_task_id() != -1

@@ -1,6 +1,6 @@
-"""Lets Python's own functions for files work on copies, in this process and those that it forks.
+"""Makes Python's own file functions work on copies, in this process and those that it forks.
 
-Code that is not written in Python goes past this: what holds that back is a matter of the caller.
+Native code is not affected; the holds that use this (`landlock.py`, `refusal.py`) have to restrict it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from tb_netdebug.experiments.rehearsal.copies import Copies, real
 from tb_netdebug.training.zero_code.first_import import when_imported
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Functions for which there is no copy to work on.
 REFUSED = ("mkfifo", "mknod", "setxattr", "removexattr", "chroot", "lchown", "chflags", "lchflags")
-# Modules that have kept `open` under a name of their own.
+# Modules that hold a reference to `open` under a name of their own.
 KEPT = (("bz2", "_builtin_open"), ("tarfile", "bltn_open"), ("tokenize", "_builtin_open"))
-# By the module whose import is waited for: functions that hand a path to code that is not Python's.
-# (the attribute, the place of the path among the arguments, its name, whether it is written)
+# Functions that pass a path to native code, by the module whose import is awaited: (attribute, position of
+# the path, its keyword, whether the path is written).
 NATIVE = {
     "torch": [("save", 1, "f", True)],
     "safetensors.torch": [("save_file", 1, "filename", True), ("load_file", 0, "filename", False)],
@@ -35,7 +36,7 @@ NATIVE = {
 
 
 def redirect(copies: Copies) -> None:
-    """From now on, until the end of the process."""
+    """Redirect the file functions until the end of the process."""
     files = Files(copies)
     builtins.open = io.open = files.open
     for name in Files.NAMES:
@@ -47,7 +48,7 @@ def redirect(copies: Copies) -> None:
     for name in REFUSED:
         if hasattr(os, name):
             setattr(os, name, partial(refuse, f"os.{name}"))
-    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree by names: descriptors go past us
+    shutil._use_fd_functions = False  # rmtree must use paths: calls relative to a descriptor bypass us
     tempfile.tempdir = os.environ["TMPDIR"] = copies.temporary
     for module, functions in NATIVE.items():
         when_imported(module, partial(map_paths, copies, module, functions))
@@ -55,11 +56,12 @@ def redirect(copies: Copies) -> None:
 
 
 def refuse(what: str, *_: Any, **__: Any) -> Any:
+    """Raise PermissionError for an operation that cannot be redirected."""
     raise PermissionError(errno.EPERM, f"NetDebug lets the script do no {what} here")
 
 
 class Files:
-    """The functions of `os` that take paths, and `open`."""
+    """The replacements of `open` and of the functions of `os` that take paths."""
 
     NAMES = (
         "access", "chdir", "chmod", "chown", "getcwd", "getcwdb", "link", "listdir", "lstat", "mkdir",
@@ -74,18 +76,21 @@ class Files:
     # ---- opening -----------------------------------------------------------------------------------------
 
     def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        """That of Python."""
+        """Replace the built-in `open`."""
+        # An opener calls os.open, which is redirected itself.
         if isinstance(file, int) or "opener" in kwargs:
             return self._open(file, mode, *args, **kwargs)
         if not set(mode) & set("wax+"):
             return self._open(self._copies.seen(file), mode, *args, **kwargs)
         place = self._copies.absolute(file)
         target = self._copies.written(file, keep="w" not in mode, new="x" in mode)
+        # The mark of deletion goes after the open has succeeded.
         opened = self._open(target, mode, *args, **kwargs)
         self._copies.made(place)
         return opened
 
     def open_descriptor(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        """Replace `os.open`."""
         path = at(path, dir_fd)
         if not flags & WRITING or flags & os.O_DIRECTORY:
             return int(real.open(self._copies.seen(path), flags, mode))
@@ -96,7 +101,7 @@ class Files:
         self._copies.made(place)
         return descriptor
 
-    # ---- looking -----------------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------
 
     def stat(self, path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> Any:
         if isinstance(path, int):
@@ -184,7 +189,7 @@ class Files:
     replace = rename
 
     def _bring(self, place: str) -> None:
-        """A copy of all that is in a folder, which moves as a whole."""
+        """Copy everything in a folder, since a renamed folder moves as a whole."""
         copy = self._copies.written(place, follow=False)
         if os.path.isdir(copy) and not os.path.islink(copy):
             for name in self.listdir(place):
@@ -203,13 +208,14 @@ class Files:
         real.utime(path if isinstance(path, int) else self._changed(path, dir_fd), *args, **kwargs)
 
     def _changed(self, path: Any, dir_fd: int | None) -> str:
+        """Return the copy of a path whose mode, owner or times are about to change."""
         path = at(path, dir_fd)
         named(path, real.lstat, self._copies.seen(path))
         return self._copies.written(path)
 
 
 class Entries:
-    """What os.scandir returns."""
+    """The replacement for the iterator of os.scandir."""
 
     def __init__(self, files: Files, path: Any) -> None:
         self._names = iter(files.listdir(path))
@@ -233,7 +239,7 @@ class Entries:
 
 
 class FolderEntry:
-    """One of them; asked again for each answer."""
+    """The replacement for os.DirEntry; it caches nothing."""
 
     def __init__(self, files: Files, path: Any) -> None:
         self._files = files
@@ -272,14 +278,14 @@ class FolderEntry:
 
 
 def at(path: Any, dir_fd: int | None) -> Any:
-    """A path that is relative to an open folder, by the folder's name."""
+    """Return a path relative to an open folder as a path with the name of that folder."""
     if dir_fd is None or os.path.isabs(path):
         return path
     return os.path.join(os.fsdecode(real.readlink(f"/proc/self/fd/{dir_fd}")), os.fsdecode(path))
 
 
 def named(path: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """An error names the path that the script has given."""
+    """Call the function; an OSError names the path that the script has given, not that of the copy."""
     try:
         return function(*args, **kwargs)
     except OSError as error:
@@ -288,16 +294,19 @@ def named(path: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         raise
 
 
-# ---- libraries that open files by themselves -------------------------------------------------------------
+# ---- libraries that open files natively ------------------------------------------------------------------
 
 
 def map_paths(copies: Copies, module: str, functions: list[tuple[str, int, str, bool]]) -> None:
+    """Wrap the native functions of a module that was just imported."""
     for name, place, keyword, is_written in functions:
         function = getattr(sys.modules[module], name)
         setattr(sys.modules[module], name, mapped(copies, function, place, keyword, is_written))
 
 
 def mapped(copies: Copies, function: Any, place: int, keyword: str, is_written: bool) -> Any:
+    """Return the function with its path argument replaced by that of the copy."""
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = kwargs.get(keyword, args[place] if len(args) > place else None)

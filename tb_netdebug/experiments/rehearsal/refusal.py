@@ -1,6 +1,7 @@
-"""Where the kernel does not hold a process: copies for what Python writes, and everything else is refused.
+"""The level `python`, for systems where the kernel cannot hold a process.
 
-That is weaker. Libraries that are not written in Python open files without asking Python.
+Python's writes go to copies, and everything else is refused. This is weaker: native libraries open files
+without asking Python.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tb_netdebug.experiments.rehearsal.changes import FileChange
 from tb_netdebug.experiments.rehearsal.copies import Copies
 from tb_netdebug.experiments.rehearsal.redirection import WRITING, redirect
 
-# Audit events of things done to a path, with the places of the paths among their arguments.
+# Audit events of operations on paths, with the positions of the paths among their arguments.
 ON_PATHS = {
     "os.chmod": (0,), "os.chown": (0,), "os.link": (0, 1), "os.mkdir": (0,), "os.remove": (0,),
     "os.removexattr": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.setxattr": (0,), "os.symlink": (1,),
@@ -27,7 +28,7 @@ MODES_OF_WRITING = frozenset("wax+")
 
 
 class Refusal:
-    """On every system that Python runs on."""
+    """A hold that works on every system that Python runs on."""
 
     def __init__(self, scratch: str) -> None:
         self._copies = Copies(scratch)
@@ -35,6 +36,7 @@ class Refusal:
 
     def begin(self) -> None:
         redirect(self._copies)
+        # multiprocessing calls it directly, without an audit event.
         vars(import_module("_posixsubprocess"))["fork_exec"] = refuse_to_start
         sys.addaudithook(self._look)
 
@@ -69,7 +71,10 @@ EVENTS: dict[str, Callable[[Copies, tuple[Any, ...]], None]] = {"open": look_at_
 
 
 def check(copies: Copies, path: Any) -> None:
-    """Descriptors were opened here, so they are of copies."""
+    """Raise PermissionError for a path outside of the copies.
+
+    Descriptors pass: they were opened here, so they are of copies.
+    """
     if isinstance(path, int) or path is None or path in ("", ":memory:", b""):
         return
     text = os.fsdecode(path)

@@ -1,4 +1,4 @@
-"""What became of a process that was held: how, what it would have changed, whom it talked to."""
+"""The report on a held process: how it was held, what it would have changed, which hosts it contacted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ LEVELS = {
 
 @dataclass(slots=True)
 class RehearsalReport:
-    """`status` is the exit status, or minus the signal; `passed_over` says why a better level was not had."""
+    """The outcome of a held process; written by the keeper, read by its caller.
+
+    `status` is the exit status, or minus the signal. `passed_over` says why a better level was not used.
+    """
 
     level: str = ""
     passed_over: list[str] = field(default_factory=list)
@@ -50,7 +53,7 @@ class RehearsalReport:
         return cls(changes=changes, **told)
 
     def sentences(self) -> Iterator[str]:
-        """How it was held in the first one; the others only where there is something to say."""
+        """Yield sentences for the user: how it was held, then whatever else there is to report."""
         if self.level:
             nothing = "" if self.changes else " There were none."
             yield f"Writes were held {LEVELS.get(self.level, self.level)}.{nothing}"
@@ -70,7 +73,7 @@ class RehearsalReport:
 
     @property
     def ending(self) -> str:
-        """How the process ended, where that was no exit."""
+        """The exit status or the name of the signal, as text."""
         if self.status >= 0:
             return f"exit status {self.status}"
         try:

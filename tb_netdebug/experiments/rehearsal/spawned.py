@@ -1,4 +1,4 @@
-"""Takes the stop along into processes that multiprocessing starts anew; forked ones have it already."""
+"""Carries the stop into processes that multiprocessing spawns; forked ones inherit it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tb_netdebug.experiments.rehearsal import channel
 
 
 class CarriedStop:
-    """Stands for such a process where it is pickled; what it trains ends before the same step.
+    """Is pickled in place of a spawned process, so that the child also stops before the same step.
 
-    The process itself stays as the user has made it, with a target or with a `run` of its own.
+    The process itself stays as the user made it, with a target or with a `run` of its own.
     """
 
     def __init__(self, process: Any, step: int, to_keeper: Sequence[Any] = ()) -> None:
@@ -31,7 +31,7 @@ class CarriedStop:
         return getattr(self._process, name)
 
     def _bootstrap(self, *args: Any, **kwargs: Any) -> Any:
-        """What multiprocessing calls in the child."""
+        """Set up the stop and run the process; multiprocessing calls this in the child."""
         from tb_netdebug.experiments.rehearsal.inert_monitor import watching_nothing
         from tb_netdebug.experiments.rehearsal.stop import StepGate, listening
 
@@ -47,7 +47,7 @@ class CarriedStop:
 
 @contextmanager
 def stopping_spawned(step: int) -> Iterator[None]:
-    """Processes that are started while it is open."""
+    """Carry the stop into all processes that are started within the block."""
     real = BaseProcess.start
 
     @wraps(real)
@@ -68,11 +68,11 @@ def stopping_spawned(step: int) -> Iterator[None]:
 
 @contextmanager
 def carrying(process: Any, step: int) -> Iterator[None]:
-    """While it is open, starting the process pickles it together with the stop."""
+    """Pickle the process together with the stop, if it is started within the block."""
     launch: Callable[[Any], Any] = process._Popen
 
     def launch_carried(whole: Any) -> Any:
-        vars(process).pop("_Popen", None)  # or it would be pickled, too
+        vars(process).pop("_Popen", None)  # otherwise it would be pickled, too
         return launch(CarriedStop(whole, step))
 
     vars(process)["_Popen"] = launch_carried

@@ -1,4 +1,4 @@
-"""The steps of a Keras script: of `fit` and `train_on_batch`, and of optimizers in loops of one's own."""
+"""Detects the steps of a Keras script: in `fit`, in `train_on_batch`, and in custom loops."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def listen_to(gate: StepGate) -> KerasSteps:
 
 
 class KerasSteps:
-    """Stops before the n-th call of a train function, and of `Optimizer.apply` outside of one.
+    """Stops before the n-th call of a train function, or of `Optimizer.apply` outside of one.
 
-    In a `tf.function` of one's own an optimizer is met once, while it is traced: that is its first step.
+    In a user's `tf.function` an optimizer is seen only once, while it is traced: that is its first step.
     """
 
     def __init__(self, gate: StepGate, keras: Any) -> None:
@@ -41,6 +41,7 @@ class KerasSteps:
             self._models[id(model)] = model
             made = real(model, *args, **kwargs)
             function = model.train_function
+            # make_train_function returns a cached function if there is one: do not wrap it twice.
             if function is not None and not hasattr(function, "netdebug_counts"):
                 model.train_function = self._counting(model, function)
             return made if made is None else model.train_function
@@ -62,6 +63,7 @@ class KerasSteps:
         @wraps(real)
         def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             self._optimizers[id(optimizer)] = optimizer
+            # Within a train function the step is counted already.
             if not self._gate.is_inside_step:
                 self._gate.reached(id(optimizer))
             return real(optimizer, *args, **kwargs)

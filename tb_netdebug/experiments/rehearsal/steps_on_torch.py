@@ -1,4 +1,4 @@
-"""The steps of a PyTorch script: of its optimizers, or of its own hands after a backward pass."""
+"""Detects the steps of a PyTorch script: of its optimizers, or made by hand after a backward pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tb_netdebug.integrations.torch_scripts.owners import find_owners, parameter
 
 BY_HAND = "by hand"
 MOST_CALLED = 1000
-# Without a step, or anything that looks like one. Batches that are gathered for one step are fewer.
+# The most backward passes without anything that looks like a step. Gradient accumulation needs fewer.
 MOST_PASSES = 1000
 
 
@@ -32,12 +32,12 @@ def listen_to(gate: StepGate) -> TorchSteps:
 
 
 class TorchSteps:
-    """Stops before an optimizer steps; without one, when the n-th backward pass has ended.
+    """Stops before an optimizer steps; without an optimizer, when the n-th backward pass has ended.
 
     A step with a closure begins with the closure: it is called, so that there are a loss and gradients, and
-    then the step is stopped. Beside an optimizer, what was changed by hand is noticed when the pass has ended
-    in which a hook did it, or when the next one begins. What cannot be seen to change anything is ended after
-    so many passes.
+    then the step is stopped. In a script with an optimizer, changes made by hand are noticed at the end of
+    the pass if a hook made them, else when the next pass begins. A script whose changes cannot be seen is
+    ended after MOST_PASSES passes.
     """
 
     def __init__(self, gate: StepGate) -> None:
@@ -47,6 +47,7 @@ class TorchSteps:
         self._leaves = Leaves()
         self._passes = 0
         self._in_scaler = threading.local()
+        # torch.compile must not trace into our hooks.
         for name in ("_made", "_before", "_module", "_scaling", "_ahead", "_behind"):
             never_compiled(getattr(TorchSteps, name))
         listen(Optimizer.__init__, after=self._made)
@@ -55,7 +56,7 @@ class TorchSteps:
         listen_to_passes(self._ahead, self._behind, gate.fault)
         optimizer_steps.BEGINNING.listen(self._before)
 
-    # ---- what was seen -----------------------------------------------------------------------------------
+    # ---- models ------------------------------------------------------------------------------------------
 
     def subjects(self) -> list[Subject]:
         optimizers = [each for each, _ in self._optimizers.values()]
@@ -67,17 +68,18 @@ class TorchSteps:
         return found + [Subject({"": each}) for each in called if len(models) > 1 or each not in models]
 
     def _roots(self) -> list[nn.Module]:
-        """Those that were called, and are no part of another one that was."""
+        """Return the modules that were called and are not part of another one that was."""
         called = [each for reference in self._called.values() if (each := reference()) is not None]
         parts = {id(part) for each in called for part in each.modules() if part is not each}
         return [each for each in called if id(each) not in parts]
 
     def _whole(self, optimizers: Sequence[Optimizer], called: Sequence[nn.Module]) -> nn.Module | None:
-        """The one that was called and has all that the optimizers move."""
+        """Return the called module that contains everything the optimizers update, or None."""
         wanted = {id(tensor) for each in optimizers for tensor in tensors_of(each)}
         return next((each for each in called if wanted and wanted <= parameter_ids(each)), None)
 
     def _module(self, args: tuple[Any, ...]) -> None:
+        """Note a called module; stop listening after MOST_CALLED of them."""
         if len(self._called) >= MOST_CALLED and self._calls is not None:
             self._calls.close()
             self._calls = None
@@ -90,7 +92,7 @@ class TorchSteps:
         self._optimizers[id(args[0])] = args[0], user_place()
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._optimizers.setdefault(id(optimizer), (optimizer, None))  # a copy, or there before us
+        self._optimizers.setdefault(id(optimizer), (optimizer, None))  # a copy, or older than us
         self._begin_anew()
         if self._is_counted(optimizer):
             return
@@ -99,7 +101,7 @@ class TorchSteps:
         self._gate.reached(id(optimizer))
 
     def _scaling(self, args: tuple[Any, ...]) -> None:
-        """A scaler may skip the step of its optimizer: that is a step, too."""
+        """Count the step of a GradScaler, which counts even if it skips the step of its optimizer."""
         if isinstance(args[1], Optimizer):
             self._begin_anew()
             self._gate.reached(id(args[1]))
@@ -109,7 +111,7 @@ class TorchSteps:
         self._in_scaler.optimizer = None
 
     def _is_counted(self, optimizer: Optimizer) -> bool:
-        """Whether this step is the one that its scaler has begun; it takes no other one."""
+        """Return whether the scaler has already counted this step of the optimizer; reset the note."""
         is_counted = getattr(self._in_scaler, "optimizer", None) == id(optimizer)
         self._in_scaler.optimizer = None
         return is_counted
@@ -117,6 +119,7 @@ class TorchSteps:
     # ---- passes ------------------------------------------------------------------------------------------
 
     def _ahead(self, roots: Iterable[Any]) -> None:
+        """Look for a step by hand before a backward pass begins, then keep the values of its leaves."""
         if self._gate.where:
             self._gate.reached(BY_HAND)
         if self._gate.is_inside_step:
@@ -125,11 +128,12 @@ class TorchSteps:
         self._look_for_step()
         if self._passes >= MOST_PASSES:
             self._gate.exhausted(f"{self._passes} backward passes")
-        if not torch._C._functorch.peek_interpreter_stack():  # its tensors stand for others
+        if not torch._C._functorch.peek_interpreter_stack():  # inside torch.func, tensors are wrappers
             models = self._roots()
             self._leaves.keep(self._trained(leaves_of(roots)), models)
 
     def _behind(self, _: Iterable[Any]) -> None:
+        """Count a backward pass; without an optimizer its end is the step."""
         if self._gate.is_inside_step:
             return
         self._passes += 1
@@ -143,9 +147,9 @@ class TorchSteps:
             self._gate.reached(BY_HAND)
 
     def _trained(self, leaves: dict[int, torch.Tensor]) -> list[torch.Tensor]:
-        """What the optimizers move, and all other leaves of a pass that has nothing to do with them.
+        """Return what the optimizers update, and the other leaves of a pass that is unrelated to them.
 
-        What is changed beside them is no step: an attack on the model changes its own input.
+        Other changes in a pass of the optimizers are no step: an attack on the model changes its own input.
         """
         moved = {id(tensor): tensor for each, _ in self._optimizers.values() for tensor in tensors_of(each)}
         return list((moved if moved.keys() & leaves.keys() else moved | leaves).values())
@@ -156,7 +160,10 @@ class TorchSteps:
 
 
 def call_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Of `step(closure)`; hooks are given the optimizer as the first argument, or not, by version."""
+    """Call the closure of `step(closure)`, if there is one.
+
+    Depending on the version of torch, the optimizer is the first argument of a hook or not.
+    """
     for each in (*args, *kwargs.values()):
         if callable(each) and not isinstance(each, Optimizer | torch.amp.GradScaler):
             with torch.enable_grad():

@@ -1,8 +1,8 @@
-"""Runs a script up to a given optimizer step, and gives back what it had there.
+"""Runs a script up to a given optimizer step, and returns what it had built by then.
 
-Frameworks call `Gate.reached` before a step changes anything; from then on it raises, in every thread and in
-every forked child, whatever the script catches. A script that does not end is left running, and what was
-asked for is done beside it.
+Frameworks call `StepGate.reached` before a step changes anything. From the chosen step on it raises in every
+thread and every forked child, whatever the script catches. A script that does not end is left running, and
+the requested work is done beside it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from tb_netdebug.recording.frames import place_of, user_frame
 from tb_netdebug.training.zero_code.first_import import FirstImport, when_imported
 from tb_netdebug.training.zero_code.script import Script, ScriptEnding, run_as_main
 
-# By the module whose import is waited for.
+# The module that detects the steps of a framework, by the framework whose import is awaited.
 FRAMEWORKS = {
     "torch": "tb_netdebug.experiments.rehearsal.steps_on_torch",
     "keras": "tb_netdebug.experiments.rehearsal.steps_of_keras",
 }
 AUTOGRAPH = "__autograph_generated_file"
-# A script that has been told so often, or that has not ended after so long, does not end by itself.
+# A script that was stopped this many times, or did not end within this time, does not end by itself.
 MOST_RAISED = 1000
 PATIENCE_SECS = 10.0
-# Then it is ended from outside: it does not even let a thread of ours run.
+# After this the keeper ends it from outside: it does not even let a thread of ours run.
 GRACE_SECS = 10.0
-# One whose children were stopped may still get to a step of its own, or wait for them for ever.
+# For a script whose children were stopped: it may reach a step of its own, or wait for them for ever.
 CHILDREN_SECS = 30.0
 
 
 class StepReached(SystemExit):
-    """Ends the script. No Exception, so that it is not caught; as a SystemExit nobody prints it."""
+    """Ends the script. Being no Exception it is seldom caught; being a SystemExit it is not printed."""
 
-    def __init__(self, code: int = 0) -> None:  # given by pickle: a pool sends it to its parent
+    def __init__(self, code: int = 0) -> None:  # picklable: a pool sends it to its parent
         super().__init__(code)
 
 
@@ -59,9 +59,10 @@ class Subject:
 
 @dataclass(slots=True)
 class Stopped:
-    """What a script had. `error` is what ended it before its step; without that and `where` it just ended.
+    """What a script had built when it stopped.
 
-    `without_step` is what it did until it was stopped at `where` though no step was seen.
+    `error` is what ended it before its step; without `error` and `where` it ended normally. `without_step`
+    says what it did until it was stopped at `where` although no step was seen.
     """
 
     script: str
@@ -76,16 +77,16 @@ class Stopped:
 
 
 class FrameworkSteps(Protocol):
-    """The steps of one framework; made by `listen_to(gate)` of its module."""
+    """The detected steps of one framework; created by `listen_to(gate)` of its module."""
 
     def subjects(self) -> list[Subject]:
-        """What this framework trains, as far as it was seen."""
+        """Return what this framework trains, as far as it was seen."""
 
 
 class StepGate:
-    """Lets steps pass, up to the one that is asked for. One optimizer's n-th step is the n-th.
+    """Lets steps pass up to the chosen one, which is the n-th step of any one optimizer.
 
-    With `is_spawned` it is that of a process that the script has started anew.
+    `is_spawned` marks the gate of a process that the script has spawned.
     """
 
     def __init__(self, step: int, patience_secs: float = PATIENCE_SECS, *, is_spawned: bool = False) -> None:
@@ -107,14 +108,14 @@ class StepGate:
         self.steps: list[FrameworkSteps] = []
         self._found: list[Subject] | None = None
 
-    # ---- what frameworks call ----------------------------------------------------------------------------
+    # ---- called by frameworks ----------------------------------------------------------------------------
 
     def is_next(self, key: object) -> bool:
-        """Whether `reached` would stop there."""
+        """Return whether `reached` would stop there."""
         return not self._lets_pass() and (bool(self.where) or self._counts.get(key, 0) + 1 >= self._step)
 
     def reached(self, key: object) -> None:
-        """`key` is about to step. Raises StepReached when that is the step to stop at, or one after it."""
+        """Count a step that `key` is about to make. Raise StepReached at the chosen step and after it."""
         if self._lets_pass():
             return
         self._counts[key] = self._counts.get(key, 0) + 1
@@ -122,14 +123,14 @@ class StepGate:
             self._stop()
 
     def exhausted(self, done: str) -> None:
-        """So much was `done` without a step that there may be an unseen one. Raises StepReached."""
+        """Stop after so much was `done` that there may be an unseen step. Raise StepReached."""
         if not self._lets_pass():
             self.without_step = self.without_step or done
             self._stop()
 
     @contextmanager
     def step_of_framework(self) -> Iterator[None]:
-        """While it is open, what happens on this thread is part of a step that was counted."""
+        """Mark what this thread does within the block as part of a step that was counted."""
         self._inside.is_there = True
         try:
             yield
@@ -141,20 +142,23 @@ class StepGate:
         return bool(getattr(self._inside, "is_there", False))
 
     def fault(self, doing: str, error: Exception) -> None:
-        """What we cannot look at is not there."""
+        """Report a failure of our own on standard error; the script goes on."""
         sys.stderr.write(f"netdebug: failed while {doing}: {type(error).__name__}: {error}\n")
 
     # ---- the stop ----------------------------------------------------------------------------------------
 
     def _lets_pass(self) -> bool:
+        """Return whether this thread may step: the caller may, once the script is stopped, see `open`."""
         if not self._is_in_use or os.getpid() != self._pid:
             return False
         return self._refused is None or threading.get_ident() not in self._refused
 
     def _stop(self) -> NoReturn:
+        """Raise StepReached; at the first time, note the place and the models, and start the deadlines."""
         with self._lock:
             self._raised += 1
             if not self.where:
+                # Frame 2 is the caller of `reached` or `exhausted`.
                 self.where = user_line(sys._getframe(2))
                 if self._is_spawned or os.getpid() != self._pid:
                     tell("child", self.where)
@@ -185,20 +189,21 @@ class StepGate:
             self._give_up()
 
     def _give_up(self) -> None:
+        """Leave the script running and use what was found; end a forked child at once."""
         if os.getpid() != self._pid or self._stuck is None:
             os._exit(0)
-        with self._lock:  # one of several; the others wait here until the process is gone
+        with self._lock:  # only one thread gets through; the others wait until the process is gone
             if not self._unwound.is_set():
                 self._stuck()
 
-    # ---- using what was found ----------------------------------------------------------------------------
+    # ---- after the stop ----------------------------------------------------------------------------------
 
     def ended(self, *, is_interrupted: bool = False) -> None:
-        """The script has ended by itself, or by the exception.
+        """Note that the script has ended, by itself or by StepReached.
 
-        What is being done beside it is waited for, without end, unless it was interrupted.
+        Work that is being done beside it is waited for without limit, unless it was interrupted.
         """
-        if os.getpid() == self._pid:  # and no child that the script has forked
+        if os.getpid() == self._pid:  # not in a child that the script has forked
             tell("waiting", "")
             tell("limit", None)
         with nullcontext() if is_interrupted else self._lock:
@@ -206,7 +211,7 @@ class StepGate:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """The caller may step, and the threads that it starts; those of the script may not."""
+        """Let this thread, and threads that it starts, make steps; the threads of the script may not."""
         own = threading.get_ident()
         self._refused = {each.ident or 0 for each in threading.enumerate() if each.ident != own}
         self._is_in_use = True
@@ -216,12 +221,14 @@ class StepGate:
             self._is_in_use = False
 
     def when_stuck(self, use: Callable[[], int]) -> None:
+        """Set what to do if the script does not end; the process exits with the status that `use` returns."""
+
         def leave() -> NoReturn:
             code = 1
             try:
                 code = use()
             finally:
-                tell("done", code)  # there will be no ordinary end that could
+                tell("done", code)  # os._exit skips the ordinary end, which would report it
                 for stream in (sys.stdout, sys.stderr):
                     stream.flush()
                 os._exit(code)
@@ -232,9 +239,9 @@ class StepGate:
 def run_to_step(
     script: Script, use: Callable[[Stopped], int], *, step: int = 1, patience_secs: float = PATIENCE_SECS
 ) -> int:
-    """Return what `use` makes of the script's models, after the script was stopped before its `step`.
+    """Run a script to its `step` and return what `use` makes of its models.
 
-    Raises OSError when there is no such script; see also `stop_before_step`.
+    Raise OSError when there is no such script; see also `stop_before_step`.
     """
     program = partial(run_as_main, script)
     return stop_before_step(script.name, program, use, step=step, patience_secs=patience_secs)
@@ -248,10 +255,10 @@ def stop_before_step(
     step: int = 1,
     patience_secs: float = PATIENCE_SECS,
 ) -> int:
-    """Return what `use` makes of the models of any user's code, which `name` names in messages.
+    """Run a user's code to its `step` and return what `use` makes of its models; messages call it `name`.
 
-    To be called in a process that does nothing afterwards (see `hold`); `use` may stop another program so.
-    Raises KeyboardInterrupt when the program was interrupted.
+    Call it in a process that does nothing afterwards (see `hold`); `use` may stop another program in the same
+    way. Raise KeyboardInterrupt when the program was interrupted.
     """
     gate = StepGate(step, patience_secs)
 
@@ -266,7 +273,7 @@ def stop_before_step(
 
     gate.when_stuck(finish_beside)
     with watching_nothing(gate), listening(gate), stopping_spawned(step):
-        sys.excepthook = lambda *_: None  # what ends the script is told by the caller, in a sentence
+        sys.excepthook = lambda *_: None  # the caller reports what ended the script, in a sentence
         threading.excepthook = quiet(threading.excepthook)
         tell("waiting", f"{name} has made no optimizer step")
         tell("patience", CHILDREN_SECS)
@@ -276,13 +283,14 @@ def stop_before_step(
         if is_interrupted:
             raise KeyboardInterrupt
         error = ending.error
+        # A script that exits with a failure before its step has failed.
         if error is None and not gate.where and ending.status:
             error = SystemExit(ending.status)
         return finish(None if gate.where else error)
 
 
 def user_line(frame: FrameType | None) -> str:
-    """Of the script's file: what TensorFlow has made of its functions lies elsewhere."""
+    """Return the line of the script that is running, not that of code which TensorFlow generated from it."""
     folders = library_folders()
     while (frame := user_frame(frame, folders)) is not None:
         if not os.path.basename(frame.f_code.co_filename).startswith(AUTOGRAPH):
@@ -292,13 +300,13 @@ def user_line(frame: FrameType | None) -> str:
 
 
 def library_folders() -> tuple[str, ...]:
-    """Of installed packages, and of frameworks that lie elsewhere."""
+    """Return the folders of installed packages, and of frameworks that are installed elsewhere."""
     files = [getattr(sys.modules.get(name), "__file__", None) for name in (*FRAMEWORKS, "tensorflow")]
     return foreign_folders() + tuple(f"{os.path.dirname(each)}{os.sep}" for each in files if each)
 
 
 def quiet(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A thread that was stopped has nothing to tell."""
+    """Return an excepthook for threads that does not print StepReached."""
 
     def hook(args: Any) -> Any:
         return None if args.exc_type is StepReached else show(args)
@@ -308,7 +316,10 @@ def quiet(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @contextmanager
 def listening(gate: StepGate) -> Iterator[None]:
-    """Until the end of the process nothing is taken away again: atexit handlers must not train, either."""
+    """Detect the steps of all frameworks, those imported later included.
+
+    The hooks stay until the end of the process: atexit handlers must not train, either.
+    """
     waiting = [
         when_imported(framework, partial(connect, gate, module)) for framework, module in FRAMEWORKS.items()
     ]
@@ -322,6 +333,7 @@ def listening(gate: StepGate) -> Iterator[None]:
 
 
 def connect(gate: StepGate, module: str) -> None:
+    """Start the step detection of a framework; a failure is reported and leaves the script running."""
     try:
         gate.steps.append(importlib.import_module(module).listen_to(gate))
     except Exception as error:
@@ -329,7 +341,7 @@ def connect(gate: StepGate, module: str) -> None:
 
 
 def refuse_to_begin_anew() -> None:
-    """A script that starts itself again by os.execv would have left us behind, and train."""
+    """Refuse os.execv: a script that restarts itself would leave us behind, and train."""
     pid = os.getpid()
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:

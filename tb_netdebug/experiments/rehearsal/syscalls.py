@@ -1,4 +1,4 @@
-"""System calls of Linux that Python has no functions for. Raises OSError like Python's own."""
+"""Linux system calls that Python has no functions for. They raise OSError like Python's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MNT_DETACH = 2
 CAP_SYS_RAWIO = 17
 CAP_SYS_ADMIN = 21
 CAP_MKNOD = 27
-# The same on every architecture since Linux 5.1.
+# These numbers are the same on every architecture since Linux 5.1; that of pivot_root is not.
 SYS_MOUNT_SETATTR = 442
 SYS_LANDLOCK_CREATE_RULESET = 444
 SYS_LANDLOCK_ADD_RULE = 445
@@ -43,6 +43,7 @@ def libc() -> ctypes.CDLL:
 
 
 def checked(result: int, what: str) -> int:
+    """Return the result of a C call. Raise OSError with errno if it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -88,12 +89,13 @@ def prctl(option: int, value: int) -> None:
 
 
 def drop_capabilities(kept: int) -> None:
-    """Keep those of the bit mask `kept` at most, in this process and what it starts."""
+    """Drop all capabilities outside of the bit mask `kept`, in this process and what it starts."""
     for number in range(64):
         if not kept >> number & 1:
-            with suppress(OSError):  # of capabilities that this kernel does not have
+            with suppress(OSError):  # this kernel does not have the capability
                 prctl(PR_CAPBSET_DROP, number)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    # Two halves of 32 capabilities each, and in each the effective, permitted and inheritable set.
     data = (ctypes.c_uint32 * 6)()
     checked(libc().capget(header, data), "capget")
     for half, mask in enumerate((kept & 0xFFFFFFFF, kept >> 32)):
@@ -103,12 +105,12 @@ def drop_capabilities(kept: int) -> None:
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Send this signal to this process when the thread that started it is gone."""
+    """Have the kernel send this signal to this process when the thread that started it is gone."""
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, number)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all processes below whose own parent ends."""
+    """Become the parent of all descendants whose own parent ends."""
     if sys.platform == "linux":
         prctl(PR_SET_CHILD_SUBREAPER, 1)
