@@ -1,1 +1,1 @@
-"""What connects NetDebug with trainers of other people; each module is imported when its name is used."""
+"""Callbacks for other people's trainers; each module is imported when its name is first used."""

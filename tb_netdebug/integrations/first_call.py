@@ -1,4 +1,4 @@
-"""The moment at which a trainer's model is called for the first time, and what is going on just then."""
+"""Detects a trainer's first call of its model, and the optimizer step that is in progress by then."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ is_grad_enabled = torch.is_grad_enabled
 
 
 class FirstCall:
-    """Waits for the first training call of a module that has something of what is trained.
+    """Waits for the first training call of a module that has any of the trained parameters.
 
-    `begin` is told before the module runs, so that the very first call can be recorded. `passed_over` are
-    wrappers around the model, which are called first and are not it.
+    `begin` is called before the module runs, so that the very first call can be recorded. `passed_over` are
+    wrappers around the model: they are called before it, and are not it.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class FirstCall:
         self._handle: Handle | None = listen(nn.Module._wrapped_call_impl, before=self._called)
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Remove the hook. May be called more than once."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -50,9 +50,9 @@ class FirstCall:
 
 
 class StepGoingOn:
-    """The step of an optimizer that calls the model inside of itself, by a closure as Lightning's is.
+    """Records the optimizer step in progress, for optimizers that call the model in a closure (Lightning).
 
-    Hooks that are put on then have missed its beginning: `catch_up` tells it to them.
+    Hooks that are installed during the step have missed its beginning: `catch_up` calls them.
     """
 
     def __init__(self) -> None:
@@ -61,16 +61,17 @@ class StepGoingOn:
         self._listeners = [BEGINNING.listen(self._begun), ENDED.listen(self._ended)]
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Remove the hooks. May be called more than once."""
         for listener in self._listeners:
             listener.remove()
         self._step = None
 
     def remember_hooks(self) -> None:
-        """Those that are there already."""
+        """Note the hooks that exist already, before others are installed."""
         self._known = {id(hook) for hook in self._hooks()}
 
     def catch_up(self) -> None:
+        """Call the hooks that were installed since `remember_hooks` with the beginning of the step."""
         for hook in self._hooks():
             if id(hook) not in self._known and self._step is not None:
                 hook(*self._step)
@@ -89,5 +90,5 @@ class StepGoingOn:
 
 
 def trained_ids(optimizers: Sequence[Any]) -> set[int]:
-    """Of all parameters that they move."""
+    """Return the ids of all parameters that the optimizers update."""
     return {id(tensor) for optimizer in optimizers for tensor in tensors_of(optimizer)}

@@ -1,4 +1,4 @@
-"""Where a trainer's callback records: one folder for each training, also for those that go on later."""
+"""Chooses the folder in which a trainer's callback records: one per training run, resumed ones included."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def folder_for(
     otherwise: str | Path,
     environment: Mapping[str, str],
 ) -> Path:
-    """A training that goes on where this recording ended keeps its folder; another one gets one of its own.
+    """Return the folder for a training run that begins at `first_step`.
 
-    Without a `logdir` it is `netdebug` beside what the trainer itself writes; where the trainer has no folder
-    for this training alone, one with the time in its name below `otherwise`.
+    A run that continues where this recording ended keeps its folder; another one gets its own. Without a
+    `logdir` it is `netdebug` inside `beside`, what the trainer itself writes for this run alone; if
+    there is no such folder, it is one with the time in its name below `otherwise`.
     """
     before = recording.run_dir
     if before is not None and first_step and first_step == recording.next_step:
@@ -33,7 +34,7 @@ def folder_for(
     logdir, run = recording.settings.folder, recording.settings.run
     if logdir is None and beside is not None:
         logdir, run = beside, run or NAME
-    if first_step and run is not None:  # a training that was resumed goes on with its run
+    if first_step and run is not None:  # a resumed run keeps its folder
         return local_folder(otherwise if logdir is None else logdir) / run
     folder = run_folder(otherwise if logdir is None else logdir, run, environment)
     told = told_of_suffix(RunPlace(folder), recording.settings.run, "Resuming the training")

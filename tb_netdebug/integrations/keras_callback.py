@@ -13,20 +13,20 @@ from tb_netdebug.integrations.requirement import library
 from tb_netdebug.recording.run_folder import rank
 
 keras = library("keras", wanted_by="KerasCallback", extra="keras")
-# Keras's own error for a backend that is missing names TensorFlow; on another backend it is not needed.
+# Keras's own error for a missing backend asks for TensorFlow, even if another backend is configured.
 if keras.backend.backend() == "tensorflow":
     library("tensorflow", wanted_by="KerasCallback", extra="keras")
 Callback: Any = keras.callbacks.Callback
 
 
 class KerasCallback(Recorder, Callback):
-    """Records a training, with one argument of `fit`:
+    """Records a training run, with one argument of `fit`:
 
         model.fit(x, y, callbacks=[nd.KerasCallback("runs")])
 
     It takes the options of `nd.watch`. Each batch is a step, with its own loss; other metrics are recorded as
-    Keras shows them, as means since the epoch began, and `val_loss` and the like with the step that follows.
-    A second `fit` with the same callback goes on counting in the same folder; another model gets another one.
+    Keras shows them, as means since the epoch began; `val_loss` and the like are recorded with the next step.
+    A second `fit` with the same callback continues in the same folder; another model gets one of its own.
     """
 
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
@@ -35,15 +35,18 @@ class KerasCallback(Recorder, Callback):
         self._recording.close_with(self)
         self._trained: int | None = None
         self._is_in_batch = False
-        # On JAX: else Keras would wait for each batch, to tell us; we hear of it anyway (`_batch_ran`).
+        # On JAX, Keras would otherwise wait for each batch before it calls us; `_batch_ran` is called anyway.
         self.async_safe = keras.backend.backend() == "jax"
 
     def close(self) -> None:
-        """Ends the recording of a training that has failed, of which Keras does not tell; else it ends when
-        the callback is gone, or the program. Harmless when called again."""
+        """End the recording. May be called more than once.
+
+        Call it when training has failed, since Keras does not report that; else the recording ends with the
+        callback or the program.
+        """
         self._recording.close()
 
-    # ---- what Keras tells --------------------------------------------------------------------------------
+    # ---- callbacks of Keras ------------------------------------------------------------------------------
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         first_step = self._recording.next_step if self._trained == id(self.model) else 0
@@ -63,7 +66,7 @@ class KerasCallback(Recorder, Callback):
             adapter.begin_batch()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        if self._is_in_batch and not self.async_safe:  # nobody else has said that it is over
+        if self._is_in_batch and not self.async_safe:  # not reported by the adapter
             self._is_in_batch = False
             self._end_batch(logs)
 
@@ -81,8 +84,11 @@ class KerasCallback(Recorder, Callback):
     # ---- parts -------------------------------------------------------------------------------------------
 
     def _batch_ran(self, results: Any) -> None:
-        """Told by the adapter at once; Keras converts the results first, or tells from a thread."""
-        if self._is_in_batch:  # and not in a training that this callback is no part of
+        """End a batch; the adapter calls this at once.
+
+        Keras converts the results before it calls `on_train_batch_end`, or calls it from a thread.
+        """
+        if self._is_in_batch:  # false in a run without this callback
             self._is_in_batch = False
             self._end_batch(results)
 

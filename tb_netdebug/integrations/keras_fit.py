@@ -1,4 +1,4 @@
-"""What `fit` tells of a training that was found without the program's doing."""
+"""The callback that `netdebug run` adds to a `fit` of the program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class FitCallback(KerasCallback):
-    """The callback that users have, without its beginning and its end: those are of the whole program."""
+    """The KerasCallback without its beginning and end: this recording lasts as long as the program."""
 
     def __init__(self, followed: KerasTraining, zero_code: ZeroCode) -> None:
         super().__init__()
-        # It has what the methods below and those of a batch ask of a recording.
+        # It has the part of CallbackRecording that the callback uses.
         self._recording = RecordingOfProgram(followed, zero_code)  # type: ignore[assignment]
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
@@ -34,7 +34,7 @@ class FitCallback(KerasCallback):
 
 
 class RecordingOfProgram:
-    """What the callback needs of a recording (see `Recording`)."""
+    """The part of `CallbackRecording` that the callback uses, over a run of `netdebug run`."""
 
     def __init__(self, followed: KerasTraining, zero_code: ZeroCode) -> None:
         self._followed = followed
@@ -57,4 +57,4 @@ class RecordingOfProgram:
             self.monitor.log(**scalars)
 
     def close(self) -> None:
-        """At the end of the program."""
+        """Do nothing: the recording is closed at the end of the program."""

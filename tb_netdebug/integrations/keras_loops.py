@@ -1,4 +1,4 @@
-"""Loops of a program's own, in which an optimizer of Keras moves weights: which models, when a step ends."""
+"""Custom training loops with an optimizer of Keras: finds their models and the ends of their steps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Loops:
-    """A step ends when an optimizer has moved its weights (see `calls.Listener`).
+    """A `calls.CallListener` that ends a step when an optimizer has updated its weights.
 
-    By its first step a training is found, so that one is not recorded.
+    The first step reveals the run, so it is not recorded itself.
     """
 
     def __init__(self, zero_code: ZeroCode, discovery: KerasDiscovery) -> None:
@@ -35,22 +35,24 @@ class Loops:
         leave(self)
         self._by_optimizer.clear()
 
-    # ---- what Keras's calls tell -------------------------------------------------------------------------
+    # ---- calls of Keras ----------------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
-        """Not looked at here."""
+        """Ignore calls of layers."""
 
     def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
-        """Not looked at here."""
+        """Ignore calls of layers."""
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
-        """Not looked at here: an evaluation has losses, too."""
+        """Ignore losses: an evaluation computes them, too."""
 
     def descends(self, target: Any, sources: Any) -> None:
-        """Not looked at here."""
+        """Ignore gradients; TapeLoops uses them."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if self._is_here():
+            # Calls nest, as when a LossScaleOptimizer calls its inner optimizer: the outermost one is the
+            # step.
             self._inside += 1
 
     def applied(self, optimizer: Any, variables: Any) -> None:
@@ -66,10 +68,11 @@ class Loops:
         return is_ours and not self._zero.is_off
 
     def _moved(self, optimizer: Any, weights: list[Any]) -> None:
-        """The loss is known to the adapter, where there is a way to know it."""
+        """End a step after an update; the adapter knows the loss where it can be known."""
         self._ended(optimizer, weights, None)
 
     def _ended(self, optimizer: Any, weights: list[Any], loss: Any) -> KerasTraining | None:
+        """End a step of a known run, or find the run that this optimizer belongs to."""
         known = self._by_optimizer.get(id(optimizer))
         if known is not None and known[1].training.is_open:
             try:
@@ -91,7 +94,7 @@ def weights_of(optimizer: Any, variables: Any) -> list[Any]:
 
 
 def owners_of(weights: Sequence[Any]) -> list[Any]:
-    """The outermost layers that hold these weights: one that has all of them, or as few as it takes."""
+    """Return the outermost layers that hold these weights: one with all of them, or as few as possible."""
     wanted = {id(each) for each in weights}
     kinds: dict[type, bool] = {}
     layers = [
@@ -100,6 +103,7 @@ def owners_of(weights: Sequence[Any]) -> list[Any]:
     held = {id(each): wanted & {id(one) for one in each.trainable_variables} for each in layers}
     below = {id(child) for each in layers if held[id(each)] for child in each._layers}
     outermost = [each for each in layers if held[id(each)] and id(each) not in below]
+    # Layers with most of the weights first, and of those the smallest.
     outermost.sort(key=lambda each: (-len(held[id(each)]), len(each.trainable_variables)))
     found, missing = [], set(wanted)
     for each in outermost:
@@ -110,7 +114,10 @@ def owners_of(weights: Sequence[Any]) -> list[Any]:
 
 
 def is_kind_of_layer(kind: type, known: dict[type, bool]) -> bool:
-    """Classes are asked, not objects: a lazy proxy would load what it stands for."""
+    """Return whether a class is a kind of layer; `known` caches the answers.
+
+    The class is examined, not the object: a lazy proxy would load what it stands for.
+    """
     found = known.get(kind)
     if found is None:
         found = known[kind] = issubclass(kind, keras.layers.Layer)
@@ -118,7 +125,7 @@ def is_kind_of_layer(kind: type, known: dict[type, bool]) -> bool:
 
 
 def named(models: Sequence[Any]) -> dict[str, Any]:
-    """As Keras calls them; a single one needs no name."""
+    """Return the models by the names that Keras gave them; a single model needs no name."""
     if len(models) == 1:
         return {"": models[0]}
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Loops of a program's own with TensorFlow's GradientTape, eager or in a tf.function: steps and losses."""
+"""Custom loops with TensorFlow's GradientTape, eager or in a tf.function: finds their steps and losses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ MOST_OUTPUTS = 64
 
 
 class TapeLoops(Loops):
-    """What a tape differentiates is the loss. A tf.function in which weights are moved ends a step when it
-    returns; that it moves them is seen while it is traced."""
+    """Loops of TensorFlow: the target that a tape differentiates is the loss.
+
+    A tf.function that updates weights ends a step when it returns; that it updates them is seen while it is
+    traced.
+    """
 
     def __init__(self, zero_code: ZeroCode, discovery: KerasDiscovery) -> None:
         super().__init__(zero_code, discovery)
@@ -38,6 +41,7 @@ class TapeLoops(Loops):
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         super().applies(optimizer, gradients, variables)
+        # Tracing: the Python code of the function runs once, and its later calls do not pass here.
         if self._is_here() and self._inside == 1 and not tf.executing_eagerly() and self._functions:
             outermost, weights = self._functions[0], weights_of(optimizer, variables)
             self._stepping[id(outermost)] = weakref.ref(outermost), optimizer, weights
@@ -74,11 +78,12 @@ class TapeLoops(Loops):
             followed = self._ended(found[1], found[2], number_in(result))
             taps = getattr(getattr(followed, "adapter", None), "_loop", None)
             if taps is not None:
-                taps.is_hidden = True  # what it has traced was before our time, and is told as not seen
+                # Traced before the run was found, so what it computes inside is reported as not seen.
+                taps.is_hidden = True
 
 
 def number_in(value: Any) -> Any:
-    """The loss in what is differentiated or returned: what is called so, or the first single number."""
+    """Return the loss in a target or result: the entry `loss`, or else the first single number."""
     if isinstance(value, dict) and "loss" in value:
         value = value["loss"]
     tensors = [each for each in tf.nest.flatten(value)[:MOST_OUTPUTS] if isinstance(each, tf.Tensor)]

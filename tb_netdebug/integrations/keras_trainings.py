@@ -1,4 +1,4 @@
-"""Finds the trainings of Keras in a program that knows nothing of being watched, for `training.zero_code`."""
+"""Finds Keras's training runs in a program that does not know it is watched, for `training.zero_code`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from tb_netdebug.training.zero_code.driver import ZeroCode
     from tb_netdebug.training.zero_code.training import Training
 
-# A model whose `fit` takes turns with that of others is let go of after each turn, but not for ever.
+# How often a model whose `fit` alternates with that of others is released and watched again.
 MOST_REOPENINGS = 4
 
 
 def discover(zero_code: ZeroCode) -> KerasDiscovery:
+    """Start the discovery; called when keras is imported."""
     return KerasDiscovery(zero_code)
 
 
 class KerasTraining:
-    """One training, and the model that it is of."""
+    """A training run that was found, with weak references to its models."""
 
     def __init__(self, training: Training, adapter: Any, models: Mapping[str, Any]) -> None:
         self.training = training
@@ -40,13 +41,13 @@ class KerasTraining:
         return any(reference() is model for reference in self.models)
 
     def close(self) -> None:
-        """Lets go of the model."""
+        """Close the run and release the model."""
         self.adapter = None
         self.training.close()
 
 
 class KerasDiscovery:
-    """Stands in front of `fit` and `train_on_batch`; loops of the user's own are `keras_loops`' business."""
+    """Wraps `fit` and `train_on_batch`; custom loops are found by `keras_loops` and `keras_tapes`."""
 
     def __init__(self, zero_code: ZeroCode) -> None:
         self._zero = zero_code
@@ -59,7 +60,10 @@ class KerasDiscovery:
         self._loops = self._make_loops()
 
     def _make_loops(self) -> Any:
-        """On JAX an optimizer is a function of the state; where it is called, nothing has moved yet."""
+        """Return the listener for custom loops, or None on JAX.
+
+        On JAX an optimizer is a pure function of the state: when it is called, nothing is updated yet.
+        """
         backend = keras.backend.backend()
         if backend == "tensorflow":
             from tb_netdebug.integrations.keras_tapes import TapeLoops
@@ -71,14 +75,16 @@ class KerasDiscovery:
             return Loops(self._zero, self)
         return None
 
-    # ---- what ZeroCode calls -----------------------------------------------------------------------------
+    # ---- called by ZeroCode ------------------------------------------------------------------------------
 
     def interrupted(self) -> None:
+        """Record the step in which the program failed."""
         for each in self.followed:
             if each.training.has_begun_a_step() or getattr(each.adapter, "has_batch", False):
                 each.training.step(None, {})
 
     def close(self) -> None:
+        """Remove the wrappers and forget the runs."""
         if self._loops is not None:
             self._loops.close()
         while self._originals:
@@ -86,10 +92,10 @@ class KerasDiscovery:
             setattr(kind, name, original)
         self.followed.clear()
 
-    # ---- trainings ---------------------------------------------------------------------------------------
+    # ---- runs --------------------------------------------------------------------------------------------
 
     def training_of(self, models: Mapping[str, Any], optimizer: Any = None) -> KerasTraining | None:
-        """The one that is known, or a new one; None when it is not to be recorded."""
+        """Return the training run of these models, known or new; None when it is not to be recorded."""
         found: list[KerasTraining | None] = [None]
         self._zero.attempt(
             "setting itself up for a training", lambda: found.append(self._find(models, optimizer))
@@ -132,13 +138,13 @@ class KerasDiscovery:
         return adapter
 
     def _let_go(self, *, but: KerasTraining | None) -> None:
-        """Another model is about to be fit: memory is wanted, and until now we kept the old ones."""
+        """Release the other models: the next `fit` needs the memory that we keep them in."""
         for each in self.followed:
             if each is not but and each.is_by_fit and each.reopenings < MOST_REOPENINGS:
                 self._zero.attempt("closing a run", each.close)
         self.followed = [each for each in self.followed if any(model() is not None for model in each.models)]
 
-    # ---- in front of Keras -------------------------------------------------------------------------------
+    # ---- wrappers ----------------------------------------------------------------------------------------
 
     def _wrap(self, name: str, make: Callable[[Any], Any]) -> None:
         kind = next(each for each in keras.Model.__mro__ if name in vars(each))
@@ -150,6 +156,7 @@ class KerasDiscovery:
         def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
             if self._zero.is_off or self.is_in_fit:
                 return original(model, *args, **kwargs)
+            # By name, because `callbacks` may have been passed by position.
             bound = arguments_of(original, model, args, kwargs)
             callback = None if bound is None else self._callback(model, bound)
             if bound is None or callback is None:
@@ -194,7 +201,7 @@ class KerasDiscovery:
             self._zero.fault("ending a step", error)
 
     def _callback(self, model: Any, bound: inspect.BoundArguments) -> Any:
-        """None when this `fit` is not recorded: then nothing of it changes."""
+        """Return the callback to add to a `fit`, or None when it is not recorded and stays unchanged."""
         from tb_netdebug.integrations.keras_fit import FitCallback
         from tb_netdebug.integrations.recording import Recorder
 
@@ -208,7 +215,7 @@ class KerasDiscovery:
         return FitCallback(followed, self._zero)
 
     def _forget_losses(self) -> None:
-        """What Keras has differentiated by torch is no loss of a loop of torch's."""
+        """Drop losses that Keras differentiated through torch: they belong to no loop written in torch."""
         for each in self._zero.discoveries:
             forget = getattr(each, "forget_losses", None)
             if forget is not None:
@@ -222,7 +229,7 @@ def made_for(models: Mapping[str, Any], optimizer: Any) -> Any:
 
 
 def watches_itself(zero_code: ZeroCode) -> bool:
-    """Whether the program has a monitor of its own."""
+    """Return whether the program has an open monitor of its own."""
     module = sys.modules.get("tb_netdebug.training.monitor")
     monitor_class = getattr(module, "Monitor", None)
     if monitor_class is None:
@@ -235,7 +242,7 @@ def watches_itself(zero_code: ZeroCode) -> bool:
 
 
 def arguments_of(original: Any, model: Any, args: Any, kwargs: Any) -> inspect.BoundArguments | None:
-    """By name; None when the call is wrong, which Keras itself will say."""
+    """Return the arguments of a call by name, or None when it is wrong, which Keras itself will report."""
     try:
         bound = inspect.signature(original).bind(model, *args, **kwargs)
     except (TypeError, ValueError):
@@ -244,13 +251,14 @@ def arguments_of(original: Any, model: Any, args: Any, kwargs: Any) -> inspect.B
 
 
 def listed_in(callbacks: Any) -> list[Any]:
-    """Of what `fit` takes: a callback, some in a list, a CallbackList, or None."""
+    """Return the callbacks in what `fit` accepts: a callback, nested lists, a CallbackList, or None."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return list(callbacks.callbacks)
     return [] if callbacks is None else list(keras.tree.flatten(callbacks))
 
 
 def with_one_more(callbacks: Any, callback: Any, model: Any) -> Any:
+    """Return the callbacks of `fit` with ours added."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callback.set_model(model)
         callbacks.callbacks.append(callback)

@@ -23,7 +23,7 @@ NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def bases() -> tuple[Any, ...]:
-    """The Callback of each of the two that the program has imported, or else of the one that is there."""
+    """Return the Callback class of each name that the program has imported, else of the installed one."""
     imported = [sys.modules[name] for name in NAMES if sys.modules.get(name) is not None]
     found = imported or [library(*NAMES, wanted_by="LightningCallback", extra="lightning")]
     return tuple(each.Callback for each in found)
@@ -33,14 +33,14 @@ Callback: Any = type("Callback", bases(), {})
 
 
 class LightningCallback(Recorder, Callback):
-    """Records a training, with one line in Lightning's Trainer:
+    """Records a training run, with one line in Lightning's Trainer:
 
         Trainer(callbacks=[nd.LightningCallback("runs")])
 
     It takes the options of `nd.watch`. Without `logdir` the recording is the folder `netdebug` beside what
-    the trainer's own logger writes. Each training batch is a step, as in a loop of one's own: with
+    the trainer's own logger writes. Each training batch is a step, as in a custom loop: with
     `accumulate_grad_batches=4` there are four steps to one of the optimizer, and Lightning's count is
-    recorded as `global_step`. A training that is resumed, and a second `fit`, go on counting.
+    recorded as `global_step`. A resumed run, and a second `fit`, continue counting.
     """
 
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
@@ -55,7 +55,7 @@ class LightningCallback(Recorder, Callback):
         self._is_in_batch = False
         self._evaluated: set[str] = set()
 
-    # ---- what a checkpoint keeps -------------------------------------------------------------------------
+    # ---- checkpoints -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self._recording.next_step}
@@ -63,10 +63,13 @@ class LightningCallback(Recorder, Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._resumed_at = int(state_dict.get("steps", 0))
 
-    # ---- a training --------------------------------------------------------------------------------------
+    # ---- a run -------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """After the sanity check, and after a checkpoint is loaded."""
+        """Choose the folder and wait for the first call of the model.
+
+        Lightning calls this after the sanity check, and after a checkpoint is loaded.
+        """
         with self._recording.quietly("setting itself up for Lightning"):
             self._recording.close()
             self._recording.announce()
@@ -79,8 +82,11 @@ class LightningCallback(Recorder, Callback):
         self._is_in_batch = True
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Lightning calls model and backward inside of the optimizer's step: the rest of it begins here."""
-        self._begin(trainer, pl_module, None)  # no call was seen, as when all of it is compiled
+        """Begin the optimizer phase.
+
+        Lightning calls model and backward inside the optimizer's step; the rest of the step begins here.
+        """
+        self._begin(trainer, pl_module, None)  # if no call was seen, as when everything is compiled
         self._recording.enter("time/optimizer")
 
     def on_train_batch_end(
@@ -90,6 +96,7 @@ class LightningCallback(Recorder, Callback):
         loss, scalars = None, {}
         with self._recording.quietly("reading the loss"):
             loss = loss_of(outputs, accumulated(trainer, pl_module))
+            # Recorded only where it differs from our own count.
             if trainer.global_step != self._recording.next_step + 1:
                 scalars["global_step"] = trainer.global_step
         self._recording.step(loss, scalars)
@@ -98,7 +105,7 @@ class LightningCallback(Recorder, Callback):
         self._evaluated.clear()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """What was logged in it, averaged over its batches; the sanity check is none."""
+        """Record what was logged in the evaluation, averaged over its batches; skip the sanity check."""
         if trainer.sanity_checking or self.monitor is None:
             return
         with self._recording.quietly("reading the evaluation"):
@@ -114,14 +121,14 @@ class LightningCallback(Recorder, Callback):
         self._close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        with suppress(Exception):  # the user's error is the one to be seen
+        with suppress(Exception):  # the user's error must not be hidden
             self._close()
 
     # ---- parts -------------------------------------------------------------------------------------------
 
     def _folder(self, trainer: Any, first_step: int) -> Path:
-        """Chosen by the first process, for all of them."""
-        log_dir = trainer.log_dir  # asks the others, too
+        """Return the folder, chosen by the first process for all of them."""
+        log_dir = trainer.log_dir  # a collective call: every rank has to make it
         has_own = bool(trainer.loggers) and hasattr(trainer.loggers[0], "log_dir")
         chosen = ""
         if trainer.is_global_zero:
@@ -135,6 +142,7 @@ class LightningCallback(Recorder, Callback):
     def _listen(self, trainer: Any, pl_module: Any) -> None:
         self._stop_listening()
         wrapper = trainer.strategy.model
+        # A strategy's wrapper, as for DDP, calls the LightningModule, which calls the network.
         passed_over = () if wrapper is pl_module or wrapper is None else (wrapper, pl_module)
         self._first_call = FirstCall(
             trainer.optimizers,
@@ -142,7 +150,7 @@ class LightningCallback(Recorder, Callback):
             passed_over=passed_over,
         )
         self._step_going_on = StepGoingOn()
-        with suppress(TypeError):  # a `log` of the user's own, which may be anything
+        with suppress(TypeError):  # the user's own `log` may be any object
             self._log = listen(type(pl_module).log, before=self._logged)
 
     def _stop_listening(self) -> None:
@@ -156,7 +164,7 @@ class LightningCallback(Recorder, Callback):
         self._recording.close()
 
     def _begin(self, trainer: Any, pl_module: Any, called: nn.Module | None) -> None:
-        """Just before the first call: by then the model has its wrappers, and its optimizers are there."""
+        """Open the recording just before the first call: by then wrappers and optimizers exist."""
         waiting, going_on = self._first_call, self._step_going_on
         if waiting is None or going_on is None:
             return
@@ -176,7 +184,7 @@ class LightningCallback(Recorder, Callback):
         going_on.close()
 
     def _logged(self, args: tuple[Any, ...]) -> None:
-        """A call of `self.log(name, value)`. The value of an evaluation is taken when all of it is there."""
+        """Record a call of `self.log(name, value)`; values of an evaluation are read at its end."""
         pl_module, name, value = args[:3]
         with self._recording.quietly("reading what was logged"):
             trainer = pl_module.trainer
@@ -189,17 +197,17 @@ class LightningCallback(Recorder, Callback):
 
 
 def batches_so_far(trainer: Any) -> int:
-    """Of earlier calls of `fit`, and of the training that a checkpoint is from."""
+    """Return the number of batches of earlier calls of `fit` and of the run that was resumed."""
     return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1
 
 
 def accumulated(trainer: Any, pl_module: Any) -> int:
-    """Lightning divides the loss by this number before it tells it."""
+    """Return the number by which Lightning divides the loss before it passes it on."""
     return int(trainer.accumulate_grad_batches) if pl_module.automatic_optimization else 1
 
 
 def loss_of(outputs: Any, divided_by: int) -> Any:
-    """As `training_step` has returned it; None when it told none."""
+    """Return the loss as `training_step` returned it, or None if it returned none."""
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     if not isinstance(loss, torch.Tensor):
         return None
@@ -207,7 +215,10 @@ def loss_of(outputs: Any, divided_by: int) -> Any:
 
 
 def number_of(value: Any) -> Any:
-    """A number, or a tensor that is not waited for; a metric of torchmetrics knows that of this batch."""
+    """Return a number, or a one-element tensor without waiting for its device; else None.
+
+    A metric of torchmetrics keeps the value of this batch in `_forward_cache`.
+    """
     if not isinstance(value, torch.Tensor):
         value = getattr(value, "_forward_cache", value)
     if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Which networks a module holds that is a training itself, as those of Lightning are."""
+"""Finds the networks inside a module that defines the whole training, such as a LightningModule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tb_netdebug.integrations.torch_scripts.owners import parameter_ids
 def networks_of(
     holder: nn.Module, called: nn.Module | None, optimizers: Sequence[Any]
 ) -> dict[str, nn.Module]:
-    """By name, as for `watch`: what was called, when it has all that is trained; else the parts that are.
+    """Return the networks of `holder` by name, as `watch` takes them.
 
-    A module around a network which nobody calls is no model: its calls would never be seen. When no call was
-    seen at all, it is.
+    It is the module that was called if it has everything that is trained, else the parts of the holder that
+    are trained. A module around a network that nobody calls is no model, since its calls would never be seen;
+    when no call was seen at all, it is taken all the same.
     """
     trained = trained_ids(optimizers)
     if called is None or called is holder:
@@ -28,5 +29,5 @@ def networks_of(
         name: part for name, part in holder.named_children() if not trained.isdisjoint(parameter_ids(part))
     }
     if not trained <= {number for part in parts.values() for number in parameter_ids(part)}:
-        return {"": holder}  # it has parameters of its own
+        return {"": holder}  # the holder has parameters of its own
     return parts if len(parts) > 1 else {"": next(iter(parts.values()), holder)}

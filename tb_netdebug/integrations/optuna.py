@@ -16,12 +16,12 @@ ATTRIBUTE = "netdebug"
 
 
 class OptunaPruning:
-    """Stops a trial of Optuna whose network is sick, at the end of the step after which it is known:
+    """Prunes a trial of Optuna whose network is sick, at the end of the step that shows it:
 
         monitor = nd.watch(model, optimizer, on_finding=nd.OptunaPruning(trial))
 
     It goes wherever `on_finding` does, also into `nd.LightningCallback` and `nd.TransformersCallback`. A
-    trial is pruned for an error, or for the `rules` that are listed, however severe. What was found is in
+    trial is pruned for an error, or for the `rules` that are listed, however severe. The finding is stored in
     `trial.user_attrs["netdebug"]`. Optuna's own pruners work beside it: `trial.report` is left to you.
     """
 
@@ -35,7 +35,7 @@ class OptunaPruning:
         self._rules = None if rules is None else frozenset(rules)
 
     def __call__(self, finding: Finding) -> None:
-        """Raises optuna.TrialPruned."""
+        """Prune the trial if the finding is a reason to. Raise optuna.TrialPruned."""
         if not self._is_reason(finding):
             return
         self._trial.set_user_attr(ATTRIBUTE, finding.as_dict())

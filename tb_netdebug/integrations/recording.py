@@ -1,4 +1,4 @@
-"""The recordings that a trainer's callback makes: one for each training, opened and closed as it tells."""
+"""The recording behind a trainer's callback: one monitor per training run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OPTIONS = frozenset(field.name for field in fields(Settings))
 class CallbackRecording:
     """Keeps a monitor, and with it the model, from `open` to `close`; afterwards only the results.
 
-    `asked_by` is the callback's name. What goes wrong in a callback of ours ends in `quietly`; what the user
-    has asked to be raised (`on_finding`, `strict`) comes out of `step` and `close`.
+    `asked_by` is the name of the callback. Errors of ours end in `quietly`; what the user has asked to be
+    raised (`on_finding`, `strict`) comes out of `step` and `close`.
     """
 
     def __init__(self, asked_by: str, options: Mapping[str, Any]) -> None:
@@ -44,16 +44,16 @@ class CallbackRecording:
         self._guard = Guard(strict=self.settings.strict)
         self._collector: StepCollector | None = None
 
-    # ---- one training ------------------------------------------------------------------------------------
+    # ---- one run -----------------------------------------------------------------------------------------
 
     def announce(self) -> None:
-        """Before a training: `netdebug run` leaves it to us."""
+        """Make `netdebug run` leave the coming run to us."""
         driver = sys.modules.get("tb_netdebug.training.zero_code.driver")
         if driver is not None:
             driver.all_stand_aside()
 
     def open(self, models: Any, optimizers: Any, *, run_dir: Path, rank: int, first_step: int) -> None:
-        """Its steps are counted from `first_step`: a training that was resumed has had some before."""
+        """Open a recording that counts steps from `first_step`, which is not 0 for a resumed training."""
         self.close()
         make_adapter = adapter_for(models, optimizers)
 
@@ -66,7 +66,7 @@ class CallbackRecording:
         self.monitor = Monitor(make, self.settings, run_dir=run_dir, rank=rank)
 
     def step(self, loss: Any, scalars: Mapping[str, Any]) -> None:
-        """The end of a batch. What it raises ends the training, and the recording with it."""
+        """End a batch. An exception ends the training, and the recording with it."""
         if self.monitor is None:
             return
         self.next_step += 1
@@ -78,17 +78,17 @@ class CallbackRecording:
             raise
 
     def log(self, scalars: Mapping[str, Any]) -> None:
-        """Numbers of the step that is going on."""
+        """Record numbers with the step that is in progress."""
         if self.monitor is not None:
             self.monitor.log(**scalars)
 
     def enter(self, phase: str) -> None:
-        """What the time is spent on from now on, where hooks of the framework cannot tell."""
+        """Switch the clock to this phase, where hooks of the framework cannot see it begin."""
         if self._collector is not None:
             self._collector.clock.enter(phase)
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Close the monitor and keep its findings. May be called more than once."""
         if self.monitor is None:
             return
         monitor, self.monitor = self.monitor, None
@@ -102,30 +102,30 @@ class CallbackRecording:
 
     @contextmanager
     def quietly(self, doing: str) -> Iterator[None]:
-        """Mistakes of ours are said once and do not reach the trainer."""
+        """Report an error of ours once, and keep it from the trainer."""
         try:
             yield
         except Exception as error:
             self._guard.fault(doing, error)
 
     def close_with(self, owner: object) -> None:
-        """When nobody has said that the training is over, it is when its callback is gone."""
+        """Close the recording when `owner` is collected, in case nobody reports the end of the training."""
         weakref.finalize(owner, self.close).atexit = False
 
 
 class Recorder:
-    """What every callback of ours shows of its recording."""
+    """The base of our callbacks: what they show of their recording."""
 
     _recording: CallbackRecording
 
     @property
     def monitor(self) -> Monitor | None:
-        """What `nd.watch` returns, while a training goes on: for `tensor`, `image`, `capsule`."""
+        """The monitor, as `nd.watch` returns it, during training: for `tensor`, `image`, `capsule`."""
         return self._recording.monitor
 
     @property
     def findings(self) -> list[Finding]:
-        """Of the training that goes on, or of the last one."""
+        """The findings of the run in progress, or of the last one."""
         monitor = self.monitor
         return self._recording.findings if monitor is None else monitor.findings
 

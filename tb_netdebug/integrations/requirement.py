@@ -1,4 +1,4 @@
-"""The libraries that an integration is for: what to install when one is missing."""
+"""Imports the library that an integration is for, or says how to install it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def library(*names: str, wanted_by: str, extra: str) -> Any:
-    """The module of the first of these names that is installed.
+    """Return the first of these modules whose library is installed.
 
-    Raises ImportError with the way to get one when none is.
+    Raise ImportError with the command that installs one when none is.
     """
     for name in names:
         if sys.modules.get(name) is not None or find_spec(name.partition(".")[0]) is not None:

@@ -20,7 +20,7 @@ from tb_netdebug.integrations.requirement import library
 transformers = library("transformers", wanted_by="TransformersCallback", extra="transformers")
 Callback: Any = transformers.TrainerCallback
 
-# What the Trainer logs by itself is recorded better, and for each batch, or is no number of the training.
+# What the Trainer logs by itself: recorded better elsewhere, for each batch, or no number of the training.
 ITS_OWN = frozenset(
     (
         "loss",
@@ -37,14 +37,14 @@ OF_SPEED = ("_runtime", "_per_second", "_time")
 
 
 class TransformersCallback(Recorder, Callback):
-    """Records a training, with one line in the Trainer of transformers:
+    """Records a training run, with one line in the Trainer of transformers:
 
         Trainer(callbacks=[nd.TransformersCallback("runs")])
 
     It takes the options of `nd.watch`. Without `logdir` the recording is in the folder `runs` of
-    `TrainingArguments.output_dir`. Each batch is a step, as in a loop of one's own: with
+    `TrainingArguments.output_dir`. Each batch is a step, as in a custom loop: with
     `gradient_accumulation_steps=4` there are four steps to one of the optimizer, and the Trainer's count is
-    recorded as `global_step`. A training that is resumed goes on counting.
+    recorded as `global_step`. A resumed run continues counting.
     """
 
     def __init__(self, logdir: str | Path | None = None, **options: Any) -> None:
@@ -52,12 +52,12 @@ class TransformersCallback(Recorder, Callback):
         self._recording.close_with(self)
         self._handles: list[Handle] = []
         self._loss: Any = None
-        self._is_part = False  # the loss, of that of all batches that accumulate
+        self._is_part = False  # the loss is a share of that of all accumulated batches
 
-    # ---- a training --------------------------------------------------------------------------------------
+    # ---- a run -------------------------------------------------------------------------------------------
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """One before, if there was one that failed, is over; the Trainer says nothing then."""
+        """Open a recording, and close that of a run that failed: the Trainer does not report that."""
         self._close()
         with self._recording.quietly("setting itself up for the Trainer"):
             self._recording.announce()
@@ -78,7 +78,7 @@ class TransformersCallback(Recorder, Callback):
             self._listen()
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A batch whose gradients are accumulated."""
+        """End a batch whose gradients are accumulated."""
         self._end_step(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -89,7 +89,7 @@ class TransformersCallback(Recorder, Callback):
             self._recording.log(told_by_users(kwargs.get("metrics")))
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """What the user's own code has logged; that of an evaluation is told by `on_evaluate`."""
+        """Record what the user's own code has logged; `on_evaluate` records the evaluations."""
         with self._recording.quietly("reading what was logged"):
             logs = told_by_users(kwargs.get("logs"))
             self._recording.log({name: each for name, each in logs.items() if not name.startswith("eval_")})
@@ -103,14 +103,15 @@ class TransformersCallback(Recorder, Callback):
         loss, self._loss = self._loss, None
         scalars = {}
         with self._recording.quietly("reading the Trainer's state"):
+            # Recorded only where it differs from our own count.
             if state.global_step != self._recording.next_step + 1:
                 scalars["global_step"] = state.global_step
         self._recording.step(loss, scalars)
 
     def _listen(self) -> None:
-        """The Trainer tells its callbacks the mean loss of many batches; that of each is what this returns.
+        """Hook the functions that know the loss of each batch: callbacks only get the mean of many batches.
 
-        Where a Trainer has a `training_step` of its own, backward tells the loss.
+        For a Trainer with a `training_step` of its own, the loss is taken from backward.
         """
         with suppress(TypeError):
             step = transformers.Trainer.training_step
@@ -120,13 +121,15 @@ class TransformersCallback(Recorder, Callback):
             self._handles.append(listen(counted, before=weakly(self._computed)))
 
     def _computed(self, args: tuple[Any, ...]) -> None:
-        """The loss of a language model: it may be divided by the tokens of all batches that accumulate."""
+        """Note whether the loss of a language model is divided by the tokens of all accumulated batches."""
         with self._recording.quietly("reading a loss"):
             self._is_part = args[2] is not None
 
     def _trained(self, args: tuple[Any, ...], loss: Any) -> None:
+        # Older versions pass no number of items.
         trainer, _, _, items = (*args, None)[:4]
         with self._recording.quietly("reading the loss"):
+            # The hook is on the class: another Trainer of the program calls it, too.
             if isinstance(loss, torch.Tensor) and self in trainer.callback_handler.callbacks:
                 is_part = self._is_part or divides(trainer, items)
                 parts = accumulated(trainer) if is_part else 1
@@ -142,7 +145,7 @@ class TransformersCallback(Recorder, Callback):
 
 
 def weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """A function that listens keeps nobody alive."""
+    """Return a function that calls the method while its object lives, without keeping it alive."""
     reference = weakref.WeakMethod(method)
 
     def told(*args: Any) -> None:
@@ -154,24 +157,26 @@ def weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def batches_so_far(args: Any, state: Any, loader: Any) -> int:
-    """Of the training that a checkpoint is from; the Trainer counts steps of the optimizer."""
+    """Return the batches before the checkpoint; the Trainer counts only steps of the optimizer."""
     if not state.global_step:
         return 0
     try:
         return round((state.epoch or 0.0) * len(loader))
-    except TypeError:  # nobody knows how long it is
+    except TypeError:  # the loader has no length
         return int(state.global_step * args.gradient_accumulation_steps)
 
 
 def accumulated(trainer: Any) -> int:
-    """How many batches make this step of the optimizer; the last one of an epoch may have fewer."""
+    """Return how many batches make this step of the optimizer; the last one of an epoch may have fewer."""
     parts = getattr(trainer, "current_gradient_accumulation_steps", None)
     return int(parts or trainer.args.gradient_accumulation_steps)
 
 
 def divides(trainer: Any, items: Any) -> bool:
-    """Whether the Trainer itself divides the loss by their number: it believes that of many a model to be
-    divided already, also where the model leaves that."""
+    """Return whether the Trainer itself divides the loss by the number of accumulated batches.
+
+    It assumes of many models that they have divided the loss already, even where they have not.
+    """
     believes = getattr(trainer, "loss_is_scaled_for_ga", None)
     if believes is None:
         accepts = getattr(trainer, "model_accepts_loss_kwargs", False)
@@ -180,13 +185,16 @@ def divides(trainer: Any, items: Any) -> bool:
 
 
 def watchable(optimizer: Any) -> Any:
-    """None for those of other libraries: then what steps is found when it does."""
+    """Return an optimizer of torch, or None for other libraries.
+
+    With None, the optimizer is found when it steps.
+    """
     own = unwrapped(optimizer)
     return own if isinstance(own, torch.optim.Optimizer) else None
 
 
 def told_by_users(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The numbers that do not come from the Trainer itself."""
+    """Return the numbers that do not come from the Trainer itself."""
     return {
         name: value
         for name, value in (values or {}).items()

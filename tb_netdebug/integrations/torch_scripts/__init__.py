@@ -1,1 +1,1 @@
-"""Trainings of a program that knows nothing of being watched."""
+"""Finds the training runs of a PyTorch program that does not know it is watched, for `training.zero_code`."""

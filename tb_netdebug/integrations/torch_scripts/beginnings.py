@@ -1,4 +1,4 @@
-"""Makes trainings of optimizers: which belong together, of which models, and when one begins."""
+"""Groups optimizers into training runs: which belong together, with which models, and when one begins."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tb_netdebug.integrations.torch_scripts.owners import (
 if TYPE_CHECKING:
     from tb_netdebug.training.zero_code.driver import ZeroCode
 
-# Calls of modules that have nothing to do with a waiting optimizer; after so many it is found when it steps.
+# How many calls of unrelated modules are examined; after that an optimizer is found when it steps.
 MOST_CALLS_LOOKED_AT = 1000
 MOST_STRANGERS = 4
 
 
 class Beginnings:
-    """An optimizer that is made waits until one of its models is called with gradients on.
+    """Keeps new optimizers waiting until one of their models is called with gradients enabled.
 
-    By then models have got their names and wrappers, and all optimizers of a training are there: those that
-    wait together are watched together. One whose models were not called when it steps is overdue; it begins
-    with the next call or backward pass.
+    By then models have their names and wrappers, and all optimizers of a run exist: those that wait
+    together are watched together. An optimizer that steps although none of its models was called is overdue;
+    its run begins with the next call or backward pass.
     """
 
     def __init__(self, zero_code: ZeroCode) -> None:
@@ -61,6 +61,7 @@ class Beginnings:
     # ---- an optimizer waits ------------------------------------------------------------------------------
 
     def wait_for(self, optimizer: Optimizer) -> None:
+        """Add a new optimizer to those that wait."""
         place = user_place()
         with self._lock:
             self._zero.optimizers += 1
@@ -69,7 +70,10 @@ class Beginnings:
             self._calls_left = MOST_CALLS_LOOKED_AT
 
     def overdue(self, optimizer: Optimizer) -> None:
-        """It steps unknown, for it was copied or was there before us; or its models were not called."""
+        """Mark an optimizer that steps without belonging to a run.
+
+        It is unknown, because it was copied or is older than the discovery, or its models were not called.
+        """
         with self._lock:
             if id(optimizer) not in self._waiting:
                 self.wait_for(optimizer)
@@ -78,17 +82,18 @@ class Beginnings:
 
     @property
     def wants_calls(self) -> bool:
-        """Whether calls of modules are worth looking at."""
+        """Whether calls of modules are worth examining."""
         return bool(self._waiting) and self._calls_left > 0
 
     def called(self, module: nn.Module, given: Sequence[Any]) -> bool:
-        """Any module with its arguments, the outermost first; whether a training has begun.
+        """Take note of a call of a module with its arguments, and return whether a run has begun.
 
-        While another thread begins one this waits: it may be the training of this very module.
+        The outermost module is reported first. While another thread begins a run, this waits: it may be
+        the run of this very module.
         """
         with self._lock:
             own = parameter_ids(module)
-            if own:  # a loss is no network
+            if own:  # a loss without parameters is no network
                 self._inputs.note(given, self._wanted)
             if self._overdue or not own.isdisjoint(self._wanted):
                 return self.begin(called=module)
@@ -98,24 +103,28 @@ class Beginnings:
             return False
 
     def differentiated(self) -> bool:
-        """A backward pass, perhaps of what is no module at all; whether a training has begun."""
+        """Take note of a backward pass, and return whether a run has begun.
+
+        The pass may be of something that is no module at all.
+        """
         if self._waiting and (self._overdue or not self._strangers):
             return self.begin()
         return False
 
     @property
     def has_optimizers(self) -> bool:
-        """Whether the program has any of torch's that is alive."""
+        """Whether the program has an optimizer of torch that is alive."""
         return len(self._of) > 0 or (bool(self._waiting) and bool(self._all_waiting()))
 
     def unrecorded(self) -> str:
-        """Why nothing was recorded, as far as it is known here."""
+        """Return why nothing was recorded, as far as it is known here."""
         return self._inputs.unrecorded()
 
     def begin_by_hand(self, tensors: Sequence[Any]) -> tuple[FollowedTraining, list[nn.Module]] | None:
-        """A training whose updates are made without an optimizer.
+        """Begin a run whose updates are made without an optimizer.
 
-        None when these are no parameters of a model, as when the input of a network is moved uphill.
+        Return None when the tensors are no parameters of a model, as when the input of a network is
+        optimized.
         """
         with self._lock:
             owners = find_owners([Updated(tensors)], monitor_class=monitor_class())
@@ -131,17 +140,17 @@ class Beginnings:
             self.followed.append(made)
             return made, models
 
-    # ---- a training goes on ------------------------------------------------------------------------------
+    # ---- a run in progress -------------------------------------------------------------------------------
 
     def knows(self, optimizer: Optimizer) -> bool:
         return optimizer in self._of
 
     def training_of(self, optimizer: Optimizer) -> FollowedTraining | None:
-        """None for one whose training is not recorded."""
+        """Return the run of an optimizer, or None if it is not recorded."""
         return self._of.get(optimizer)
 
     def sweep(self) -> None:
-        """Ends trainings whose optimizers are all gone: until now their models were kept alive for us."""
+        """Close runs whose optimizers are all gone; until then we keep their models alive."""
         if not self._gone and self._closing.is_idle:
             return
         with self._sweeping:
@@ -153,20 +162,21 @@ class Beginnings:
                     followed.close()
                     has_closed = True
             if has_closed:
-                gc.collect()  # hooks and models know each other: the memory is wanted now, for the next model
+                gc.collect()  # hooks and models form cycles; the next model needs the memory now
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Stop the closing thread and forget the runs. May be called more than once."""
         self._closing.close()
         self.followed = []
 
     def forked(self) -> None:
-        """In the child."""
+        """Replace the lock in a forked child: a thread that does not exist there may have held it."""
         self._lock = threading.RLock()
 
-    # ---- a training begins -------------------------------------------------------------------------------
+    # ---- a run begins ------------------------------------------------------------------------------------
 
     def begin(self, *, called: nn.Module | None = None) -> bool:
+        """Begin a run with the waiting optimizers, and return whether one has begun."""
         with self._lock:
             self.sweep()
             places = {number: place for number, (_, place) in self._waiting.items()}
@@ -184,7 +194,10 @@ class Beginnings:
         return [each for reference, _ in self._waiting.values() if (each := reference()) is not None]
 
     def _joins(self, optimizer: Optimizer) -> bool:
-        """Whether it moves what is watched already: a new one for the next phase of the same training."""
+        """Return whether the optimizer updates watched parameters, and if so add it to their run.
+
+        Programs make a new optimizer for the next phase of the same training.
+        """
         for followed in self.followed:
             if followed.takes_in(optimizer):
                 self._follow(optimizer, followed)
@@ -192,7 +205,7 @@ class Beginnings:
         return False
 
     def _moves_inputs(self, optimizer: Optimizer, places: dict[int, Place | None]) -> bool:
-        """Whether it moves the inputs of a network alone, and trains nothing."""
+        """Return whether the optimizer updates only inputs of a network, and so trains nothing."""
         if not self._inputs.are_all_of(optimizer):
             return False
         may_be_owned = any(isinstance(tensor, nn.Parameter) for tensor in tensors_of(optimizer))
@@ -212,6 +225,7 @@ class Beginnings:
             return False
         if are_alike(optimizers, owners.models):
             optimizers, owners = self._only_one(optimizers, owners, places, called)
+        # An optimizer that steps although none of its models was called may hold the parameters of a copy.
         models = owners.all_models() + (self._trained_strangers(owners) if self._overdue else [])
         if not models and owners.loose and not self.followed:
             models = [loose_model(owners.loose)]
@@ -229,7 +243,7 @@ class Beginnings:
         places: dict[int, Place | None],
         called: nn.Module | None,
     ) -> tuple[list[Optimizer], Owners]:
-        """Of several trainings of the same network the one that begins; the others wait on."""
+        """Return the one of several alike runs that begins; the others go on waiting."""
         due = [id(each) in self._overdue for each in optimizers]
         own = [model is called for (model,) in owners.models]
         chosen = due.index(True) if True in due else own.index(True) if True in own else 0
@@ -239,14 +253,16 @@ class Beginnings:
         return [optimizers[chosen]], Owners([owners.models[chosen]], [], owners.monitors)
 
     def _trained_strangers(self, owners: Owners) -> list[nn.Module]:
-        """Models that were called and have got gradients, and that no optimizer has: it has another copy."""
+        """Return called models with gradients that no optimizer has: it has another copy of them."""
         called = [module for reference in self._strangers if (module := reference()) is not None]
         known = {id(module) for model in owners.all_models() for module in model.modules()}
         return [module for module in called if id(module) not in known]
 
     def _follow(self, optimizer: Optimizer, followed: FollowedTraining | None) -> None:
+        # None is kept as well: the optimizer is known, and its run is not recorded.
         self._of[optimizer] = followed
         if followed is not None:
+            # Not at exit: the `finish` of ZeroCode closes all runs then.
             weakref.finalize(optimizer, self._is_gone, followed, id(optimizer)).atexit = False
             if self._zero.may_close_aside:
                 self._closing.begin()
@@ -260,14 +276,14 @@ class Beginnings:
 
 
 class Updated:
-    """Stands for an optimizer where there is none: the tensors that were changed."""
+    """A stand-in for an optimizer where there is none: the tensors that were changed."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.param_groups = [{"params": list(tensors)}]
 
 
 def has_models() -> bool:
-    """Whether the program has networks: then tensors that belong to none are their inputs."""
+    """Return whether the program has networks; then tensors that belong to none are their inputs."""
     modules, _ = all_of(nn.Module, None)
     return any(any(tensor is not None for tensor in module._parameters.values()) for module in modules)
 
@@ -277,6 +293,6 @@ def has_gradients(model: nn.Module | None) -> bool:
 
 
 def monitor_class() -> type | None:
-    """When nobody has made a monitor yet, there is none to be found."""
+    """Return the class Monitor, or None: while its module is not imported, there is no monitor to find."""
     module = sys.modules.get("tb_netdebug.training.monitor")
     return getattr(module, "Monitor", None)

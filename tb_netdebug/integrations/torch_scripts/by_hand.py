@@ -1,4 +1,4 @@
-"""Trainings of a program that has no optimizer of torch's: found, and their steps told one from the other."""
+"""Finds training runs without an optimizer of torch, and the ends of their steps."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TELLING = "If that is a training, nd.watch and monitor.step record it. Nothing w
 
 
 class ByHand:
-    """Hears of backward passes and of calls of modules.
+    """Follows backward passes and calls of modules; `trainings.TorchDiscovery` reports them.
 
-    `take_loss` gives what was differentiated since the last step, and forgets it.
+    `take_loss` returns what was differentiated since the last step, and forgets it.
 
-    A step ends with the first call of the model after its weights have changed, so that what that call shows
-    belongs to the next one; where nothing is called, with the next backward pass.
+    A step ends with the first call of the model after its weights have changed, so that the values of that
+    call belong to the next step; if nothing is called, with the next backward pass.
     """
 
     def __init__(self, beginnings: Beginnings, take_loss: Callable[[], Any]) -> None:
@@ -39,10 +39,11 @@ class ByHand:
 
     @property
     def wants_calls(self) -> bool:
+        """Whether calls of modules are worth examining."""
         return bool(self._trainings) or self._updates.is_looking()
 
     def before(self, roots: Any) -> None:
-        """A backward pass begins."""
+        """Take note that a backward pass begins."""
         if not self._is_active():
             self._updates.forget()
             return
@@ -51,6 +52,7 @@ class ByHand:
         self._updates.before(roots, known=self._known)
 
     def after(self) -> None:
+        """Take note that a backward pass has ended."""
         if self._is_active():
             self._updates.after()
             for followed, steps in self._trainings:
@@ -58,6 +60,7 @@ class ByHand:
                     followed.differentiated()
 
     def called(self, module: nn.Module) -> None:
+        """End a step if this model has changed since its last backward pass."""
         if not self._is_active():
             return
         for followed, steps in self._trainings:
@@ -66,16 +69,16 @@ class ByHand:
         self._look(is_last_look=False)
 
     def grown(self) -> None:
-        """A new model is being built."""
+        """Take note that a new model is being built, and examine graphs again."""
         self._updates.passes_since = 0
 
     def finish(self) -> None:
-        """The last step has nothing behind it."""
+        """End the last step, which no further call or pass would end."""
         if self._is_active():
             self._end_steps()
 
     def unrecorded(self) -> str:
-        """What was seen of a program of which nothing was recorded; empty when there was nothing."""
+        """Return what was seen of a program of which nothing was recorded; empty when there was nothing."""
         if self._inputs_changed:
             return (
                 "tensors were changed along their gradients, but they are inputs of a network and no "
@@ -112,6 +115,7 @@ class ByHand:
         tensors = self._updates.updated(is_last_look=is_last_look)
         if not tensors:
             return
+        # Examined once, whatever comes of it.
         self._known |= {id(each) for each in tensors}
         begun = self._beginnings.begin_by_hand(tensors)
         if begun is None:
@@ -127,20 +131,23 @@ class ByHand:
 
 
 def finish_at_exit(by_hand: ByHand) -> None:
-    """Before the monitor's own, which closes the run: what is registered last runs first."""
+    """Register `finish` to run before the exit handler that closes the run: last registered, first run."""
     reference = weakref.ref(by_hand)
 
     def finish() -> None:
         still = reference()
         if still is not None:
-            with suppress(Exception):  # the program is leaving, and nobody is there to be told
+            with suppress(Exception):  # the program is exiting: nobody would see it
                 still.finish()
 
     atexit.register(finish)
 
 
 def keras_trains() -> bool:
-    """Keras on torch moves its weights without an optimizer of torch's, and is watched by itself."""
+    """Return whether Keras runs on torch.
+
+    It updates weights without an optimizer of torch, and has a discovery of its own.
+    """
     keras = sys.modules.get("keras")
     backend = getattr(keras, "backend", None)
     return backend is not None and backend.backend() == "torch"

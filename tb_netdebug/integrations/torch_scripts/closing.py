@@ -1,4 +1,7 @@
-"""Closes trainings whose optimizers are gone, soon after they went: until then models are kept for us."""
+"""A thread that closes runs soon after their optimizers are gone.
+
+Until then their models are kept alive by us.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,31 @@ CLOSE_SECS = 5.0
 
 
 class Closing:
-    """A thread that calls `sweep` whenever `rouse` was called, from the first `begin` to `close`.
+    """Calls `sweep` on a thread of its own after each `rouse`, from the first `begin` to `close`.
 
-    The next model or optimizer that is made sweeps, too; but after the last one there is none.
+    The next model or optimizer that is made sweeps, too; after the last one nothing else would.
     """
 
     def __init__(self, sweep: Callable[[], None]) -> None:
         self._sweep = sweep
-        # An Event would not do: garbage is collected at any moment, perhaps while this thread sets it.
+        # Not an Event: a finalizer may run at any moment, perhaps while this thread holds the lock of the
+        # event. SimpleQueue.put is reentrant.
         self._wake: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self.is_idle = True
 
     def begin(self) -> None:
-        """Harmless when called again."""
+        """Start the thread. May be called more than once."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="netdebug-closing", daemon=True)
             self._thread.start()
 
     def rouse(self) -> None:
-        """From anywhere, also from the end of an object."""
+        """Wake the thread. May be called from anywhere, even from a finalizer."""
         self._wake.put(True)
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Stop the thread. May be called more than once."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._wake.put(False)

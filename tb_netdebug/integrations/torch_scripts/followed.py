@@ -1,4 +1,4 @@
-"""A training that is watched without its doing: which optimizers it has, and what their losses are called."""
+"""A training run that `netdebug run` has found: its optimizers, and the names of their losses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FollowedTraining:
-    """Ends the steps of a training when its optimizers have stepped."""
+    """Ends the steps of a run when its optimizers have stepped."""
 
     def __init__(
         self,
@@ -49,12 +49,13 @@ class FollowedTraining:
         owners: Owners,
         places: dict[int, Place | None],
     ) -> FollowedTraining | None:
+        """Open a run for these models and optimizers, or return None when it is not to be recorded."""
         by_name = named(models, guesses_of(optimizers, owners, places))
         made: list[TorchAdapter] = []
 
         def make(collector: StepCollector, guard: Guard, settings: Settings) -> TorchAdapter:
             if any(isinstance(model, Loose) for model in models):
-                settings = replace(settings, activations=False)  # nobody calls it
+                settings = replace(settings, activations=False)  # nothing calls it
             made.append(TorchAdapter(by_name, optimizers, collector, guard, settings))
             return made[0]
 
@@ -64,7 +65,7 @@ class FollowedTraining:
         return cls(training, made[0], optimizers, loss_names(optimizers, by_name))
 
     def takes_in(self, optimizer: Optimizer) -> bool:
-        """Whether it moves a parameter of ours; it is watched from now on, then."""
+        """Watch an optimizer from now on if it updates a parameter of ours; return whether it does."""
         if self._adapter is None or not self._adapter.join(optimizer):
             return False
         self._alive.add(id(optimizer))
@@ -72,6 +73,7 @@ class FollowedTraining:
         return True
 
     def stepped(self, optimizer: Optimizer, loss: Any) -> None:
+        """Take note of an optimizer's step with its loss; end the run's step when all have stepped."""
         if loss is not None:
             self._losses[self._names.get(id(optimizer), "")] = loss
         if self._cycle.stepped(id(optimizer)):
@@ -82,30 +84,31 @@ class FollowedTraining:
         return self._training.is_open
 
     def differentiated(self) -> None:
-        """The gradients of a step by hand are there."""
+        """Report that the gradients of a step by hand are there."""
         if self._adapter is not None and self._training.is_open:
             self._adapter.differentiated()
 
     def updated_by_hand(self, loss: Any) -> None:
-        """A step that no optimizer has made."""
+        """End a step that no optimizer has made."""
         if loss is not None:
             self._losses[""] = loss
         self._end()
 
     def interrupted(self, loss: Any) -> None:
-        """The program has failed; the step in which it did is the one worth seeing."""
+        """End the step in which the program has failed: it is the one worth seeing."""
         if self._training.has_begun_a_step():
             if loss is not None:
                 self._losses[""] = loss
             self._end()
 
     def lost(self, number: int) -> bool:
-        """An optimizer is gone; whether it was the last one."""
+        """Remove an optimizer that is gone, and return whether it was the last one."""
         self._alive.discard(number)
         self._cycle.leave(number)
         return not self._alive
 
     def close(self) -> None:
+        """Close the run and release the model."""
         self._adapter = None
         self._training.close()
 
@@ -116,7 +119,7 @@ class FollowedTraining:
 
 
 def total(losses: Sequence[Any]) -> Any:
-    """None when there are none; of losses on several devices the first."""
+    """Return the sum of the losses: None without any, the first one if they are on several devices."""
     if not losses:
         return None
     places = {value.device for value in losses if isinstance(value, torch.Tensor)}
@@ -124,7 +127,7 @@ def total(losses: Sequence[Any]) -> Any:
 
 
 def overlapping(optimizers: Sequence[Optimizer]) -> set[int]:
-    """Those that share parameters with another one."""
+    """Return the ids of optimizers that share parameters with another one."""
     moved = {id(each): {id(tensor) for tensor in tensors_of(each)} for each in optimizers}
     return {
         number
@@ -136,7 +139,7 @@ def overlapping(optimizers: Sequence[Optimizer]) -> set[int]:
 def guesses_of(
     optimizers: Sequence[Optimizer], owners: Owners, places: dict[int, Place | None]
 ) -> dict[int, str]:
-    """Names from the lines in which the optimizers were made, by id of the model."""
+    """Return names from the lines that made the optimizers, by id of the model."""
     found: dict[int, str] = {}
     for optimizer, models in zip(optimizers, owners.models, strict=True):
         names = names_at(places.get(id(optimizer)))
@@ -146,7 +149,10 @@ def guesses_of(
 
 
 def loss_names(optimizers: Sequence[Optimizer], models: dict[str, nn.Module]) -> dict[int, str]:
-    """After the model that an optimizer moves, or the part of it; by id of the optimizer."""
+    """Return a name for the loss of each optimizer, by the optimizer's id.
+
+    It is the name of the model, or of the part of it, that the optimizer updates.
+    """
     if len(optimizers) < 2:
         return {}
     ids = {name: parameter_ids(model) for name, model in models.items()}

@@ -1,7 +1,7 @@
-"""Updates without an optimizer of torch's: after a backward pass parameters change along their gradients.
+"""Detects updates without an optimizer of torch: parameters that change along their gradients.
 
-A few values of the tensors that were differentiated are kept, because a write through `.data` leaves no other
-trace. Nothing is looked at while the program has an optimizer.
+A few values of the differentiated tensors are kept, because a write through `.data` leaves no other trace.
+Nothing is examined while the program has an optimizer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 
 MOST_NODES = 20_000
 MOST_TENSORS, MOST_VALUES = 16, 16
-# Once a training is found, its steps are told by these alone.
+# Once a run is found, its steps are detected by these alone.
 MOST_TENSORS_OF_A_STEP = 2
-# In so many backward passes the graph is gone through; from then on in two of so many.
+# The graph is walked in the first 64 backward passes, and in two of every 64 from then on.
 MOST_LOOKS, LOOKS_APART = 64, 64
 MOST_LOOKS_OF_ONE = 4
-# In units of the standard deviation that changes without any relation to the gradients would have.
+# In standard deviations of what changes unrelated to the gradients would show.
 CLEAR = 4.0
-# The step of plain gradient descent, but for rounding.
+# The cosine of a plain gradient step is 1, but for rounding.
 SAME_DIRECTION = 0.999
 LEAST_OF_A_DIRECTION = 3
 
@@ -41,7 +41,7 @@ class Sampled:
     gradients: list[float]
 
     def changes(self) -> list[float] | None:
-        """What has become of the values since; None when it cannot be read any more."""
+        """Return how the values have changed since, or None when they cannot be read any more."""
         tensor = self.tensor()
         now = None if tensor is None else values_at(tensor, self.places)
         if now is None:
@@ -49,7 +49,7 @@ class Sampled:
         return [after - before for after, before in zip(now, self.values, strict=True)]
 
     def broken_along(self, changes: Sequence[float]) -> int:
-        """Count the values that a gradient has made NaN or infinite that was so itself."""
+        """Count the values that became non-finite where the gradient was non-finite."""
         return sum(
             math.isfinite(value) and not math.isfinite(change) and not math.isfinite(slope)
             for value, change, slope in zip(self.values, changes, self.gradients, strict=True)
@@ -57,9 +57,9 @@ class Sampled:
 
 
 class HandUpdates:
-    """Finds out whether parameters follow their gradients.
+    """Decides whether parameters follow their gradients.
 
-    `before` and `after` stand around each backward pass.
+    `before` and `after` are called around each backward pass.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class HandUpdates:
         self._evidence, self._times = 0.0, 0
 
     def before(self, roots: Any, *, known: Set[int]) -> None:
-        """`known` are ids of tensors that need not be looked at."""
+        """Find the leaves of the pass, except the tensors whose ids are in `known`."""
         self.passes += 1
         self.passes_since += 1
         self._passes_so_far += 1
@@ -82,19 +82,22 @@ class HandUpdates:
         self._candidates = [each for each in leaves if id(each) not in known]
 
     def after(self) -> None:
-        """The gradients are there."""
+        """Sample the leaves, which have their gradients now."""
         candidates, self._candidates = self._candidates, []
         if candidates:
             self._kept = sampled(candidates, MOST_TENSORS)
             self._looks_left = MOST_LOOKS_OF_ONE
 
     def is_looking(self) -> bool:
-        """Whether there is something to compare with."""
+        """Return whether there are samples to compare with."""
         return bool(self._kept)
 
     def updated(self, *, is_last_look: bool) -> list[Any]:
-        """The tensors that have changed along their gradients since the last backward pass, as soon as that
-        is clear. They may be looked at a few times until the next one."""
+        """Return the tensors that follow their gradients, once that is clear.
+
+        They are compared a few times until the next backward pass, and once more when it begins
+        (`is_last_look`).
+        """
         if not self._kept or (self._looks_left <= 0 and not is_last_look):
             return []
         self._looks_left -= 1
@@ -104,6 +107,7 @@ class HandUpdates:
         self._kept = []
         self.passes_of_step, self._passes_so_far = self._passes_so_far, 0
         self.has_seen_changes = True
+        # A sum of n independent standard normal values has the standard deviation sqrt(n).
         self._evidence += clearness(changed)
         self._times += 1
         if abs(self._evidence) / math.sqrt(self._times) < CLEAR:
@@ -120,7 +124,7 @@ class HandUpdates:
 
 
 class HandSteps:
-    """Tells when the steps of a training are over whose updates are made by hand."""
+    """Detects the ends of the steps of a run whose updates are made by hand."""
 
     def __init__(self, tensors: Sequence[Any], roots: Iterable[int], *, passes: int) -> None:
         self.roots = frozenset(roots)
@@ -129,9 +133,10 @@ class HandSteps:
         self._kept: list[Sampled] = []
 
     def after(self) -> bool:
-        """A backward pass has ended, perhaps of another model.
+        """Take note that a backward pass has ended, perhaps of another model.
 
-        Whether it is the last one of the step, judging by the step before: batches may be accumulated.
+        Return whether it is the last one of the step, judging by the step before: gradients may be
+        accumulated.
         """
         tensors = [tensor for each in self._tensors if (tensor := each()) is not None]
         self._kept = sampled(tensors, MOST_TENSORS_OF_A_STEP)
@@ -139,8 +144,10 @@ class HandSteps:
         return self._passes == self._usual_passes
 
     def is_over(self) -> bool:
-        """Whether the weights have changed since the last backward pass, or could not: for want of a slope,
-        or because they are no numbers any more. True once a step."""
+        """Return whether the weights have changed since the last pass, or could not; True once per step.
+
+        They cannot change if all gradients are zero, or if gradients are not finite.
+        """
         if not self._kept:
             return False
         changes = [found for each in self._kept if (found := each.changes()) is not None]
@@ -155,7 +162,7 @@ class HandSteps:
 
 
 def leaves_of(roots: Any) -> list[Any]:
-    """The tensors that a backward pass from here will give gradients to, each once."""
+    """Return the tensors that a backward pass from here will give gradients to, each once."""
     waiting = [each.grad_fn for each in listed(roots) if isinstance(each, torch.Tensor) and each.grad_fn]
     seen = set(waiting)
     found: dict[int, Any] = {}
@@ -176,13 +183,14 @@ def listed(roots: Any) -> list[Any]:
 
 
 def sampled(tensors: Sequence[Any], most: int) -> list[Sampled]:
-    """Some of them, spread over all, with a few values each; those that cannot be read are left out."""
+    """Return samples of some tensors, evenly chosen; those that cannot be read are left out."""
     apart = max(len(tensors) / most, 1.0)
     chosen = [tensors[int(number * apart)] for number in range(min(len(tensors), most))]
     return [found for each in chosen if (found := sample_of(each)) is not None]
 
 
 def sample_of(tensor: Any) -> Sampled | None:
+    """Return a sample of a tensor, or None if it has no gradient or cannot be read."""
     gradient = tensor.grad
     if gradient is None or not tensor.numel() or is_functorch_wrapped(tensor):
         return None
@@ -194,7 +202,7 @@ def sample_of(tensor: Any) -> Sampled | None:
 
 
 def places_in(tensor: Any) -> tuple[torch.Tensor, ...]:
-    """Indices of values that are spread over a tensor, one vector for each of its dimensions."""
+    """Return the indices of evenly spread values of a tensor, one vector for each dimension."""
     size = tensor.numel()
     count = min(size, MOST_VALUES)
     with reading():
@@ -207,7 +215,7 @@ def places_in(tensor: Any) -> tuple[torch.Tensor, ...]:
 
 
 def values_at(tensor: Any, places: tuple[torch.Tensor, ...]) -> list[float] | None:
-    """None for what has no values that can be picked: sparse, quantized, of a class of its own."""
+    """Return the values at these places, or None where they cannot be picked (sparse, quantized, DTensor)."""
     if tensor.layout is not torch.strided or tensor.is_complex() or hasattr(tensor, "_local_tensor"):
         return None
     try:
@@ -220,7 +228,10 @@ def values_at(tensor: Any, places: tuple[torch.Tensor, ...]) -> list[float] | No
 
 
 def clearness(changed: Sequence[tuple[Sampled, list[float]]]) -> float:
-    """How far from chance the changes follow the gradients (above 0) or go against them (below)."""
+    """Return how clearly the changes follow the gradients (above 0) or go against them (below).
+
+    It is the cosine between the two, in standard deviations of its value for unrelated vectors.
+    """
     if sum(each.broken_along(changes) for each, changes in changed) >= LEAST_OF_A_DIRECTION:
         return CLEAR
     pairs = [

@@ -1,4 +1,7 @@
-"""Optimizers that move the inputs of a network, as for adversarial examples, style transfer and DeepDream."""
+"""Recognises optimizers that update the inputs of a network.
+
+Adversarial examples, style transfer and DeepDream do so.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from tb_netdebug.frameworks.torch.values import tensors_in
 from tb_netdebug.integrations.torch_scripts.names import Place
 from tb_netdebug.integrations.torch_scripts.owners import tensors_of
 
-# An input is made of what is optimized in a few operations: a sum, a clamp, a tanh.
+# An input is computed from the optimized tensor in a few operations: a sum, a clamp, a tanh.
 MOST_NODES = 200
 MOST_INPUTS = 10_000
 
 
 class Inputs:
-    """What calls of modules were given, of the tensors that waiting optimizers move.
+    """The tensors of waiting optimizers that were seen in the inputs of modules.
 
-    They train no network: its weights stay as they are on purpose, and no rule of training applies.
+    Such optimizers train no network: its weights stay fixed on purpose, and no rule of training applies.
     """
 
     def __init__(self) -> None:
@@ -30,7 +33,7 @@ class Inputs:
         self._told = ""
 
     def note(self, given: Sequence[Any], wanted: Collection[int]) -> None:
-        """Take a look at the arguments of a call; `wanted` are the ids of tensors that optimizers move."""
+        """Look for optimized tensors in the arguments of a call; `wanted` holds the ids of those tensors."""
         for argument in given:
             for _, tensor in tensors_in(argument):
                 for leaf in leaves_of(tensor):
@@ -38,18 +41,19 @@ class Inputs:
                         self._seen[id(leaf)] = weakref.ref(leaf)
 
     def are_all_of(self, optimizer: Optimizer) -> bool:
-        """Whether the optimizer moves nothing else."""
+        """Return whether the optimizer updates nothing but inputs."""
         tensors = tensors_of(optimizer)
         return bool(tensors) and all(self._has(tensor) for tensor in tensors)
 
     def let_go(self, optimizer: Optimizer, place: Place | None) -> None:
-        """The optimizer is known now: remember it for `unrecorded`, and forget its tensors."""
+        """Remember the optimizer for `unrecorded`, and forget its tensors."""
         where = f" ({Path(place[0]).name}:{place[1]})" if place is not None else ""
         self._told = self._told or f"{type(optimizer).__name__}{where}"
         for tensor in tensors_of(optimizer):
             self._seen.pop(id(tensor), None)
 
     def unrecorded(self) -> str:
+        """Return a sentence about the optimizers of inputs; empty when there were none."""
         if not self._told:
             return ""
         return (
@@ -63,7 +67,7 @@ class Inputs:
 
 
 def leaves_of(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the tensors that it was made of and that get gradients through it, those next to it first."""
+    """Yield the leaves that a tensor was computed from and that get gradients through it, nearest first."""
     if not tensor.requires_grad:
         return
     if tensor.grad_fn is None:
@@ -71,6 +75,7 @@ def leaves_of(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         return
     waiting: list[Any] = [tensor.grad_fn]
     seen = set(waiting)
+    # The list grows while it is walked: breadth first.
     for node in waiting:
         variable = getattr(node, "variable", None)
         if variable is not None:

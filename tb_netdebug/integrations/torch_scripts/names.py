@@ -1,4 +1,4 @@
-"""What the user's program calls its models: names in it, never read by running anything."""
+"""The names of models in the user's program, found without running any of it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ Place = tuple[str, int]
 
 
 def user_place() -> Place | None:
-    """The line of the user's program that is running; a library's, when a library made the optimizer."""
+    """Return the running line of the user's program, or of a library when a library made the optimizer."""
     frame = user_frame(sys._getframe(1))
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def names_at(place: Place | None) -> list[str]:
-    """`model` in `Adam(model.parameters())`, for all models of the call in that line."""
+    """Return names such as `model` in `Adam(model.parameters())`, for all models of the call in that line."""
     if place is None:
         return []
     try:
         tree = ast.parse("".join(linecache.getlines(place[0])))
-    except (SyntaxError, ValueError):  # a notebook's magics, a file that has changed since
+    except (SyntaxError, ValueError):  # a notebook's magics; a file that has changed since
         return []
-    except SystemError:  # CPython 3.11 may lose count of its depth when several threads parse
+    except SystemError:  # CPython 3.11 may lose count of its recursion depth when several threads parse
         return []
     calls = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and node.lineno <= place[1] <= (node.end_lineno or node.lineno)
     ]
+    # The call that makes the optimizer encloses the others in the line.
     widest = max(calls, key=lambda call: (call.end_lineno or call.lineno) - call.lineno, default=None)
     inside = [] if widest is None else list(ast.walk(widest))
     named = [
@@ -53,13 +54,14 @@ def names_at(place: Place | None) -> list[str]:
 
 
 def named(models: Sequence[nn.Module], guesses: dict[int, str]) -> dict[str, nn.Module]:
-    """As the main program calls them, or by `guesses` (by id), or by their class; never one name twice.
+    """Return the models by the names of the main program, or by `guesses` (by id), or by class; all unique.
 
-    A single model needs none.
+    A single model needs no name.
     """
     if len(models) == 1:
         return {"": models[0]}
     main = dict(vars(sys.modules.get("__main__", sys)))
+    # Reversed, so that the first of several names for one model wins.
     in_main = {id(value): name for name, value in reversed(main.items()) if not name.startswith("_")}
     found: dict[str, nn.Module] = {}
     for model in models:
@@ -69,6 +71,7 @@ def named(models: Sequence[nn.Module], guesses: dict[int, str]) -> dict[str, nn.
 
 
 def unused(name: str, taken: Any) -> str:
+    """Return the name, with a number appended if it is taken."""
     number, candidate = 1, name
     while candidate in taken:
         number += 1
@@ -77,7 +80,7 @@ def unused(name: str, taken: Any) -> str:
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """The part of the tree that all of them are in: "G" of "G.0.weight" and "G.1.bias"."""
+    """Return the part of the module tree that all names share: "G" for "G.0.weight" and "G.1.bias"."""
     parts = [name.split(".")[:-1] for name in names]
     if not parts:
         return ""

@@ -1,4 +1,4 @@
-"""Which models the parameters of optimizers belong to, found among everything that Python keeps."""
+"""Finds the models that own the parameters of optimizers, among all objects of the garbage collector."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-# They hold modules and are never called themselves.
+# Containers that hold modules and are never called themselves.
 SHELVES = (nn.ModuleList, nn.ModuleDict)
 
 
 @dataclass(slots=True)
 class Owners:
-    """The outermost models of some optimizers, by optimizer in the order of its parameters; and the tensors
-    that belong to no module."""
+    """The outermost models of some optimizers, and the tensors that belong to no module.
+
+    `models` has one list per optimizer, in the order of its parameters.
+    """
 
     models: list[list[nn.Module]] = field(default_factory=list)
     loose: list[Any] = field(default_factory=list)
     monitors: list[Any] = field(default_factory=list)
 
     def all_models(self) -> list[nn.Module]:
-        """Each once."""
+        """Return the models of all optimizers, each once."""
         return list({id(model): model for models in self.models for model in models}.values())
 
 
 def find_owners(
     optimizers: Sequence[Any], *, called: nn.Module | None = None, monitor_class: type | None = None
 ) -> Owners:
-    """One look at all objects, some 50 ms; `monitors` are those of this class that it comes by.
+    """Search all objects once, which takes some 50 ms; `monitors` are the objects of `monitor_class`.
 
-    A model inside of another counts as part of it, unless it is the one that is `called` and has all of what
-    the optimizers move: the outer one is no model then, but holds one, as Lightning's do.
+    A model inside another counts as part of it, unless it is the one that is `called` and has everything that
+    the optimizers update: then the outer one is no model but holds one, as a LightningModule does.
     """
     wanted = {id(tensor) for optimizer in optimizers for tensor in tensors_of(optimizer)}
     modules, monitors = all_of(nn.Module, monitor_class)
@@ -58,7 +60,10 @@ def find_owners(
 
 
 def all_of(module_class: type, other_class: type | None) -> tuple[list[Any], list[Any]]:
-    """Their classes are asked, not they themselves: a lazy proxy would load what it stands for."""
+    """Return all modules and all objects of the other class.
+
+    Classes are examined, not objects: a lazy proxy would load what it stands for.
+    """
     modules, others = [], []
     kinds: dict[type, bool] = {}
     for each in gc.get_objects():
@@ -66,6 +71,7 @@ def all_of(module_class: type, other_class: type | None) -> tuple[list[Any], lis
         is_module = kinds.get(kind)
         if is_module is None:
             is_module = kinds[kind] = issubclass(kind, module_class)
+        # A module whose constructor has not run yet has neither.
         if is_module and "_modules" in vars(each) and "_parameters" in vars(each):
             modules.append(each)
         elif kind is other_class:
@@ -74,7 +80,7 @@ def all_of(module_class: type, other_class: type | None) -> tuple[list[Any], lis
 
 
 def roots(module: nn.Module, parents: dict[int, list[nn.Module]]) -> Iterator[nn.Module]:
-    """What it is part of, up to what is part of nothing but shelves."""
+    """Yield the outermost modules that contain this one, looking through ModuleList and ModuleDict."""
     waiting, seen = [module], {id(module)}
     while waiting:
         each = waiting.pop()
@@ -95,7 +101,7 @@ def roots(module: nn.Module, parents: dict[int, list[nn.Module]]) -> Iterator[nn
 
 
 def tensors_of(optimizer: Any) -> list[Any]:
-    """In the order in which it was given them."""
+    """Return the tensors of an optimizer in the order in which it got them."""
     return [tensor for group in getattr(optimizer, "param_groups", ()) for tensor in group["params"]]
 
 
@@ -108,7 +114,7 @@ def unique(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 def are_alike(optimizers: Sequence[Optimizer], models: Sequence[Sequence[nn.Module]]) -> bool:
-    """Several trainings of the same network side by side, as for each fold of a cross validation."""
+    """Return whether these are training runs of the same network side by side, as in a cross-validation."""
     if len(optimizers) < 2 or any(len(each) != 1 for each in models):
         return False
     if len({id(model) for (model,) in models}) < len(models):
@@ -121,7 +127,7 @@ def are_alike(optimizers: Sequence[Optimizer], models: Sequence[Sequence[nn.Modu
 
 
 def loose_model(tensors: Sequence[Any]) -> nn.Module:
-    """Stands for tensors that are trained without a module; nobody calls it."""
+    """Return a module that stands for tensors trained without one; nothing calls it."""
     model = Loose()
     for number, tensor in enumerate(tensors):
         model._parameters[f"tensor{number}"] = tensor
@@ -129,4 +135,4 @@ def loose_model(tensors: Sequence[Any]) -> nn.Module:
 
 
 class Loose(nn.Module):
-    """Its parameters are put in as they are: to make a Parameter of a tensor would be to copy it."""
+    """A module whose parameters are set as they are: making a Parameter of a tensor would copy it."""

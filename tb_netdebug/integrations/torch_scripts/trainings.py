@@ -1,4 +1,4 @@
-"""Listens to a PyTorch program: optimizers that are made and step, models that are called, and backward."""
+"""Hooks a PyTorch program: new optimizers and their steps, calls of models, and backward passes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ if TYPE_CHECKING:
 is_compiling = torch.compiler.is_compiling
 is_grad_enabled = torch.is_grad_enabled
 SCALER = torch.amp.GradScaler
-# So many batches that a program leaves out in a row end a step: else nothing of them would be recorded.
+# After this many left-out batches in a row a step ends: otherwise nothing of them would be recorded.
 MOST_LEFT_OUT = 16
 
 
 def discover(zero_code: ZeroCode) -> TorchDiscovery:
+    """Start the discovery; called when torch is imported."""
     return TorchDiscovery(zero_code)
 
 
 class TorchDiscovery:
-    """What is heard goes to `Beginnings`, which makes trainings of it, and to the training whose step it is.
+    """Installs the hooks; passes events to `Beginnings`, which forms training runs, and to the run concerned.
 
-    Nothing is begun or closed in hooks of torch: it goes through them just then, and there would be others.
+    No run is begun or closed inside a hook of torch: torch is iterating over its hooks then, and that
+    would change them.
     """
 
     def __init__(self, zero_code: ZeroCode) -> None:
@@ -51,7 +53,7 @@ class TorchDiscovery:
         self._has_stepped = False
         self._left_out = 0  # batches in a row
         self._handles = self._listen()
-        # A step ends after all that others do when an optimizer has stepped, the monitor's probes too.
+        # A step ends after everything else that reacts to an optimizer's step, the monitor's probes included.
         self._last = optimizer_steps.ENDED.listen(self._safe("ending a step", self._after))
         skipped = self._safe("looking at a skipped step", self._after_scaler)
         self._last_of_scaler = listen(SCALER.step, after=skipped)
@@ -75,33 +77,35 @@ class TorchDiscovery:
 
     @property
     def _objectives(self) -> Objectives:
-        """Of this thread: several may train at the same time."""
+        """The losses of this thread: several threads may train at the same time."""
         found = getattr(self._by_thread, "objectives", None)
         if found is None:
             found = self._by_thread.objectives = Objectives()
         return found
 
-    # ---- what ZeroCode calls -----------------------------------------------------------------------------
+    # ---- called by ZeroCode ------------------------------------------------------------------------------
 
     def interrupted(self) -> None:
+        """End the steps in which the program has failed."""
         self._by_hand.finish()
         value = self._objectives.take()
         for followed in self._beginnings.followed:
             followed.interrupted(value)
 
     def unrecorded(self) -> str:
-        """What was seen that may have been a training."""
+        """Return what was seen that may have been training."""
         return self._beginnings.unrecorded() or self._by_hand.unrecorded()
 
     def forked(self) -> None:
-        """In the child: a lock of the parent's may have been held by a thread that is not here."""
+        """Repair the state in a forked child: a thread that does not exist there may have held a lock."""
         self._beginnings.forked()
 
     def forget_losses(self) -> None:
-        """What was differentiated until now belongs to a training of another framework, on top of torch."""
+        """Drop what was differentiated until now: it belongs to a framework on top of torch."""
         self._objectives.take()
 
     def close(self) -> None:
+        """End the last step and remove all hooks."""
         self._safe("ending the last step", self._by_hand.finish)()
         self._safe("ending the last step", lambda: self._look_whether_left_out(is_last=True))()
         for handle in (*self._handles, self._last, self._last_of_scaler):
@@ -118,7 +122,7 @@ class TorchDiscovery:
         self._listen_to_calls(True)
 
     def _grown(self, _: tuple[Any, ...]) -> None:
-        """A new model is being built: a good moment to let go of one that is gone."""
+        """Close runs whose model is gone, as a new model is being built."""
         OVERRIDING.look()
         self._beginnings.sweep()
         self._by_hand.grown()
@@ -145,6 +149,7 @@ class TorchDiscovery:
 
     def _began(self, is_true: bool) -> None:
         if is_true:
+            # Opening a run has installed hooks of the monitor behind ours.
             self._last.go_last()
             self._last_of_scaler.go_last()
         wants_calls = self._beginnings.wants_calls or self._by_hand.wants_calls
@@ -179,7 +184,10 @@ class TorchDiscovery:
             followed.stepped(optimizer, value)
 
     def _look_whether_left_out(self, *, is_last: bool = False) -> None:
-        """A batch that the program leaves out belongs to the next step. Many end one, so does the last."""
+        """Count batches that the program left out; each belongs to the next step.
+
+        MOST_LEFT_OUT of them end a step; at the end of the program a single one does.
+        """
         self._left_out += self._objectives.is_left_out
         if self._left_out < (1 if is_last else MOST_LEFT_OUT):
             return
@@ -193,12 +201,12 @@ class TorchDiscovery:
         self._has_stepped = False
 
     def _after_scaler(self, args: tuple[Any, ...], _: Any) -> None:
-        """A step that was skipped, for its gradients were not finite, is a step of the training."""
+        """End a step that the scaler skipped because of non-finite gradients: it counts as a step."""
         if not self._has_stepped and isinstance(args[1], Optimizer):
             self._after(args[1])
 
     def _safe(self, doing: str, action: Callable[..., None]) -> Callable[..., None]:
-        """Our own mistakes end here; what the user has asked to be raised does not."""
+        """Wrap a hook so that errors of ours are reported, and those that the user asked for are raised."""
 
         def safe(*args: Any) -> None:
             if is_compiling() or self._zero.is_off:
