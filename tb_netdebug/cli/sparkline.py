@@ -34,7 +34,8 @@ def sparkline(values: Doubles | Sequence[float], width: int, *, ascii_only: bool
     parts = np.array_split(scaled, min(width, len(values)))
     # NaN marks a part with non-finite values; an infinity would spoil the scale.
     heights = np.array([part.mean() if np.isfinite(part).all() else np.nan for part in parts])
-    low, high = np.nanmin(heights, initial=1.0), np.nanmax(heights, initial=-1.0)
+    known = heights[np.isfinite(heights)]
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
     if not high > low:  # a constant is drawn along the middle
         low, high = low - 3.0, high + 4.0
     places = (heights - low) / (high - low) * (len(bars) - 1)

@@ -158,7 +158,7 @@ class WatchedRuns:
         try:
             details = self._source.glance(name)
             return RunLine(name, details["state"], details["last_step"], plain(details["loss"]))
-        except (ReaderError, OSError, KeyError):
+        except (ReaderError, OSError, KeyError, TypeError, ValueError):  # it may come from another machine
             return RunLine(name, "unreadable")
 
 

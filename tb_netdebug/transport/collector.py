@@ -141,7 +141,9 @@ class Collector:
         agent, _, number = trainer_key.partition("/")
         with self._lock:
             session = self._sessions.get(agent)
-            if session is None or self._loop is None or not session.has_room(int(number), len(data)):
+            if session is None or self._loop is None or not number.isdecimal():
+                return False
+            if not session.has_room(int(number), len(data)):
                 return False
             session.unsent_bytes += len(data)
         sending = asyncio.run_coroutine_threadsafe(session.control(int(number), data), self._loop)

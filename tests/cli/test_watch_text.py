@@ -133,6 +133,8 @@ def test_a_long_name_keeps_both_ends() -> None:
         ([-1e308, 1e308], "▁█"),
         ([1, 10, 100, 1e4], "▁▃▅█"),  # a wide range is drawn by its logarithm
         ([0, 10, 100, 1e4], "▁▁▁█"),  # which zero does not have
+        ([100, 1e4, 1e8], "▁▃█"),
+        ([1e-9, 1e-7, 1e-3], "▁▃█"),
         ([], ""),
     ],
 )

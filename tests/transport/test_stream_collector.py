@@ -227,6 +227,8 @@ def test_controls_both_ways(collector: CollectorProcess, agent: Agent) -> None:
     ]
     assert not collector.send(f"{AGENT}/1", b"pause")
     assert not collector.send("nobody/1", b"pause")
+    assert not collector.send(AGENT, b"pause")
+    assert not collector.send(f"{AGENT}/one", b"pause")
     assert not collector.send(key, b"x" * (5 << 20))
     long = b"0123456789" * 60_000
     assert collector.send(key, long)

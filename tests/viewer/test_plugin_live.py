@@ -102,6 +102,15 @@ def test_a_session_that_has_gone_is_told_to_who_comes_back() -> None:
     assert (MOST_SESSIONS, "b", "1") == (len(keys), keys[0], keys[1])
 
 
+def test_more_sessions_than_fit() -> None:
+    """The oldest one goes; whoever listens hears of the others."""
+    hub = hub_of()
+    for number in range(MOST_SESSIONS + 2):
+        hub.set_session(f"{number}", {"key": f"{number}"})
+    keys = [news.row["key"] for news in hub.since(0) if news.row is not None and "key" in news.row]
+    assert [f"{number}" for number in range(2, MOST_SESSIONS + 2)] == keys
+
+
 def test_what_comes_with_the_list_is_told_as_one() -> None:
     """A collector that started, for example: the runs are as before."""
     hub = hub_of("a")

@@ -102,7 +102,9 @@ class Hub:
             self._sessions.pop(key, None)
             self._sessions[key] = row
             if len(self._sessions) > MOST_SESSIONS:
-                oldest = next((each for each, row in self._sessions.items() if "is_gone" in row), key)
+                # The one that was just set comes last, and is not the one that goes.
+                ended = (each for each, row in self._sessions.items() if "is_gone" in row and each != key)
+                oldest = next(ended, next(iter(self._sessions)))
                 del self._sessions[oldest]
                 self._changed.pop(SessionKey(oldest), None)
             self._mark(SessionKey(key))
