@@ -45,7 +45,7 @@ test: compiler node .venv/test .venv/netdebug ## all checks and all tests, again
 	NETDEBUG_TEST_WHEEL=1 OMP_NUM_THREADS=1 $(BOUND) $(RUN) -Im pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS); tests=$$?; \
 	[ $$tests -ne 5 ] || echo 'No test ran, and that counts as a failure: see PYTEST_ARGS.'; \
 	[ $$lint -eq 0 ] || echo 'ruff or mypy found something: see above, before the size report.'; \
-	[ $$page -eq 0 ] || echo 'tsc or vitest found something: see above, before the size report.'; \
+	[ $$page -eq 0 ] || echo 'tsc, Biome or vitest found something: see above, before the size report.'; \
 	exit $$((lint | page | tests))
 
 demo: node .venv/demo $(if $(SMOKE),.venv/test) .venv/netdebug ## networks that train live in TensorBoard (SMOKE=1: headless)
@@ -80,8 +80,8 @@ lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
 	echo 'mypy --strict (longer when its cache is empty)'; $(RUN) -m mypy --no-error-summary; types=$$?; \
 	exit $$((rules | layout | types))
 
-page: node $(MODULES) ## types and tests of the page
-	$(STEP) 'tsc on the page (about 5 s)' $(LOGS)/page-types.log npm --prefix frontend run --silent check
+page: node $(MODULES) ## types, layout and tests of the page
+	$(STEP) 'tsc and Biome on the page (about 10 s)' $(LOGS)/page-types.log npm --prefix frontend run --silent check
 	$(STEP) 'vitest on the page (about 5 s)' $(LOGS)/page-tests.log npm --prefix frontend run --silent test
 
 format: .venv/test ## lets ruff mend the layout and what else it can

@@ -73,7 +73,10 @@ interface Part {
 
 /** As NumPy understands it, without negative numbers. Throws a sentence. */
 function partsOf(text: string | null, shape: readonly number[]): Part[] {
-  const given = (text ?? "").replace(/[[\]\s]/g, "").split(",").filter((part) => part !== "");
+  const given = (text ?? "")
+    .replace(/[[\]\s]/g, "")
+    .split(",")
+    .filter((part) => part !== "");
   if (given.length > shape.length) throw new Error(`The tensor has only ${shape.length} dimensions.`);
   return shape.map((size, i) => {
     const part = given[i] ?? ":";

@@ -64,7 +64,12 @@ function moduleList(): Json[] {
       add(parts.slice(0, end).join("."), end === 3 ? "Block" : "Sequential", above, 0);
     }
     const parent = parts.length === 1 ? "ResNet" : parts.slice(0, -1).join(".");
-    add(name, class_name, parent, shape.reduce((product, size) => product * size, 1));
+    add(
+      name,
+      class_name,
+      parent,
+      shape.reduce((product, size) => product * size, 1),
+    );
   }
   return [...found.values()];
 }

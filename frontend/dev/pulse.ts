@@ -28,7 +28,8 @@ export function processesOf(run: MadeRun, time: number): Json[] {
 /** Memory that grows, as it does before there is none left. */
 export function processColumns(run: MadeRun, until: number): Record<string, Float64Array> {
   const rows = 300;
-  const column = (of: (row: number) => number): Float64Array => Float64Array.from({ length: rows }, (_, row) => of(row));
+  const column = (of: (row: number) => number): Float64Array =>
+    Float64Array.from({ length: rows }, (_, row) => of(row));
   const bytes = (row: number): number => (4 + (5 * row) / rows + 0.2 * hash("tree", row)) * GIB;
   return {
     time: column((row) => run.started + ((until - run.started) * row) / rows),

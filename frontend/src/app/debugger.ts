@@ -36,7 +36,9 @@ export const training = computed(
   () => trainings.value.find((each) => entry.value && each.group === groupOf(entry.value)) ?? null,
 );
 export const anyPaused = computed(() => (sessions.value ?? []).some(isPaused));
-const pausedNames = computed(() => [...new Set((sessions.value ?? []).filter(isPaused).map(runName))].sort().join("\n"));
+const pausedNames = computed(() =>
+  [...new Set((sessions.value ?? []).filter(isPaused).map(runName))].sort().join("\n"),
+);
 /** The runs of paused trainings; the same set until another one is paused or goes on. */
 export const pausedRuns = computed((): ReadonlySet<string> => new Set(pausedNames.value.split("\n").filter(Boolean)));
 /** Whether this page has the controls. */

@@ -179,8 +179,7 @@ function paintLine(canvas: Canvas, series: LineSeries, values: Float64Array, alp
     const shifts = isDouble ? [-TWO_LINES_APART / 2, TWO_LINES_APART / 2] : [0];
     for (const shift of shifts) strokePieces(canvas, series, values, [start, end], shift);
     if (isMain && (spacing > POINT_SPACING || end - start === 1)) paintPoints(canvas, series, values, start, end);
-    if (isMain && (series.bad?.[end] ?? 0) > 0)
-      paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
+    if (isMain && (series.bad?.[end] ?? 0) > 0) paintEnd(canvas, x(series.x[end - 1] ?? 0), y(values[end - 1] ?? 0));
   }
   context.setLineDash([]);
   context.globalAlpha = 1;

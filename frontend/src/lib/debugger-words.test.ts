@@ -1,7 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { parseSessions, parseState } from "../wire/debugger-json";
 import type { DebuggerState, Place } from "../wire/debugger-types";
-import { conditionWords, exactPattern, isFound, pausedWords, placeWords, statusWords, unseenBatchWords } from "./debugger-words";
+import {
+  conditionWords,
+  exactPattern,
+  isFound,
+  pausedWords,
+  placeWords,
+  statusWords,
+  unseenBatchWords,
+} from "./debugger-words";
 
 function place(with_: Partial<Place>): Place {
   const nowhere = { class_name: null, op: null, number: 0, file: null, line: 0, function: "" };
@@ -43,7 +51,9 @@ describe("the status", () => {
 
   it("says for how long, wherever else its run is shown", () => {
     const state = parseState({ ...paused, paused_at: 1000 });
-    expect(pausedWords(state, 1185)).toBe("Paused in batch 812, before a, for 3 min. It goes on from the Debugger page.");
+    expect(pausedWords(state, 1185)).toBe(
+      "Paused in batch 812, before a, for 3 min. It goes on from the Debugger page.",
+    );
   });
 
   it("of a lost connection says that it is old", () => {

@@ -11,10 +11,7 @@ export interface FindingMark {
 const ORDER: readonly Severity[] = ["error", "warning", "info"];
 
 /** For each tensor that a finding names, itself or as a part of a layer: the worst, and since when. */
-export function findingMarks(
-  findings: readonly Finding[],
-  names: readonly string[],
-): ReadonlyMap<string, FindingMark> {
+export function findingMarks(findings: readonly Finding[], names: readonly string[]): ReadonlyMap<string, FindingMark> {
   const marks = new Map<string, FindingMark>();
   for (const finding of findings) {
     if (finding.severity === "info") continue;

@@ -97,7 +97,7 @@ function stackRepeats(tree: GraphTree, parent: number, children: readonly number
   const units = unitsOf(tree, children);
   const kinds = kindsOf(units, shapes);
   const folded: number[] = [];
-  for (let place = 0; place < units.length;) {
+  for (let place = 0; place < units.length; ) {
     const repeat = repeatAt(kinds, place);
     const length = repeat ? repeat.period * repeat.repeats : 1;
     const members = units.slice(place, place + length).flat();

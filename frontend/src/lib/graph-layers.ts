@@ -46,7 +46,7 @@ function flowOrder(boxes: number, pairs: readonly Pair[]): FlowOrder {
   for (let box = 0; box < boxes; box++) if (waitsFor[box] === 0) ready.push(box);
   const place = new Int32Array(boxes).fill(-1);
   const order: number[] = [];
-  for (let earliest = 0; order.length < boxes;) {
+  for (let earliest = 0; order.length < boxes; ) {
     let box = ready.pop();
     if (box === undefined) {
       while (place[earliest] !== -1) earliest++;

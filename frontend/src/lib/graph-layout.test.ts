@@ -149,10 +149,13 @@ test("wishes that collide are met halfway", () => {
 
 test("a chain is one straight column, and a line past it is straight too", () => {
   const boxes = Array.from({ length: 8 }, () => ({ width: 100, height: 40 }));
-  const chain = Array.from({ length: 7 }, (_, box): Net => ({
-    source: { box, shift: 0 },
-    targets: [{ box: box + 1, shift: 0 }],
-  }));
+  const chain = Array.from(
+    { length: 7 },
+    (_, box): Net => ({
+      source: { box, shift: 0 },
+      targets: [{ box: box + 1, shift: 0 }],
+    }),
+  );
   const nets = chain.map((net, index) =>
     index === 0 ? { ...net, targets: [...net.targets, { box: 6, shift: 0 }] } : net,
   );
@@ -166,10 +169,13 @@ test("a chain is one straight column, and a line past it is straight too", () =>
 
 test("one output that many read has one trunk, and a branch to each of them", () => {
   const boxes = Array.from({ length: 6 }, () => ({ width: 100, height: 40 }));
-  const chain = Array.from({ length: 5 }, (_, box): Net => ({
-    source: { box, shift: 0 },
-    targets: [{ box: box + 1, shift: 0 }],
-  }));
+  const chain = Array.from(
+    { length: 5 },
+    (_, box): Net => ({
+      source: { box, shift: 0 },
+      targets: [{ box: box + 1, shift: 0 }],
+    }),
+  );
   const reader = (box: number): { box: number; shift: number } => ({ box, shift: 0 });
   const { lines } = layoutOf(boxes, [...chain, { source: reader(0), targets: [reader(3), reader(4), reader(5)] }]);
   const pieces = lines.filter(({ net }) => net === 5);
@@ -182,10 +188,12 @@ test("one output that many read has one trunk, and a branch to each of them", ()
 
 test("a hundred boxes that all read each other stay a matter of few points", () => {
   const boxes = Array.from({ length: 100 }, () => ({ width: 100, height: 40 }));
-  const nets = boxes.map((_, box): Net => ({
-    source: { box, shift: 0 },
-    targets: boxes.slice(box + 1).map((_, next) => ({ box: box + 1 + next, shift: 0 })),
-  }));
+  const nets = boxes.map(
+    (_, box): Net => ({
+      source: { box, shift: 0 },
+      targets: boxes.slice(box + 1).map((_, next) => ({ box: box + 1 + next, shift: 0 })),
+    }),
+  );
   const { lines } = layoutOf(boxes, nets);
   expect(lines.reduce((sum, { points }) => sum + points.length, 0)).toBeLessThan(100 * 100 * 20);
 });

@@ -151,17 +151,19 @@ function placeLevel(
   ];
   const places = new Map(level.children.map((child, place) => [child, place + entering.length]));
   const pins = new Map(leaving.map((origin, place) => [origin, place + entering.length + level.children.length]));
-  const flat = nets.map((net, place): Net => ({
-    source:
-      net.from === TOP
-        ? { box: entering.indexOf(net.origin), shift: 0 }
-        : { box: places.get(net.from) ?? 0, shift: shiftOf(placed.get(net.from), "exits", net.origin) },
-    targets: [...net.ends.keys()].map((end) =>
-      end === BOTTOM
-        ? { box: pins.get(nets[place]?.origin ?? 0) ?? 0, shift: 0 }
-        : { box: places.get(end) ?? 0, shift: shiftOf(placed.get(end), "entries", net.origin) },
-    ),
-  }));
+  const flat = nets.map(
+    (net, place): Net => ({
+      source:
+        net.from === TOP
+          ? { box: entering.indexOf(net.origin), shift: 0 }
+          : { box: places.get(net.from) ?? 0, shift: shiftOf(placed.get(net.from), "exits", net.origin) },
+      targets: [...net.ends.keys()].map((end) =>
+        end === BOTTOM
+          ? { box: pins.get(nets[place]?.origin ?? 0) ?? 0, shift: 0 }
+          : { box: places.get(end) ?? 0, shift: shiftOf(placed.get(end), "entries", net.origin) },
+      ),
+    }),
+  );
   const layout = layoutOf(boxes, flat);
   const least = id === NO_ITEM ? 0 : sizes.leastWidth(items[id] as Item);
   const width = Math.max(layout.width, least - 2 * sizes.padding);

@@ -36,7 +36,8 @@ export function readNpy(buffer: ArrayBuffer): NumberArray {
   const [, order = "", type = ""] = /'descr':\s*'([<>|=]?)(\w+)'/.exec(header) ?? [];
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim() !== "");
   const reader = READERS[type];
-  if (!reader || header.includes("'fortran_order': True")) throw new Error(`Values of type ${type} are not shown here.`);
+  if (!reader || header.includes("'fortran_order': True"))
+    throw new Error(`Values of type ${type} are not shown here.`);
   const sizes = shape.map(Number);
   return { shape: sizes, values: valuesOf(view, end, sizes, reader, order !== ">") };
 }

@@ -139,12 +139,15 @@ function weightedQuantile(sorted: readonly Weighted[], share: number): number {
 }
 
 function slowest(whole: ScalarColumns, median: number): SlowStep[] {
-  const found = Array.from(whole.max, (seconds, row): SlowStep => ({
-    first: whole.step[row] ?? 0,
-    last: whole.last[row] ?? 0,
-    seconds,
-    factor: seconds / median,
-  }));
+  const found = Array.from(
+    whole.max,
+    (seconds, row): SlowStep => ({
+      first: whole.step[row] ?? 0,
+      last: whole.last[row] ?? 0,
+      seconds,
+      factor: seconds / median,
+    }),
+  );
   return found
     .filter(({ factor }) => factor >= SLOW_FACTOR && Number.isFinite(factor))
     .sort((a, b) => b.seconds - a.seconds)

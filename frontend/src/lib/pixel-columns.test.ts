@@ -12,11 +12,13 @@ function columns(points: readonly (readonly [number, number])[]): (readonly [num
 }
 
 test("all points of a pixel are one column", () => {
-  expect(columns([[3.1, 5], [3.5, 9], [3.9, 2]])).toEqual([[3, 2, 9]]); // prettier-ignore
+  // biome-ignore format: points on one line
+  expect(columns([[3.1, 5], [3.5, 9], [3.9, 2]])).toEqual([[3, 2, 9]]);
 });
 
 test("neighbours meet half way between their points", () => {
-  expect(columns([[0.5, 10], [1.5, 20], [2.5, 0]])).toEqual([[0, 10, 15], [1, 10, 20], [2, 0, 10]]); // prettier-ignore
+  // biome-ignore format: points on one line
+  expect(columns([[0.5, 10], [1.5, 20], [2.5, 0]])).toEqual([[0, 10, 15], [1, 10, 20], [2, 0, 10]]);
 });
 
 test("no points are no columns, and one is one", () => {

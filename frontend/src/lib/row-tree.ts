@@ -55,7 +55,7 @@ function leaf(parts: readonly string[], index: number, depth: number): Node {
 
 function grow(parts: readonly (readonly string[])[], from: number, to: number, depth: number): Node[] {
   const nodes: Node[] = [];
-  for (let start = from; start < to;) {
+  for (let start = from; start < to; ) {
     const own = parts[start] ?? [];
     let end = start + 1;
     while (end < to && sharePart(own, parts[end] ?? [], depth)) end++;

@@ -52,6 +52,7 @@ function costOf(expression: string, mostRepetitions: number): string | null {
   if (/\\[1-9k]/.test(plain)) return "Back references are not supported here.";
   if (/\)[*+{]/.test(plain)) return "A repeated group is not supported here.";
   const repetitions = plain.match(/[*+]|\{\d+,\d*\}/g) ?? [];
-  if (repetitions.length > mostRepetitions || (plain.match(/\?/g) ?? []).length > 8) return "At most three repetitions, please.";
+  if (repetitions.length > mostRepetitions || (plain.match(/\?/g) ?? []).length > 8)
+    return "At most three repetitions, please.";
   return null;
 }

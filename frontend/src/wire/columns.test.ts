@@ -18,7 +18,17 @@ function answer<What extends Answer["what"]>(what: What, index: number): Extract
 describe("the body of the columns route", () => {
   it("has one answer for each query, also for what failed", () => {
     const kinds = decodeColumns(sample()).map((each) => each.what);
-    expect(kinds).toEqual(["scalars", "heat", "failed", "bands", "histogram", "histogram", "histograms", "table", "processes"]);
+    expect(kinds).toEqual([
+      "scalars",
+      "heat",
+      "failed",
+      "bands",
+      "histogram",
+      "histogram",
+      "histograms",
+      "table",
+      "processes",
+    ]);
     expect(answer("failed", 2).error).toBe("There is no run x.");
   });
 

@@ -212,7 +212,13 @@ export interface ProcessesQuery {
   readonly rank?: number;
 }
 export type Query =
-  ScalarsQuery | HeatQuery | BandsQuery | HistogramQuery | HistogramsQuery | TableQuery | ProcessesQuery;
+  | ScalarsQuery
+  | HeatQuery
+  | BandsQuery
+  | HistogramQuery
+  | HistogramsQuery
+  | TableQuery
+  | ProcessesQuery;
 
 /** All of one length; a row is a bucket of steps (one step at level 0). */
 export interface ScalarColumns {

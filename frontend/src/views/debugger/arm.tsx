@@ -14,8 +14,8 @@ export function Arm(): JSX.Element {
       <Copyable text={IN_CODE} />
       <Copyable text={FROM_SHELL} />
       <p class="muted">
-        That cannot be done from here: who can open this page must not be able to get hold of a training that nobody
-        has opened for it. Trainings that are open appear here by themselves.
+        That cannot be done from here: who can open this page must not be able to get hold of a training that nobody has
+        opened for it. Trainings that are open appear here by themselves.
       </p>
     </section>
   );

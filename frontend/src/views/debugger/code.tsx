@@ -102,19 +102,22 @@ function Lines({ source, line, isThere }: LinesProps): JSX.Element {
     [source],
   );
   // One element while nothing of it changes: a step within the line draws no code anew.
-  return useMemo(() => (
-    <div class="debug-lines">
-      <VirtualList
-        items={lines}
-        rowHeight={LINE_HEIGHT}
-        keyOf={(each) => String(each.number)}
-        label={`Lines of ${shownName(fileName(source.file))}`}
-        current={line - source.first_line}
-        around={6}
-        row={(each) => <CodeLine line={each} isHere={isThere && each.number === line} />}
-      />
-    </div>
-  ), [lines, line, isThere]);
+  return useMemo(
+    () => (
+      <div class="debug-lines">
+        <VirtualList
+          items={lines}
+          rowHeight={LINE_HEIGHT}
+          keyOf={(each) => String(each.number)}
+          label={`Lines of ${shownName(fileName(source.file))}`}
+          current={line - source.first_line}
+          around={6}
+          row={(each) => <CodeLine line={each} isHere={isThere && each.number === line} />}
+        />
+      </div>
+    ),
+    [lines, line, isThere],
+  );
 }
 
 function CodeLine({ line, isHere }: { readonly line: Line; readonly isHere: boolean }): JSX.Element {
@@ -123,7 +126,13 @@ function CodeLine({ line, isHere }: { readonly line: Line; readonly isHere: bool
       <span class="debug-line-number">{line.number}</span>
       <code>
         {line.words.map((word, i) =>
-          word.kind === "plain" ? word.text : <span key={i} class={`word-${word.kind}`}>{word.text}</span>,
+          word.kind === "plain" ? (
+            word.text
+          ) : (
+            <span key={i} class={`word-${word.kind}`}>
+              {word.text}
+            </span>
+          ),
         )}
       </code>
     </div>

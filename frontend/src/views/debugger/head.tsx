@@ -143,8 +143,8 @@ export function HoldNote({ shown }: { readonly shown: DebuggerEntry }): JSX.Elem
   const secs = Math.round(shown.state.lease_secs) || 15;
   return (
     <p class="debug-hold faint">
-      {shown.clients > 1 ? "The pages that look at it hold the pause" : "This page holds the pause"}: it goes on{" "}
-      {secs} s after the last one is closed, or has been out of sight for {HOLD_MINUTES} minutes.
+      {shown.clients > 1 ? "The pages that look at it hold the pause" : "This page holds the pause"}: it goes on {secs}{" "}
+      s after the last one is closed, or has been out of sight for {HOLD_MINUTES} minutes.
     </p>
   );
 }

@@ -28,7 +28,9 @@ export function HitsPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.Ele
         ))}
       </ol>
       {total > hits.value.length && hits.value.length > 0 && (
-        <p class="faint">The first {formatCount(hits.value.length)} of {formatCount(total)} are listed.</p>
+        <p class="faint">
+          The first {formatCount(hits.value.length)} of {formatCount(total)} are listed.
+        </p>
       )}
     </div>
   );

@@ -17,7 +17,9 @@ import { SIZES } from "./sizes";
 
 /** What the pointer is on. */
 export type Hovered =
-  { readonly kind: "box"; readonly id: number } | { readonly kind: "line"; readonly line: SceneLine } | null;
+  | { readonly kind: "box"; readonly id: number }
+  | { readonly kind: "line"; readonly line: SceneLine }
+  | null;
 
 /** Everything that one looks at and changes in the graph of one run. */
 export class GraphState {

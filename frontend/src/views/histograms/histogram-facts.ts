@@ -33,11 +33,10 @@ export function barFacts({ bars, width }: HistogramScene, cell: number): FactsPr
 export function binRows(histograms: readonly Histogram[]): CsvRow[] {
   if (histograms.length < 2) {
     const bins = histograms[0]?.bins;
-    const rows = Array.from(bins?.counts ?? [], (count, i): CsvRow => [
-      bins?.lower[i] ?? null,
-      bins?.upper[i] ?? null,
-      count,
-    ]);
+    const rows = Array.from(
+      bins?.counts ?? [],
+      (count, i): CsvRow => [bins?.lower[i] ?? null, bins?.upper[i] ?? null, count],
+    );
     return [["lower", "upper", "count"], ...rows];
   }
   const cells = commonCells(
@@ -45,10 +44,9 @@ export function binRows(histograms: readonly Histogram[]): CsvRow[] {
     (value) => value,
     0,
   );
-  const rows = Array.from(cells.lower, (lower, i): CsvRow => [
-    lower,
-    cells.upper[i] ?? null,
-    ...cells.counts.map((column) => column[i] ?? 0),
-  ]);
+  const rows = Array.from(
+    cells.lower,
+    (lower, i): CsvRow => [lower, cells.upper[i] ?? null, ...cells.counts.map((column) => column[i] ?? 0)],
+  );
   return [["lower", "upper", "count_a", "count_b"], ...rows];
 }

@@ -188,7 +188,10 @@ function Since({ finding, end }: { readonly finding: Finding; readonly end: numb
   const margin = Math.max(50, Math.round((last - first) / 4));
   const show = (): void => {
     axis.value = "step";
-    range.value = { first: Math.max(0, first - margin), last: Math.max(last, Math.min(last + margin, end ?? Infinity)) };
+    range.value = {
+      first: Math.max(0, first - margin),
+      last: Math.max(last, Math.min(last + margin, end ?? Infinity)),
+    };
     document.getElementById(LOSS_CHART)?.scrollIntoView({ block: "nearest" });
   };
   return (

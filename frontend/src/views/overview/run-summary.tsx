@@ -30,8 +30,7 @@ export function Gaps({ details }: { readonly details: RunDetails }): JSX.Element
   return (
     <details class="card gaps">
       <summary class="warning">
-        {complaint ??
-          `${placesText(details.gaps ?? gaps.length)} in the files, ${formatBytes(lost)} could not be read`}
+        {complaint ?? `${placesText(details.gaps ?? gaps.length)} in the files, ${formatBytes(lost)} could not be read`}
       </summary>
       <ul>
         {gaps.map((gap) => (

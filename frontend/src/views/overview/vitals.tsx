@@ -124,7 +124,8 @@ function gradientCard(scalars: Scalars): Card {
 
 function nonFiniteCard(scalars: Scalars, run: RunRow): Card {
   const { steps, first } = vitals.nonFinite(scalars);
-  if (!MAY_BE_BAD.some((name) => scalars.has(name))) return { title: "Steps with NaN or Inf", value: "–", facts: "not recorded" };
+  if (!MAY_BE_BAD.some((name) => scalars.has(name)))
+    return { title: "Steps with NaN or Inf", value: "–", facts: "not recorded" };
   const columns = scalars.get("nonfinite_gradients");
   const facts =
     first === null ? `of ${formatCount(run.steps)}` : `of ${formatCount(run.steps)}, from step ${formatCount(first)}`;

@@ -228,9 +228,12 @@ function stackRows({ x, layers, axis }: StackChartProps): CsvRow[] {
   const header: CsvRow = [axis.xLabel, ...layers.map(({ title }) => title)];
   return [
     header,
-    ...Array.from(x, (value, row): CsvRow => [
-      value,
-      ...layers.map(({ values }) => (Number.isFinite(values[row]) ? (values[row] ?? null) : null)),
-    ]),
+    ...Array.from(
+      x,
+      (value, row): CsvRow => [
+        value,
+        ...layers.map(({ values }) => (Number.isFinite(values[row]) ? (values[row] ?? null) : null)),
+      ],
+    ),
   ];
 }
