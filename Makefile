@@ -80,8 +80,8 @@ lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
 	echo 'mypy --strict (longer when its cache is empty)'; $(RUN) -m mypy --no-error-summary; types=$$?; \
 	exit $$((rules | layout | types))
 
-page: node $(MODULES) ## types, layout and tests of the page
-	$(STEP) 'tsc and Biome on the page (about 10 s)' $(LOGS)/page-types.log npm --prefix frontend run --silent check
+page: node $(MODULES) ## types, layout, lint and tests of the page
+	$(STEP) 'tsc and Biome (layout and lint) on the page (about 10 s)' $(LOGS)/page-types.log npm --prefix frontend run --silent check
 	$(STEP) 'vitest on the page (about 5 s)' $(LOGS)/page-tests.log npm --prefix frontend run --silent test
 
 format: .venv/test ## lets ruff mend the layout and what else it can

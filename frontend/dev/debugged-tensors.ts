@@ -50,7 +50,7 @@ function sizeOf(shape: readonly number[]): number {
 }
 
 /** Value of one element; pictures are smooth, and one gradient has a few that are no numbers. */
-function valueOf(tensor: MadeTensor, index: readonly number[], step: number): number {
+function elementOf(tensor: MadeTensor, index: readonly number[], step: number): number {
   const most = tensor.kind === "label" ? 10 : 5000;
   if (tensor.dtype === "int64") return Math.floor(hash(tensor.name, step, ...index) * most);
   if (tensor.name === "batch:input") {
@@ -106,7 +106,7 @@ function sliced(tensor: MadeTensor, text: string | null, step: number): Sliced {
       index[axis] = (part?.from ?? 0) + (rest % count) * (part?.step ?? 1);
       rest = Math.floor(rest / count);
     }
-    values[i] = valueOf(tensor, index, step);
+    values[i] = elementOf(tensor, index, step);
   }
   return { shape: counts.filter((_, axis) => !parts[axis]?.isOne), values };
 }

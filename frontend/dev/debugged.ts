@@ -197,20 +197,23 @@ export class MadeTraining {
   }
 
   private readonly verbs: Readonly<Record<string, (given: Json) => unknown>> = {
-    pause: () => (this.stop("asked", "You asked for it."), STATE),
-    continue: () => (this.go(null), STATE),
-    step: ({ by }) => (this.stepBy(String(by)), STATE),
-    run_to: (given) => (this.runTo(given), STATE),
-    detach: () => (this.go(null), STATE),
+    pause: moving(() => this.stop("asked", "You asked for it.")),
+    continue: moving(() => this.go(null)),
+    step: moving(({ by }) => this.stepBy(String(by))),
+    run_to: moving((given) => this.runTo(given)),
+    detach: moving(() => this.go(null)),
     set_breakpoint: (given) => this.put(this.breakpoints, given) as unknown,
-    remove_breakpoint: ({ id }) => (this.breakpoints = this.breakpoints.filter((each) => each.id !== id)) && null,
+    remove_breakpoint: ({ id }) => remove(this.breakpoints, (each) => each.id === id),
     set_watchpoint: (given) => this.put(this.watchpoints, { advice: "", complaint: null, ...given }),
-    remove_watchpoint: ({ id }) => (this.watchpoints = this.watchpoints.filter((each) => each.id !== id)) && null,
+    remove_watchpoint: ({ id }) => remove(this.watchpoints, (each) => each.id === id),
     presets: () => PRESETS,
     recheck: () => ({ hits: this.check() }),
     hits: ({ since }) => this.hits.filter((hit) => Number(hit["number"]) > Number(since)),
-    clear_hits: () => (this.hits = []) && null,
-    set_learning_rate: ({ value }) => [{ optimizer: 0, group: 0, name: "Adam", value: (this.rate = Number(value)) }],
+    clear_hits: () => remove(this.hits, () => true),
+    set_learning_rate: ({ value }) => {
+      this.rate = Number(value);
+      return [{ optimizer: 0, group: 0, name: "Adam", value: this.rate }];
+    },
     snapshot: () => ({ path: `/home/ada/resnet/runs/baseline/capsules/step-${this.step}` }),
     modules: () => MODULE_LIST,
     stack: () => this.stack(),
@@ -375,3 +378,18 @@ export class MadeTraining {
 
 /** Instead of an answer: the state as it is after all has happened. */
 const STATE = Symbol("state");
+
+/** A verb after which the training stands elsewhere. */
+function moving(move: (given: Json) => void): (given: Json) => typeof STATE {
+  return (given) => {
+    move(given);
+    return STATE;
+  };
+}
+
+/** What is left stays in the same array. */
+function remove<Entry>(entries: Entry[], isGone: (entry: Entry) => boolean): null {
+  const left = entries.filter((entry) => !isGone(entry));
+  entries.splice(0, entries.length, ...left);
+  return null;
+}

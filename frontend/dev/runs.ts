@@ -226,7 +226,7 @@ export function scalarAt(run: MadeRun, name: string, step: number): number {
 
 function loss(run: MadeRun, step: number): number {
   const age = step / 2500;
-  if (run.illness === "vanishing") return 2.303 - 0.02 * Math.min(1, age / 10);
+  if (run.illness === "vanishing") return Math.LN10 - 0.02 * Math.min(1, age / 10);
   if (run.illness === "nan") return 0.7 + 1.6 / (1 + age) + Math.max(0, step - 11800) ** 2 / 3e5;
   return 0.12 + 2.2 / (1 + age) ** 1.2;
 }

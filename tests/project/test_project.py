@@ -166,6 +166,20 @@ def test_every_version_is_pinned() -> None:
     assert [] == [line for line in lines if "==" not in line]
 
 
+def test_every_package_of_the_page_is_pinned() -> None:
+    """Each has one version, with the parts for every platform, and no registry but npm's own is named."""
+    packages = json.loads(read("frontend/package-lock.json"))["packages"]
+    package = json.loads(read("frontend/package.json"))
+    asked = package["dependencies"] | package["devDependencies"]
+    assert asked == {name: packages[f"node_modules/{name}"]["version"] for name in asked}
+    # `npm ci` refuses a lock file that lacks the package of some platform.
+    parts = {part for each in packages.values() for part in each.get("optionalDependencies", {})}
+    assert "@biomejs/cli-win32-x64" in parts
+    assert set() == parts - {place.rpartition("node_modules/")[2] for place in packages}
+    origins = {each["resolved"] for each in packages.values() if "resolved" in each}
+    assert set() == {origin for origin in origins if not origin.startswith("https://registry.npmjs.org/")}
+
+
 @pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "setup.py", "Makefile"])
 def test_no_file_names_a_package_index(name: str) -> None:
     """Where packages come from is a setting of the machine."""

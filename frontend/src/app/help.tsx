@@ -17,7 +17,9 @@ export function Help(): JSX.Element {
       class="help"
       ref={dialog}
       onClose={() => (helpOpen.value = false)}
-      onClick={(event) => event.target === dialog.current && (helpOpen.value = false)}
+      onClick={(event) => {
+        if (event.target === dialog.current) helpOpen.value = false;
+      }}
     >
       <div class="help-head">
         <h2>Keys</h2>

@@ -50,7 +50,8 @@ let soon: ReturnType<typeof setTimeout> | null = null;
 
 /** For news that come by themselves, of which there may be many. */
 function refreshSoon(): void {
-  soon ??= setTimeout(() => {
+  if (soon !== null) return;
+  soon = setTimeout(() => {
     soon = null;
     void refreshList();
   }, SOON_MILLISECONDS);

@@ -78,6 +78,7 @@ export function LineChart(props: LineChartProps): JSX.Element {
           ref={place}
           class="plot"
           style={{ height: `${height}px` }}
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: arrow keys move the cursor of the chart in focus
           tabIndex={0}
           role="img"
           aria-label={describe(props.title, props.series, formatY(props), props.markers)}

@@ -113,7 +113,12 @@ export class LinePlot {
       y: false,
       points: { show: false },
       drag: { x: true, y: false, setScale: false, dist: 5 },
-      bind: { dblclick: () => () => (this.events.onZoom(null), null) },
+      bind: {
+        dblclick: () => () => {
+          this.events.onZoom(null);
+          return null;
+        },
+      },
     };
     return syncKey === undefined ? cursor : { ...cursor, sync: { key: syncKey, scales: ["x", null] } };
   }

@@ -250,7 +250,8 @@ class Assembly {
         this.hidden += 1;
         continue;
       }
-      const all = (entries[line.net] ??= [...net.ends]);
+      const all = entries[line.net] ?? [...net.ends];
+      entries[line.net] = all;
       const ends = line.ends.map((place) => all[place]).filter((end) => end !== undefined);
       const points = line.points.map((value, index) => value + (index % 2 ? y : x));
       // Pins lie below the title; lines go on to the border of the frame.

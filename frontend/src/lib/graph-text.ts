@@ -19,6 +19,7 @@ export function shapesText(tensors: readonly TensorShape[]): string {
 
 /** On one line, without characters that would turn the direction of what stands beside. */
 export function plainName(name: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out
   return name.slice(0, LONGEST).replace(/[\u0000-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, " ");
 }
 

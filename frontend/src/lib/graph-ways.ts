@@ -81,7 +81,11 @@ class WayFinder {
     const least = inner.reduce((low, box) => Math.min(low, layerOf[box] ?? 0), Infinity);
     const lift = inner.length > 0 ? (hasPin("top") ? 1 : 0) - least : 0;
     let last = hasPin("top") ? 0 : -1;
-    for (const box of inner) last = Math.max(last, (layerOf[box] = (layerOf[box] ?? 0) + lift));
+    for (const box of inner) {
+      const layer = (layerOf[box] ?? 0) + lift;
+      layerOf[box] = layer;
+      last = Math.max(last, layer);
+    }
     for (const [box, { pin }] of boxes.entries()) if (pin) layerOf[box] = pin === "top" ? 0 : last + 1;
     return hasPin("bottom") ? last + 2 : last + 1;
   }

@@ -15,7 +15,7 @@ const KEYWORDS = new Set(
 );
 // Comments, texts, numbers, and names, among which the keywords are.
 const PIECES =
-  /(#.*)|([rbfuRBFU]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\])*(?:"|$)|'(?:\\.|[^'\\])*(?:'|$)))|(\b\d(?:[eE][+-]|[\w.])*)|([\p{L}_][\p{L}\p{N}_]*)/gu;
+  /(#.*)|([rbfuRBFU]{0,2}(?:"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:\\.|[^"\\])*(?:"|$)|'(?:\\.|[^'\\])*(?:'|$)))|(\b\d(?:[eE][+-]|[\w.])*)|([\p{L}_][\p{L}\p{N}_]*)/gu;
 /** Longer lines are data, not code. */
 const LONGEST = 2000;
 

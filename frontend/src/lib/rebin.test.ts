@@ -13,7 +13,10 @@ function bins(rows: [lower: number, upper: number, count: number][]): Bins {
 /** Bins as the sketch makes them: eight to each power of two, both signs, some left out, with big odd counts. */
 function sketch(seed: number, size: number): Bins {
   let state = seed;
-  const random = (): number => (state = (state * 16807) % 2147483647) / 2147483647;
+  const random = (): number => {
+    state = (state * 16807) % 2147483647;
+    return state / 2147483647;
+  };
   const rows = new Map<number, [number, number, number]>();
   for (let i = 0; i < size; i++) {
     const exponent = Math.floor(random() * 40) - 30;

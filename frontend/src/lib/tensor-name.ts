@@ -7,5 +7,6 @@ const LONGEST = 300;
 export function shownName(name: string): string {
   if (name.trim() === "") return "(no name)";
   const short = name.length > LONGEST ? `${name.slice(0, LONGEST / 2)}…${name.slice(-LONGEST / 2)}` : name;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is made visible
   return short.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, "\ufffd");
 }

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import type { PageName } from "../app/state";
 import type { ViewProps } from "../app/view";
-import { DataView } from "./data/index";
+import { TrainingDataView } from "./data/index";
 import { DebuggerView } from "./debugger/index";
 import { GraphView } from "./graph/index";
 import { HistogramsView } from "./histograms/index";
@@ -22,7 +22,7 @@ export const VIEWS: Readonly<Record<PageName, PageEntry>> = {
   overview: { title: "Overview", View: OverviewView, curves: true },
   layers: { title: "Layers", View: LayersView, curves: false },
   histograms: { title: "Histograms", View: HistogramsView, curves: false },
-  data: { title: "Data", View: DataView, curves: true },
+  data: { title: "Data", View: TrainingDataView, curves: true },
   resources: { title: "Resources", View: ResourcesView, curves: true },
   graph: { title: "Graph", View: GraphView, curves: false },
   debugger: { title: "Debugger", View: DebuggerView, curves: false },

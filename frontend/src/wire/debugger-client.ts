@@ -52,6 +52,7 @@ export async function fetchTensor(
     const { done, value } = await reader.read();
     if (done) return new Blob(pieces, { type: "application/octet-stream" });
     pieces.push(value);
-    come((bytes += value.byteLength));
+    bytes += value.byteLength;
+    come(bytes);
   }
 }

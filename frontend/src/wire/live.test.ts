@@ -18,7 +18,11 @@ class Server {
     this.proofs.push(headers["X-NetDebug"]);
     if (this.status !== 200) return Promise.resolve(new Response("", { status: this.status }));
     this.open += 1;
-    const stream = new ReadableStream<Uint8Array>({ start: (controller) => void (this.writer = controller) });
+    const stream = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        this.writer = controller;
+      },
+    });
     signal.addEventListener("abort", () => this.end(() => this.writer?.error(new Error("aborted"))));
     return Promise.resolve(new Response(stream));
   }) as unknown as typeof fetch;

@@ -21,7 +21,7 @@ const POINTS = 300;
 const MOST_RUNS = 12;
 
 /** What goes into the network, and how fast. */
-export function DataView({ runs, run }: ViewProps): JSX.Element {
+export function TrainingDataView({ runs, run }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
   if (!run) return <p class="hint">Choose a run in the list.</p>;
   if (!details) return <p class="hint">Reading the run …</p>;

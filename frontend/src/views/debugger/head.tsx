@@ -120,7 +120,9 @@ function NameField({ done }: { readonly done: () => void }): JSX.Element {
       placeholder={shownLabel()}
       value={label.value}
       autoFocus
-      onChange={(typed) => void (label.value = typed)}
+      onChange={(typed) => {
+        label.value = typed;
+      }}
       onLeave={done}
     />
   );

@@ -20,7 +20,7 @@ export function runOf({ session }: DebuggerEntry): RunRow | null {
   return runs.value?.find((run) => run.name === session.run) ?? null;
 }
 
-export function moduleMarks(shown: DebuggerEntry, tree: ModuleTree): ModuleMarks {
+export function useModuleMarks(shown: DebuggerEntry, tree: ModuleTree): ModuleMarks {
   const details = useRun(runOf(shown)?.name ?? null);
   const counted = useMemo(() => hitCounts(hits.value, tree), [hits.value, tree]);
   const findings = useMemo(

@@ -13,7 +13,7 @@ import type { Breakpoint, DebuggedModule, DebuggerEntry } from "../../wire/debug
 import { useAsked } from "./asked";
 import { chooseModule, chosenModule, listTensorsOf } from "./choices";
 import { showCode } from "./code-place";
-import { moduleMarks, type ModuleMarks } from "./marks";
+import { type ModuleMarks, useModuleMarks } from "./marks";
 
 const ROW_HEIGHT = 26;
 const NO_MODULES: readonly DebuggedModule[] = [];
@@ -42,7 +42,7 @@ export function ModuleList({ shown, modules }: ModuleListProps): JSX.Element {
   const here = placeOf(shown, tree);
   const selected = chosenModule();
   const rows = useMemo(() => moduleRows(tree, toggled.value, here), [tree, toggled.value, here]);
-  const marks = moduleMarks(shown, tree);
+  const marks = useModuleMarks(shown, tree);
   const at = rows.findIndex((row) => row.module.name === here);
   const chosen = rows.findIndex((row) => row.module.name === selected);
   const box = useRef<HTMLElement>(null);

@@ -6,6 +6,7 @@ export interface TypedFieldProps {
   readonly label: string;
   readonly value: string;
   /** What was typed, when Enter was pressed or the field was left; a sentence says why it will not do. */
+  // biome-ignore lint/suspicious/noConfusingVoidType: most functions that are given return nothing at all
   readonly onChange: (typed: string) => string | undefined | void;
   readonly hint?: string;
   readonly placeholder?: string;

@@ -37,6 +37,7 @@ export function ModuleSearch({ state }: { readonly state: GraphState }): JSX.Ele
         type="search"
         placeholder="Find a module"
         aria-label="Find a module by name or class"
+        // biome-ignore lint/a11y/noRedundantRoles: it takes `list` for given, whose value is none
         role="combobox"
         list={undefined}
         aria-expanded={isShown}

@@ -110,7 +110,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
             scale={scale}
             choices={choices}
             run={run}
-            chosen={a && a.last}
+            chosen={a?.last ?? null}
             name={shownName(name)}
             file={file}
             onPick={(step) => setStep(step >= (samples.at(-1) ?? Infinity) ? null : step)}

@@ -127,7 +127,10 @@ function curve(values: readonly number[]): string {
   let pen = "M";
   return logs
     .map((log, i) => {
-      if (Number.isNaN(log)) return (pen = "M"), "";
+      if (Number.isNaN(log)) {
+        pen = "M";
+        return "";
+      }
       const x = 1 + (i / Math.max(1, logs.length - 1)) * (CURVE.width - 2);
       const y = CURVE.height / 2 - ((log - middle) / half) * (CURVE.height / 2 - 1.5);
       const piece = `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;

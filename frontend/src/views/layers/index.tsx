@@ -124,7 +124,7 @@ function Layers({ run, details }: LayersProps): JSX.Element {
         kind={kind}
         statistic={statistic}
         present={present}
-        grouped={scene && scene.grouped}
+        grouped={scene?.grouped ?? null}
         onOpenAll={openAll}
       />
       {(error ?? failed?.error) && (

@@ -20,8 +20,8 @@ import {
   drawLimit,
   greatest,
   type StackLayer,
+  shownValue,
   sumsOf,
-  valueOf,
   whole,
 } from "./stack-paint";
 
@@ -166,7 +166,7 @@ export function StackChart(props: StackChartProps): JSX.Element {
         {[...layers].reverse().map((layer) => (
           <li key={layer.key} title={layer.meaning}>
             <i style={{ background: colours[layer.colour] }} /> {layer.title}{" "}
-            <strong>{formatY(valueOf(layer, row, sums, isShare))}</strong>
+            <strong>{formatY(shownValue(layer, row, sums, isShare))}</strong>
           </li>
         ))}
         {limit && (
@@ -211,7 +211,7 @@ function StackTooltip({
   const place = axis.xKind === "elapsed" ? axis.formatX(x[row] ?? NaN) : formatCount(x[row]);
   const parts = [...layers]
     .reverse()
-    .map((layer) => [layer.title, formatY(valueOf(layer, row, sums, isShare))] as const);
+    .map((layer) => [layer.title, formatY(shownValue(layer, row, sums, isShare))] as const);
   const rows = [
     [axis.xLabel, place, "muted"] as const,
     ...parts,

@@ -31,7 +31,7 @@ function known(value: number | undefined): number {
   return value !== undefined && Number.isFinite(value) ? value : 0;
 }
 
-export function valueOf(layer: StackLayer, row: number, sums: Float64Array, isShare: boolean): number {
+export function shownValue(layer: StackLayer, row: number, sums: Float64Array, isShare: boolean): number {
   const value = layer.values[row] ?? NaN;
   return isShare ? value / (sums[row] ?? NaN) : value;
 }
