@@ -95,6 +95,7 @@ def test_the_source_archive_carries_everything(source_archive: Path) -> None:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     files = [path for folder in SHIPPED_FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     files += [ROOT / name for name in ("Makefile", "LICENSE", "constraints.txt", ".ci/run", "CHANGELOG.md")]
+    files += [ROOT / ".pre-commit-config.yaml"]
     wanted = {path.relative_to(ROOT).as_posix() for path in files}
     assert set() == {name for name in wanted if not MADE_BY_TOOLS.search(name)} - packed
     assert set() == {name for name in packed if MADE_BY_TOOLS.search(name)}
@@ -245,6 +246,15 @@ def test_a_missing_compiler_is_told_before_anything_is_built() -> None:
     check = attempt(ROOT / "tools/check_compiler", sys.executable, env={"CC": "/bin/false"})
     assert 1 == check.returncode
     assert "No C compiler" in check.stdout
+
+
+def test_a_commit_is_checked_as_make_checks_it() -> None:
+    """The hooks of pre-commit run the commands of `make lint` and `make page`, all of them and no others."""
+    recipes = re.findall(r"^(?:lint|page):.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)
+    made = " ".join(recipes).replace("$(RUN)", ".venv/bin/python")
+    checks = re.findall(r"(?:\.venv/bin/python -m|npm --prefix) [^;\n]+", made)
+    assert 5 == len(checks)
+    assert checks == re.findall(r"^ +entry: (.+)$", read(".pre-commit-config.yaml"), re.MULTILINE)
 
 
 def test_make_alone_lists_the_targets() -> None:
