@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[Callable[[], list[Any]], tuple[int, ...]]] = {
 }
 
 
-class Loss(keras.losses.SparseCategoricalCrossentropy):
+class Loss(keras.losses.SparseCategoricalCrossentropy):  # type: ignore[misc]
     """Counts how often Python runs through the training step: in a graph only tracing does."""
 
     traces = 0
@@ -72,7 +72,7 @@ class Loss(keras.losses.SparseCategoricalCrossentropy):
         return super().call(y_true, y_pred)
 
 
-class Baton(keras.callbacks.Callback):
+class Baton(keras.callbacks.Callback):  # type: ignore[misc]
     """The last of the callbacks: waits for its turn, and tells the times. The first steps do not count."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
@@ -111,7 +111,12 @@ def watcher(name: str, folder: Path) -> tuple[list[Any], Callable[[], None]]:
     if name.startswith("netdebug"):
         options = {"every": 1} if name == "netdebug_everything" else {}
         ours = nd.KerasCallback(folder, run="run", **options)
-        return [ours], lambda: ours.monitor.flush()
+
+        def flush() -> None:
+            assert ours.monitor is not None  # in the middle of `fit` there is one
+            ours.monitor.flush()
+
+        return [ours], flush
     return [], lambda: None
 
 

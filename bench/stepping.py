@@ -226,5 +226,5 @@ def latency_table(pauses: Sequence[float], rate: float) -> Table:
         Column("median, ms", 1, "less"), Column("95 %, ms", 1, "less"), Column("longest, ms", 1, "less"),
         Column("pauses"), Column("steps a second, held", 1, "more"),
     ]  # fmt: skip
-    values = [spread.median, spread.p95, spread.most, float(len(pauses)), rate]
+    values: list[float | None] = [spread.median, spread.p95, spread.most, float(len(pauses)), rate]
     return Table("In the page", columns, [Row("a training of 100 steps a second", values, is_ours=True)])
