@@ -60,7 +60,7 @@ class Audit(TorchDispatchMode):
     """Records each operation, and refuses those that wait."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
         self.names: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

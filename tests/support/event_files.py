@@ -19,7 +19,7 @@ from tb_netdebug.core.records.step import StepRecord
 
 def native_reader() -> scanner.Native:
     try:
-        module: scanner.Native = importlib.import_module("tb_netdebug.core.eventlog.reader._native")  # type: ignore[assignment]
+        module: scanner.Native = importlib.import_module("tb_netdebug.core.eventlog.reader._native")
     except ImportError as error:
         pytest.fail(f"There is no C reader ({error}): see build/logs/wheel.log after `make test`")
     return module

@@ -37,7 +37,7 @@ OF_TIME = ("step-time-outlier", "data-wait")
 Fit = Callable[[Any, list[Any]], Any]
 
 
-class Careless(keras.Model):  # type: ignore[misc, name-defined]
+class Careless(keras.Model):  # type: ignore[misc]
     """Does not tell its layers that it is trained; a backend may or may not."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def same(folder: Path, build: Callable[[], Any], train: Fit) -> dict[str, Any]:
     expected = train(model, []).history, model.get_weights()
     keras.utils.set_random_seed(2)
     run = Run(folder, build(), train)
-    scalars, kinds = run.recorded.scalars, {}
+    kinds: dict[str, list[str]] = {}
     for series in run.recorded.tensors:
         kinds.setdefault(series.kind.name, []).append(series.name)
     weights = zip(expected[1], run.model.get_weights(), strict=True)
@@ -148,7 +148,7 @@ def same(folder: Path, build: Callable[[], Any], train: Fit) -> dict[str, Any]:
         "same": expected[0] == run.history.history and all(np.array_equal(*pair) for pair in weights),
         "slugs": run.slugs,
         "kinds": kinds,
-        "steps": {name: len(column.values) for name, column in scalars.items()},
+        "steps": {name: len(column.values) for name, column in run.recorded.scalars.items()},
     }
 
 

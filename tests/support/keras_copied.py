@@ -39,7 +39,7 @@ def model_of() -> Any:
     return model
 
 
-class Copier(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+class Copier(keras.callbacks.Callback):  # type: ignore[misc]
     """Makes every kind of copy in the middle of a run."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +95,8 @@ def of_torch(model: Any, folder: Path) -> Any:
         for name, each in model.named_modules()
     ]
     given = torch.from_numpy(X[:2])
-    compiled = torch.compile(model, backend="eager", fullgraph=True)(given).detach().numpy().tobytes().hex()
+    run: Any = torch.compile(model, backend="eager", fullgraph=True)
+    compiled = run(given).detach().numpy().tobytes().hex()
     exported = torch.export.export(model, (given,), strict=True).graph_module.code
     traced = str(torch.jit.trace(model, given).code)
     return [list(model.state_dict()), hooks, compiled, exported, traced]

@@ -39,7 +39,7 @@ class Trouble(L.Layer):  # type: ignore[misc, name-defined]
         return hidden
 
 
-class Model(keras.Model):  # type: ignore[misc, name-defined]
+class Model(keras.Model):  # type: ignore[misc]
     def __init__(self, place: str) -> None:
         super().__init__()
         self.place = place

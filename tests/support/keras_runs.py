@@ -43,7 +43,7 @@ def begin() -> None:
 begin()
 
 
-class Traces(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+class Traces(keras.callbacks.Callback):  # type: ignore[misc]
     """How often TensorFlow had traced our versions of the step, after each batch."""
 
     def __init__(self, watching: Any) -> None:

@@ -49,7 +49,7 @@ def words(place: Place) -> str:
     return f"{place.edge} {place.phase} of {place.module or place.class_name or 'all'}"
 
 
-class Attends(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+class Attends(keras.callbacks.Callback):  # type: ignore[misc]
     """A callback, after ours."""
 
     def __init__(self, ours: nd.KerasCallback, script: Script, needs: Needs) -> None:

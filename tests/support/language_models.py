@@ -52,7 +52,7 @@ def texts(kind: str, number: int = 4 * BATCHES) -> Texts:
     ]
 
 
-class Remembering(Trainer):
+class Remembering(Trainer):  # type: ignore[misc]
     """Keeps the losses that its model has computed."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -26,7 +26,7 @@ def batches(seed: int = 0) -> DataLoader[Any]:
     return DataLoader(TensorDataset(inputs, labels), batch_size=8)
 
 
-class Remembering(L.LightningModule):
+class Remembering(L.LightningModule):  # type: ignore[misc]
     """Keeps the losses that it has computed."""
 
     def __init__(self) -> None:
@@ -70,7 +70,8 @@ class Itself(Remembering):
         self.last = nn.Linear(8, 3)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.last(functional.relu(self.first(inputs)))
+        scores: torch.Tensor = self.last(functional.relu(self.first(inputs)))
+        return scores
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         inputs, labels = batch
@@ -87,7 +88,8 @@ class Autoencoder(Remembering):
         self.decoder = nn.Linear(8, 4)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.encoder(inputs)
+        code: torch.Tensor = self.encoder(inputs)
+        return code
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         inputs, _ = batch

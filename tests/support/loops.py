@@ -253,7 +253,7 @@ def fit(
         inputs, labels = batch()
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
         if monitor is not None:

@@ -47,7 +47,8 @@ def linears(depth: int, width: int = 8, *, dtype: str = "float32", frozen: Itera
 def spread(shape: Sequence[int], rms: float, *, seed: int = 0) -> Floats:
     """Random values of this size."""
     values = np.random.default_rng(seed).standard_normal(shape)
-    return (values * (rms / np.sqrt(np.mean(values**2)))).astype(np.float32)
+    scaled: Floats = (values * (rms / np.sqrt(np.mean(values**2)))).astype(np.float32)
+    return scaled
 
 
 def samples(kind: Kind, sizes: Mapping[str, float], *, width: int = 8, seed: int = 0) -> list[Sample]:

@@ -53,7 +53,7 @@ def train(
             optimizer.zero_grad()
             output = model(**batch) if isinstance(batch, dict) else model(*batch)
             loss = loss_of(output)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             monitor.step(loss=loss)
 

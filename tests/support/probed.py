@@ -63,7 +63,7 @@ def learn(
     """One step of the plainest kind; its loss."""
     optimizer.zero_grad()
     loss = functional.cross_entropy(model(inputs), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     optimizer.step()
     return loss
 
@@ -71,7 +71,7 @@ def learn(
 def backward(model: nn.Module) -> torch.Tensor:
     inputs, labels = vectors()
     loss = functional.cross_entropy(model(inputs), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return loss
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tb_netdebug.core.eventlog.reader.logdir import FollowedRun, LogDir
+from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
+from tb_netdebug.core.eventlog.reader.logdir import LogDir
 from tb_netdebug.core.eventlog.reader.run import read_run
 from tb_netdebug.core.eventlog.reader.views import ScalarColumns
 from tb_netdebug.core.eventlog.writer import EventWriter

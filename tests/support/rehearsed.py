@@ -39,7 +39,7 @@ def told(stopped: Stopped) -> dict[str, Any]:
 def use(stopped: Stopped) -> int:
     """Going backward and stepping is free here."""
     weight = torch.nn.Parameter(torch.ones(1))
-    weight.sum().backward()  # type: ignore[no-untyped-call]
+    weight.sum().backward()
     torch.optim.SGD([weight], lr=0.5).step()
     print(ANSWER + json.dumps({**told(stopped), "free": weight.item()}), flush=True)
     return 0

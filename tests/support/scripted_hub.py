@@ -24,7 +24,7 @@ KEY = "0123456789abcdef"
 ROUTES = "/data/plugin/netdebug/"
 FILE = "/home/ada/net.py"
 SOURCE = [f"line {number}" for number in range(1, 31)]
-MODULES = [
+MODULES: list[dict[str, Any]] = [
     {"name": "", "class_name": "Net", "parent": None, "parameters": 12, "file": FILE, "line": 3, "order": 0},
     {
         "name": "encoder",
@@ -53,7 +53,7 @@ TENSORS = [
         ("weight:encoder.weight", 12),
     )
 ]  # fmt: skip
-STACK = [
+STACK: list[dict[str, Any]] = [
     {"file": "/lib/torch/linear.py", "line": 7, "function": "forward", "is_user": False, "locals": []},
     {"file": FILE, "line": 10, "function": "forward", "is_user": True,
      "locals": [{"name": "x", "type": "Tensor", "text": "float32[2, 3]"}]},

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
+Spoken = TypeVar("Spoken", bound="SpokenTo")
 
 
 class SpokenTo:
@@ -33,7 +34,7 @@ class SpokenTo:
             text=True,
         )
 
-    def __enter__(self) -> Any:
+    def __enter__(self: Spoken) -> Spoken:
         return self
 
     def __exit__(

@@ -64,7 +64,9 @@ def stepped(
     script = script or Script()
     options = {"strict": True, "memory": False, "run": "run", "every": 1, "on_finding": "ignore", **options}
     with no_warnings(), nd.watch(models, optimizer, logdir=logdir, **options) as monitor:
-        script.bench = monitor._adapter.workbench(script)  # type: ignore[attr-defined]
+        bench = monitor._adapter.workbench(script)
+        assert isinstance(bench, TorchWorkbench)
+        script.bench = bench
         script.bench.need(needs)
         yield script, monitor
         assert 0 == monitor._guard.faults

@@ -90,7 +90,8 @@ class Stream:
 
 
 def kind_of(data: str) -> str | None:
-    return Down.FromString(base64.b64decode(data)).WhichOneof("what")
+    kind: str | None = Down.FromString(base64.b64decode(data)).WhichOneof("what")
+    return kind
 
 
 class Agent:

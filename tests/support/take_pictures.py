@@ -46,7 +46,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         with TensorBoard("--logdir", logdir) as board:
             for name, link, dark in VIEWS:
-                with Chromium(browser).look(board, size=SIZE, dark=dark, **link) as look:
+                with Chromium(browser).look(board, link, size=SIZE, dark=dark) as look:
                     if name in SCROLLED:
                         look.tab.locator(".u-wrap").first.evaluate("plot => plot.scrollIntoView(false)")
                     look.page.wait_for_timeout(3000)  # until all has been drawn: the canvases do not say
@@ -92,7 +92,7 @@ def record(logdir: Path) -> None:
     ]
     for program in programs:
         if program.wait() != 0:
-            sys.exit(f"{program.args} has failed")
+            sys.exit(f"{program.args!r} has failed")
 
 
 if __name__ == "__main__":

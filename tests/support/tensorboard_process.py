@@ -131,7 +131,7 @@ class TensorBoard:
 
     def json(self, path: str, **query: object) -> Any:
         """The answer of a route that has to work."""
-        reply = self.get(path, **query)
+        reply = self.request("GET", _with_query(path, query))
         assert reply.status == 200, (reply.status, reply.body, self.log)
         return reply.json()
 

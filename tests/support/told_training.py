@@ -126,7 +126,7 @@ def main(
     if "WORLD_SIZE" in os.environ:
         (folder / f"ready.{rank}").touch()
         wait_for(lambda: len([*folder.glob("ready.*")]) == int(os.environ["WORLD_SIZE"]))
-        more = {"timeout": timedelta(seconds=timeout_secs)} if timeout_secs else {}
+        more: dict[str, Any] = {"timeout": timedelta(seconds=timeout_secs)} if timeout_secs else {}
         dist.init_process_group("gloo", **more)
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -156,14 +156,14 @@ def main(
             optimizer.step()
             if monitor is not None:
                 monitor.step(loss=loss)
-            lines.write(f"{loss.item().hex()}\n")
+            lines.write(f"{float(loss.item()).hex()}\n")
             number += 1
             is_enough.fill_((folder / "end").exists())
             if dist.is_initialized():
                 dist.all_reduce(is_enough)
             time.sleep(0.005)  # a small machine has others to run, too
     whole = sum(each.double().abs().sum() for name, each in model.named_parameters() if "large" not in name)
-    lines.write(f"{float(whole).hex()} {torch.rand(1).item().hex()}\n")
+    lines.write(f"{float(whole).hex()} {float(torch.rand(1)).hex()}\n")
     if dist.is_initialized():
         dist.destroy_process_group()
 

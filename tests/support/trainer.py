@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Timer
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
@@ -25,7 +25,7 @@ def summary(count: int = 100, *, low_bin: int = 0x3F8) -> bytes:
 
     bins = np.arange(low_bin, low_bin + 1, dtype=np.uint16)
     numbers = (count, 0, 0, 0, 0, 0, 1.0, 1.0, float(count), float(count))
-    return Summary(*numbers, bins=bins, counts=np.array([count], np.uint64)).pack()  # type: ignore[arg-type]
+    return Summary(*numbers, bins=bins, counts=np.array([count], np.uint64)).pack()
 
 
 def record(step: int, *, samples: int = 0) -> StepRecord:
@@ -114,8 +114,9 @@ class _Program:
         self.next_step = 0
 
     def _show(
-        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
-    ) -> None:
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int,
+        file: TextIO | None = None, line: str | None = None,
+    ) -> None:  # fmt: skip
         self.shown.append(f"{Path(filename).name} {category.__name__} {message}")
 
     def put(self, steps: int, samples: int) -> None:

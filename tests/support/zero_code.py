@@ -52,9 +52,9 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tenso
     """One of training."""
     loss = model(torch.randn(6, 4) if inputs is None else inputs).square().mean()
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     optimizer.step()
-    return loss.item()
+    return float(loss.item())
 
 
 def sgd(*models: nn.Module, lr: float = 0.01) -> torch.optim.SGD:
