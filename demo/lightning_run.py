@@ -30,15 +30,15 @@ class Digits(lightning.LightningModule):
             nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
         )
 
-    def training_step(self, batch, batch_idx):
+    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
         pictures, labels = batch
         return functional.cross_entropy(self.network(pictures), labels)
 
-    def validation_step(self, batch, batch_idx):
+    def validation_step(self, batch: list[torch.Tensor], batch_idx: int) -> None:
         pictures, labels = batch
         self.log("val_loss", functional.cross_entropy(self.network(pictures), labels))
 
-    def configure_optimizers(self):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=0.003)
 
 

@@ -22,7 +22,7 @@ from tests.support.told_training import ToldTraining
 
 # Who is gone is noticed sooner than people would want it.
 IMPATIENT = (
-    "from tb_netdebug.debugger import controls, hub\n"
+    "from tb_netdebug.debugger.hub import controls, hub\n"
     "controls.AWAY_SECS, hub.LEASE_SECS, hub.RENEW_SECS = 3.0, 4.0, 0.5\n"
 )
 GONE_ON = "nobody attends its debugger any more"
