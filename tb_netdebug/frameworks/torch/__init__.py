@@ -1,1 +1,1 @@
-"""PyTorch behind the seam of the monitor."""
+"""The PyTorch side of the recorder: the monitor reaches it through `adapter.TorchAdapter`."""

@@ -1,4 +1,7 @@
-"""Hooks on modules: outputs with their units, and the times of forward and backward."""
+"""Forward hooks on layers: they sample the outputs and the activity of their units.
+
+`adapter.TorchAdapter` owns them and arms them for sampled steps.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +21,27 @@ from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 is_compiling = torch.compiler.is_compiling
-is_traced = torch._C._is_tracing  # by torch.jit.trace, which would see what we do with its tensors
+is_traced = torch._C._is_tracing  # by torch.jit.trace, which would record our operations in its graph
 is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
-# Their output is their input, or they are never called.
+# Modules whose output is their input, or that are never called.
 SKIPPED = (nn.Identity, nn.Flatten, nn.Unflatten, nn.ParameterList, nn.ParameterDict)
 
 
 def is_layer(module: nn.Module) -> bool:
-    """Modules that compute something themselves: leaves, and those with parameters of their own (such as
-    MultiheadAttention, whose children are never called)."""
+    """Return whether a module computes something itself.
+
+    True for leaves and for modules with parameters of their own, such as MultiheadAttention, whose children
+    are never called.
+    """
     if isinstance(module, SKIPPED):
         return False
     return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
 
 
 class WatchedModule:
-    """What is known of a watched module from call to call."""
+    """The state kept for a watched module from call to call."""
 
     __slots__ = ("handle", "module", "name", "seen_in_step", "series", "was_called")
 
@@ -48,6 +54,7 @@ class WatchedModule:
         self.seen_in_step = -1
 
     def series_of(self, place: str) -> Series:
+        """Return the series of the output at `place`, always the same object: readers key on its id."""
         known = self.series.get(place)
         if known is None:
             known = self.series[place] = Series(Kind.ACTIVATION, self.name + place)
@@ -55,10 +62,10 @@ class WatchedModule:
 
 
 class ActivationHooks:
-    """Looks at the outputs of all layers in sampled steps.
+    """Samples the outputs of all layers in sampled steps.
 
-    Only calls that record gradients count: an evaluation between training steps runs without. A layer whose
-    call is repeated during backward (activation checkpointing) is looked at once.
+    Only calls that record gradients count: an evaluation between training steps runs without them. A layer
+    whose call is repeated during backward (activation checkpointing) is sampled once.
     """
 
     def __init__(
@@ -78,7 +85,7 @@ class ActivationHooks:
         self._is_armed = False
 
     def find(self) -> None:
-        """Finds layers that are not known yet; call it again when the model has grown."""
+        """Register layers that are not known yet. Call it again when the model has grown."""
         for prefix, model in self._models.items():
             wrappers = wrappers_of(model)
             for name, module in model.named_modules():
@@ -92,10 +99,10 @@ class ActivationHooks:
             self._put_on()
 
     def arm(self, is_armed: bool) -> None:
-        """Hooks are there in sampled steps only: even an idle one costs each call of its module 2 µs.
+        """Put the hooks on for a sampled step, or take them off after it.
 
-        Where no call is seen, none is spared: such a hook stays. It may have gone into a compiled graph,
-        which would be compiled again without it.
+        Even an idle hook costs each call of its module 2 µs. The hook of a layer that was not called stays:
+        removing it saves nothing, and if it went into a compiled graph, the graph would be compiled again.
         """
         if is_armed == self._is_armed:
             return
@@ -110,7 +117,7 @@ class ActivationHooks:
 
     @property
     def were_called(self) -> bool:
-        """Any of them, while they were watched."""
+        """Whether any layer was called while its hook was on."""
         return any(layer.was_called for layer in self._layers.values())
 
     def close(self) -> None:
@@ -132,7 +139,7 @@ class ActivationHooks:
         collector, guard, look = self._collector, self._guard, self._look
 
         def watch_output(module: nn.Module, _: Any, output: Any) -> None:
-            # The compiler sees the first line as a constant and leaves the rest out of its graph.
+            # torch.compile folds `is_compiling()` to a constant and leaves the rest out of its graph.
             if is_compiling() or is_traced() or not collector.sampling or not is_grad_enabled():
                 return
             layer.was_called = True
@@ -149,15 +156,17 @@ class ActivationHooks:
 
     def _look(self, layer: WatchedModule, module: nn.Module, output: Any) -> None:
         step = self._collector.step
+        # -1: no backward pass is running on this thread.
         if current_backward() == -1:
             layer.seen_in_step = step
         elif layer.seen_in_step == step:
-            return  # computed again for backward
+            return  # recomputed during backward by activation checkpointing
         if type(output) is torch.Tensor:
             found: Iterable[tuple[str, torch.Tensor]] = (("", output),)
         else:
             found = tensors_in(output)
             self._reader.refuse_closed(f"the output of {layer.name}", output)
         for place, tensor in found:
+            # Integer and boolean outputs (indices, masks) say nothing about the health of a layer.
             if tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized:
                 self._reader.activation(layer.series_of(place), tensor, module)

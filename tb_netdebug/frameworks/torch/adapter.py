@@ -1,4 +1,4 @@
-"""PyTorch behind the seam: hooks on modules and optimizers, and what is known at the end of a step."""
+"""The torch implementation of `recording.adapter.Adapter`: it owns the hooks and finishes each step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
 
-# The library of torch's that its threads run in.
+# The library that torch's threads run in; the kernel borrows them from it.
 COMPUTING = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
 
 COMPILED = "torch.compile leaves no place for hooks; weights, gradients, updates and the loss are recorded"
@@ -57,7 +57,7 @@ Late = list[tuple[int, dict[str, float], list[Sample]]]
 
 
 class TorchAdapter:
-    """Fills the collector from the hooks of torch (see `adapter.Adapter`)."""
+    """Fills the collector from hooks on modules and optimizers (see `recording.adapter.Adapter`)."""
 
     @unintercepted
     def __init__(
@@ -120,6 +120,7 @@ class TorchAdapter:
             self._put_scalar(name_of_own(name), value)
         self._optimizers.put_rates()
         self._probes.end_step()
+        # Layers may have been added, or lazy ones have got their parameters.
         if self._parameters.is_stale or self._generation != self._parameters.changes:
             self._follow_growth()
         OVERRIDING.look()
@@ -134,6 +135,7 @@ class TorchAdapter:
         self._activations.arm(sampling)
         if not sampling:
             return
+        # With no optimizer to hook, nothing announces the update: copy the weights before the step.
         if self._weights is not None and not self._optimizers.known():
             self._weights.keep(list(self._parameters.current().values()))
 
@@ -163,7 +165,7 @@ class TorchAdapter:
     @unintercepted
     def describe(self) -> dict[str, Any]:
         known = self._optimizers.known()
-        if known:  # those of a training that is over may be gone
+        if known:  # the optimizers of a finished run may have been collected
             self._optimizer_names = [type(optimizer).__name__ for optimizer in known]
         return {
             "framework": f"torch {torch.__version__}",
@@ -183,12 +185,12 @@ class TorchAdapter:
         return self._graph.take()
 
     def join(self, optimizer: Optimizer) -> bool:
-        """Watches one more optimizer, if it moves what is watched; whether it does."""
+        """Watch one more optimizer if it moves watched parameters, and return whether it does."""
         return self._optimizers.add(optimizer)
 
     @unintercepted
     def differentiated(self) -> None:
-        """Look at the gradients now: updates by hand may clear them before the step is known to be over."""
+        """Look at the gradients now: a hand-written update may clear them before the step is known to end."""
         started = now()
         if self._settings.gradients and not self._saw_gradients:
             self._saw_gradients = True
@@ -196,7 +198,10 @@ class TorchAdapter:
         self._collector.charge(started)
 
     def workbench(self, stops: Stops) -> TorchWorkbench:
-        """For the debugger: stops of this training are told to `stops`. Closed with the adapter."""
+        """Return the debugger's workbench, which reports stops of this run to `stops`.
+
+        The adapter closes it.
+        """
         self._workbench = TorchWorkbench(
             self._models,
             self._parameters,
@@ -237,9 +242,10 @@ class TorchAdapter:
         )
 
     def _look_without_optimizer(self) -> None:
-        """A step in which no optimizer of torch has stepped, but gradients may be there to be looked at.
+        """Look at a step in which no torch optimizer has stepped, but which may have left gradients.
 
-        It has an update of its own kind, a skipped one (GradScaler found an overflow), or accumulates.
+        Such a step updates the weights by other means, is skipped (GradScaler found an overflow), or only
+        accumulates gradients.
         """
         watched = list(self._parameters.current().values())
         if not (self._saw_gradients or self._has_trained(watched)):
@@ -260,16 +266,16 @@ class TorchAdapter:
             if squares is not None:
                 self._collector.scalars[NONFINITE_GRADIENTS] = float(squares[1])
                 if squares[1] and self._collector.sampling:
-                    self._optimizers.sample_gradients(SKIPPED, watched)  # they tell where
+                    self._optimizers.sample_gradients(SKIPPED, watched)  # shows which parameters
 
     def _has_trained(self, watched: Sequence[WatchedParameter]) -> bool:
-        """The calls of a compiled model cannot be seen, its gradients can."""
+        """Return whether this step has trained. Calls of a compiled model cannot be seen; gradients can."""
         if self._phases.sees_calls:
             return self._phases.saw_forward
         return any(each.tensor.grad is not None for each in watched)
 
     def _put_scalar(self, name: str, value: Any) -> None:
-        """A number, or a tensor with one; of several values the mean. Never waits for a device."""
+        """Record a number or a one-element tensor; of several values, the mean. Never wait for a device."""
         if value is None:
             return
         try:
@@ -287,6 +293,7 @@ class TorchAdapter:
         value = self._reader.readable(name, given)
         if value is None:
             return
+        # float(), because torch refuses the mean of integers.
         value = value.detach() if value.numel() == 1 else value.detach().float().mean()
         if self._reader.is_on_host(value):
             self._collector.scalars[name] = float(value)
@@ -298,7 +305,7 @@ class TorchAdapter:
             self._refusals.refuse(name, f"it {refusal.reason}")
 
     def _follow_growth(self) -> None:
-        """Hooks on layers that were added since the last step."""
+        """Put hooks on layers that were added since the last step."""
         watched = self._parameters.current().values()
         if self._generation != self._parameters.changes:
             self._generation = self._parameters.changes
@@ -307,7 +314,11 @@ class TorchAdapter:
                 self._activations.find()
 
     def _explain_compiled(self) -> None:
-        """What is compiled in place or after the watching has begun is known at the end of the first step."""
+        """Report modules whose inside cannot be watched because they are compiled.
+
+        Called again at the end of the first step, for models that were compiled in place or after watching
+        began.
+        """
         if not self._settings.activations:
             return
         for prefix, model in self._models.items():
@@ -315,12 +326,16 @@ class TorchAdapter:
                 if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
                     full = "/".join(part for part in (prefix, clean(name, WRAPPERS)) if part) or "the model"
                     self._refusals.refuse(f"the inside of {full}", COMPILED)
+        # A model that is called from a compiled function bears no mark; only its layers are never called.
         if self._optimizers.stepped and len(self._activations) and not self._activations.were_called:
             self._refusals.refuse("the inside of the model", UNSEEN)
 
 
 def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
-    """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
+    """Return a factory for an adapter of one optimizer, of several in a list or by name, or of None.
+
+    Raise TypeError for anything that is no torch optimizer.
+    """
     OVERRIDING.look()
     optimizers = [unwrapped(each) for each in listed(optimizer)]
     for each in optimizers:
@@ -333,7 +348,7 @@ def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """The optimizer inside of one that only pretends to be one of torch's, as that of Accelerate does."""
+    """Return the real optimizer inside a wrapper that only poses as a torch Optimizer, as Accelerate's."""
     while isinstance(optimizer, Optimizer) and not hasattr(optimizer, "_optimizer_step_pre_hooks"):
         optimizer = getattr(optimizer, "optimizer", None)
     return optimizer

@@ -1,4 +1,4 @@
-"""When a backward pass begins and ends, whoever calls it."""
+"""Callbacks at the beginning and the end of each backward pass, whoever starts it. Used by the probes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tb_netdebug.recording.signal_handlers import is_from_a_handler
 class BackwardWatch:
     """Calls `before` and `after` around each backward pass until `close`, on the thread that runs it.
 
-    A watcher that fails does not disturb the training: its guard is told, or without one it is said and the
-    watch ends.
+    A callback that fails does not disturb the run: the guard records the fault. Without a guard, the failure
+    is reported as a warning and the watch ends.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class BackwardWatch:
         )
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Stop watching. Harmless when called again."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -59,6 +59,7 @@ class BackwardWatch:
         if self._guard is not None:
             self._guard.fault("looking at a backward pass", error)
             return
+        # A signal handler of the user's interrupted us and raised: let it through.
         if is_from_a_handler(error):
             raise error
         self.close()
@@ -71,7 +72,9 @@ def watch_backward(
     *,
     guard: Guard | None = None,
 ) -> BackwardWatch:
-    """`before(tensors)` at the beginning of every torch.autograd.backward and Tensor.backward, `after` at the
-    end of those that did not raise; `tensors` is one tensor or a sequence of some. Close what is returned.
+    """Call `before(tensors)` at the start of each backward pass and `after(tensors)` at its end.
+
+    Covers torch.autograd.backward and Tensor.backward; `after` is left out when the pass raised. `tensors` is
+    one tensor or a sequence. Close the returned watch.
     """
     return BackwardWatch(before, after, guard)

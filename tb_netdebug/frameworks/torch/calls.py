@@ -1,4 +1,4 @@
-"""The calls of a model in the step that is going on: with them a forward pass can be made once more."""
+"""The calls of a model in the current step, kept so that a forward pass can be repeated."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ random_state = torch.get_rng_state
 next_operation = torch._C._autograd._get_sequence_nr
 is_autocast_enabled = torch.is_autocast_enabled
 
-# A policy may be called for many moments before its loss is there; older calls than these are forgotten, and
-# those of so many bytes of arguments: they would live on only for us.
+# A policy may be called for many moments before its loss is there. Older calls than these are dropped, and so
+# are calls beyond this many bytes of arguments, which would be kept alive for us alone.
 MOST_CALLS = 64
 MOST_BYTES = 64 << 20
 HOST = "cpu"
@@ -38,8 +38,8 @@ HOST = "cpu"
 class ModelCall:
     """One call of a watched model, as it was when it began.
 
-    `before` is the state of torch's generator, `first_operation` the number that autograd gives to the next
-    operation of this thread.
+    `before` is the state of torch's random generator. `first_operation` is the number that autograd gives to
+    the next operation of this thread.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ModelCall:
     outputs: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
     def conditions(self) -> ExitStack:
-        """The automatic casts that were on; they leave no casted weights behind."""
+        """Return a context with the autocast settings of the call; it caches no cast weights."""
         stack = ExitStack()
         for device in {HOST, *self.autocast}:
             dtype = self.autocast.get(device)
@@ -64,14 +64,14 @@ class ModelCall:
         return stack
 
     def has_changed(self) -> bool:
-        """Whether an argument was written to since the call began."""
+        """Return whether an argument was written to since the call began."""
         return self.versions != versions_of((*self.args, *self.kwargs.values()))
 
 
 class CallKeeper:
     """Keeps the arguments of training calls until the step ends; no graph and no copy.
 
-    `look` is called with each output.
+    `look` is called with each output of a model in training mode.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class CallKeeper:
         self._look = look
         self._devices = autocast_devices()
         self.calls: deque[ModelCall] = deque()
-        self.thread = 0  # of the newest call
+        self.thread = 0  # the thread that made the newest call
         self._nbytes = 0
         self._hooks = [
             hook
@@ -99,7 +99,7 @@ class CallKeeper:
         ]
 
     def forget(self, *, but: int = 0) -> None:
-        """All but the newest so many."""
+        """Drop all calls but the newest `but`."""
         while len(self.calls) > but:
             self._nbytes -= self.calls.popleft().nbytes
 
@@ -150,7 +150,7 @@ class CallKeeper:
             return
         call = self.calls[-1]
         if call.model is not module:
-            return
+            return  # a watched model inside another one: the newest call is not its own
         found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
         for tensor in found:
             mark_output(tensor)
@@ -181,7 +181,7 @@ def bytes_of(values: tuple[Any, ...]) -> int:
 
 
 def size_of(tensor: torch.Tensor) -> int:
-    """In bytes; a sparse tensor does not tell, and is small or nobody could keep it."""
+    """Return the size in bytes; 0 for a sparse tensor, which does not report it and is usually small."""
     return tensor.nbytes if tensor.layout is torch.strided else 0
 
 
@@ -190,6 +190,6 @@ def versions_of(values: tuple[Any, ...]) -> list[int]:
 
 
 def autocast_devices() -> tuple[str, ...]:
-    """The processor, and the kind of accelerator that is there."""
+    """Return "cpu" and the kinds of accelerator that are available."""
     accelerators = [name for name in ("cuda", "xpu", "mps") if getattr(torch, name).is_available()]
     return (HOST, *accelerators)

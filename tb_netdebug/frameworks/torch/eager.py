@@ -1,4 +1,4 @@
-"""Code of ours that runs as it is written while torch.compile is looking on."""
+"""Keeps functions of ours from being compiled when torch.compile meets them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import torch
 
 
 def never_compiled(function: Callable[..., Any]) -> None:
-    """Neither this function nor what it calls is compiled when it is called from compiled code.
+    """Exclude a function, and all that it calls, from compilation when compiled code calls it.
 
-    Where torch.compile takes it into a larger piece instead, `torch.compiler.is_compiling` is true in it; it
-    should do nothing then, for anything else may break the piece in two.
+    When torch.compile traces a larger function that inlines this one, `torch.compiler.is_compiling` is true
+    in it. It should do nothing then: anything else may break the graph.
     """
+    # The internal API differs between versions of torch; without either, the function may be compiled.
     frames = torch._C._dynamo.eval_frame
     code = function.__code__
     if hasattr(frames, "set_code_exec_strategy"):

@@ -1,4 +1,4 @@
-"""Summaries for tracebacks."""
+"""Summaries of tensors for tracebacks. Called by `training.excepthook`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_netdebug.frameworks.torch.values import CODES, UnreadableError, is_funct
 
 
 def packed_tensor(value: Any) -> bytes | None:
-    """The packed summary of a tensor or array in host memory; None for what cannot be read."""
+    """Return the packed summary of a tensor or array in host memory, or None if it cannot be read."""
     try:
         tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
         if is_functorch_wrapped(tensor) or not tensor.is_cpu:
@@ -22,5 +22,5 @@ def packed_tensor(value: Any) -> bytes | None:
         return None
     if tensor.dtype not in CODES:
         return None
-    # On one thread: the one that has failed may have left the others in any state.
+    # On one thread: the thread that failed may have left the others in any state.
     return kernel.summarize([host_item(tensor)], 1)[0]

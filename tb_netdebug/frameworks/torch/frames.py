@@ -1,4 +1,4 @@
-"""The lines of the user's program that have called torch, and torch us."""
+"""The stack frames of the user's program that called torch, which then called us."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ FOREIGN = (torch.__file__.rpartition("__init__")[0],)
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The nearest one from `frame` outwards that is neither torch's nor ours."""
+    """Return the nearest frame, from `frame` outwards, that is neither torch's nor ours."""
     return frames.user_frame(frame, FOREIGN)

@@ -1,4 +1,4 @@
-"""The module tree and the data flow of the first forward pass."""
+"""The module tree and the data flow of the first forward pass, for the graph in the recording."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tb_netdebug.frameworks.torch.parameters import clean, wrappers_of
 from tb_netdebug.frameworks.torch.values import tensors_in
 from tb_netdebug.recording.guard import Guard
 
-# Between two modules there are rarely more than a few operations; a longer way back is given up. On a stream
-# of residuals each block gets something from every one before it: after so many operations in all, the
-# nearest few have to do, or a network of a thousand blocks would wait for half a million edges.
+# Two modules are rarely more than a few operations apart; a longer way back is given up. In a residual stream
+# every block gets something from all blocks before it. After this many operations in all, only the nearest
+# few are followed, or a network of a thousand blocks would wait for half a million edges.
 MOST_OPERATIONS = 2000
 MOST_OPERATIONS_IN_ALL = 200_000
 NEAREST_OPERATIONS = 32
-# A model that was not called in so many steps is described without data flow.
+# A model that is not called within this many steps is described without data flow.
 PATIENCE_STEPS = 3
 
 
@@ -43,9 +43,9 @@ class ModuleTrace:
 
 @dataclass(slots=True)
 class ForwardFlow:
-    """Where the tensors of a forward pass come from; kept for this pass only.
+    """Where the tensors of a forward pass come from, kept for this pass only.
 
-    No tensor is kept alive: it may be one that checkpointing gives up because there is no room for it.
+    No tensor is kept alive: checkpointing may be about to free it for want of memory.
     """
 
     by_tensor: dict[int, tuple[weakref.ref[torch.Tensor], tuple[str, int]]] = field(default_factory=dict)
@@ -53,13 +53,15 @@ class ForwardFlow:
     followed: int = 0
 
     def produced(self, name: str, output: int, tensor: torch.Tensor) -> None:
+        """Note that module `name` returned the tensor as its output number `output`."""
         self.by_tensor[id(tensor)] = (weakref.ref(tensor), (name, output))
         if tensor.grad_fn is not None:
             self.by_operation[tensor.grad_fn] = (name, output)
 
     def sources(self, tensor: torch.Tensor) -> list[tuple[str, int]]:
-        """The module outputs that the tensor was computed from, maybe by operations outside of modules."""
+        """Return the module outputs that a tensor was computed from, maybe by operations between modules."""
         direct = self.by_tensor.get(id(tensor))
+        # The weak reference guards against an id that a newer tensor has taken over.
         if direct is not None and direct[0]() is tensor:
             return [direct[1]]
         found: dict[tuple[str, int], None] = {}
@@ -81,13 +83,13 @@ class ForwardFlow:
 
 
 class GraphTracer:
-    """Follows the first forward pass of each model with hooks on all modules, then takes them away again."""
+    """Follows the first forward pass of each model with hooks on all modules, then removes the hooks."""
 
     def __init__(self, models: Mapping[str, nn.Module], guard: Guard) -> None:
         self._models = models
         self._guard = guard
         self._traces: dict[int, ModuleTrace] = {}
-        self._edges: dict[Edge, None] = {}
+        self._edges: dict[Edge, None] = {}  # a set that keeps its order
         self._flow: ForwardFlow | None = ForwardFlow()
         self._calls = 0
         self._waited = 0
@@ -97,20 +99,20 @@ class GraphTracer:
             self._install(prefix, model)
 
     def take(self) -> bytes | None:
-        """The graph, once all models were called or patience has run out."""
+        """Return the encoded graph once all models were called or PATIENCE_STEPS have passed, else None."""
         if self._flow is None:
             return None
         self._waited += 1
         if self._pending and self._waited < PATIENCE_STEPS:
             return None
         self._flow = None
-        # The others may have gone into a compiled graph, which would be compiled again without them.
+        # The other hooks may have gone into a compiled graph, which would be compiled again without them.
         self._take_off([hook for trace, hook in self._hooks if trace.calls])
         self._hooks = [(trace, hook) for trace, hook in self._hooks if not trace.calls]
         return encode_graph(Graph(tuple(self._nodes()), tuple(self._edges)))
 
     def order_of(self, module: nn.Module) -> int | None:
-        """The place of its first call, as far as that was seen."""
+        """Return the position of a module's first call, or None if that was not seen."""
         trace = self._traces.get(id(module))
         return None if trace is None else trace.order
 
@@ -151,6 +153,7 @@ class GraphTracer:
     def _is_followed(self, module: nn.Module) -> bool:
         if self._flow is None or not self._pending or not torch.is_grad_enabled():
             return False
+        # torch.jit.trace would record what we do with its tensors.
         return not torch._C._is_tracing()
 
     def _enter(self, trace: ModuleTrace, module: nn.Module, inputs: list[tuple[str, torch.Tensor]]) -> None:
@@ -172,7 +175,7 @@ class GraphTracer:
                 self._flow.produced(trace.name, place, tensor)
         self._pending.discard(id(module))
         if not self._pending and self._flow is not None:
-            self._flow = ForwardFlow()  # lets go of the operations
+            self._flow = ForwardFlow()  # releases the autograd nodes
 
     def _nodes(self) -> list[Node]:
         nodes: dict[str, Node] = {}
@@ -195,11 +198,12 @@ class GraphTracer:
 
 
 def is_end(module: nn.Module) -> bool:
-    """Data flows between modules that compute something themselves, not between their containers."""
+    """Return whether edges end at a module: those that compute something do, their containers do not."""
     return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:
+    # A nested tensor has no plain shape; its values have.
     if tensor.is_nested:
         tensor = tensor.detach().values()
     return TensorType(tuple(int(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch."))
@@ -229,12 +233,15 @@ def node_of(name: str, parent: str | None, module: nn.Module, trace: ModuleTrace
 
 
 def code_of(module: nn.Module) -> CodeType | None:
-    """Of its forward, where that is a function of Python."""
+    """Return the code of a module's forward, or None where that is no Python function."""
     return getattr(getattr(type(module), "forward", None), "__code__", None)
 
 
 def source_of(module: nn.Module) -> tuple[str, int]:
-    """Where the module's forward is written: the file below the working folder, else its last parts."""
+    """Return file and line of a module's forward.
+
+    The file is relative to the working folder where it lies in it; else it is cut to its last three parts.
+    """
     code = code_of(module)
     if code is None:
         return "", 0

@@ -1,10 +1,10 @@
-"""Hooks of ours on modules, which nobody but a call of the module itself gets to see.
+"""Module and optimizer hooks of NetDebug that nothing but a call of the module or the step can see.
 
 torch keeps the hooks of a module in dictionaries that are copied, pickled, compiled and counted with it. A
-model with hooks of a stranger can no longer be scripted, is evaluated on a slower path with other last bits,
-and takes the hooks along into files. So a registry with hooks of ours is a view of the module's own: a call
-of the module goes through `items` and finds ours, everything else finds what it would find without us. With
-the last hook of ours the module gets its own registry back.
+model with foreign hooks can no longer be scripted, is evaluated on a slower path whose results differ in the
+last bits, and takes the hooks along into files. So a registry that holds hooks of ours is replaced by a view
+of the module's own: a call of the module goes through `items` and finds ours, everything else finds what it
+would find without us. When the last of our hooks goes, the module gets its own registry back.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ AFTER, AFTER_ALWAYS = "_forward_hooks", "_forward_hooks_always_called"
 REGISTRIES = (BEFORE, BEFORE_WITH_KWARGS, AFTER, AFTER_ALWAYS)
 
 
-# Torch calls a module that has hooks by way of one frame more, and Python allows 1000 frames at a time. Where
-# modules are nested deeper than this, only those without parts have hooks.
+# torch adds a stack frame to each call of a module that has hooks, and Python allows 1000 frames at a time.
+# Below this depth only modules without children get hooks.
 MOST_NESTED = 32
 
 
 def is_too_deep(name: str, module: nn.Module) -> bool:
-    """Whether a module of this name in its model, with parts in it, goes without hooks of ours."""
+    """Return whether a module lies so deep in its model that it gets no hooks. Leaves always get them."""
     return name.count(".") >= MOST_NESTED and bool(module._modules)
 
 
 class Key:
-    """What one of our hooks is registered under; `moves_modes`: it has to find torch's modes as they are."""
+    """The key of one of our hooks; with `moves_modes` the hook has to see torch's modes as they are."""
 
     __slots__ = ("_untraced", "moves_modes")
 
@@ -47,7 +47,7 @@ class Key:
         self._untraced: Callable[..., None] | None = None
 
     def out_of_sight(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """Return the hook for a call that the user intercepts; made once, with the first of them."""
+        """Return a form of the hook that the user's modes cannot see; it is made once, when first needed."""
         if self.moves_modes:
             return hook
         if self._untraced is None:
@@ -56,10 +56,10 @@ class Key:
 
 
 class HookView(OrderedDict[Any, Any]):
-    """The registry `original` and, for calls of the module alone, our hooks before and behind its own.
+    """The registry `original` plus our hooks, before and after its own, which only a call of the module sees.
 
-    What is registered and removed through it happens to the original. A copy of that, without ours, is what
-    the view holds itself: torch.compile looks there.
+    What is registered and removed through the view happens to the original. The view itself holds a copy of
+    the original, without ours: torch.compile reads that one directly.
     """
 
     __slots__ = ("first", "last", "original", "ours")
@@ -69,20 +69,20 @@ class HookView(OrderedDict[Any, Any]):
         self.original = original
         self.first: dict[Key, Any] = {}
         self.last: dict[Key, Any] = {}
-        self.ours: tuple[tuple[Key, Any], ...] = ()  # both, made once: every call of the module goes through
+        self.ours: tuple[tuple[Key, Any], ...] = ()  # first and last, built once: every call reads it
 
     def put(self, key: Key, hook: Any, *, is_first: bool) -> None:
-        """Add a hook of ours."""
+        """Add a hook of ours, before the module's own ones or after them."""
         (self.first if is_first else self.last)[key] = hook
         self.ours = (*self.first.items(), *self.last.items())
 
     def take(self, key: Key) -> None:
-        """Remove a hook of ours. Harmless when it is not there."""
+        """Remove a hook of ours. Harmless if it is not there."""
         self.first.pop(key, None)
         self.last.pop(key, None)
         self.ours = (*self.first.items(), *self.last.items())
 
-    # ---- what a call of the module asks ------------------------------------------------------------------
+    # ---- what a call of the module reads -----------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return True if self.ours else bool(self.original)
@@ -95,7 +95,7 @@ class HookView(OrderedDict[Any, Any]):
         return (*self.first.items(), *self.original.items(), *self.last.items())
 
     def _items_out_of_sight(self) -> Any:
-        # No generator: torch.compile comes by here, and with fullgraph=True it fails at one.
+        # A tuple and no generator: torch.compile traces this, and with fullgraph=True it fails at one.
         first = [(key, key.out_of_sight(hook)) for key, hook in self.first.items()]
         last = [(key, key.out_of_sight(hook)) for key, hook in self.last.items()]
         return (*first, *self.original.items(), *last)
@@ -103,7 +103,7 @@ class HookView(OrderedDict[Any, Any]):
     def __contains__(self, key: object) -> bool:
         return key in self.first or key in self.original or key in self.last
 
-    # ---- what everybody else asks ------------------------------------------------------------------------
+    # ---- what everything else reads ----------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.original)
@@ -126,7 +126,7 @@ class HookView(OrderedDict[Any, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]  # as of every dictionary
+    __hash__ = None  # type: ignore[assignment]  # unhashable, like every dict
 
     def __repr__(self) -> str:
         return repr(self.original)
@@ -140,7 +140,7 @@ class HookView(OrderedDict[Any, Any]):
             original[key] = hook
 
     def __delitem__(self, key: Any) -> None:
-        if isinstance(key, Key):  # somebody clears all that a call would find
+        if isinstance(key, Key):  # a program removes whatever `items` has shown
             self.take(key)
             return
         del self.original[key]
@@ -163,6 +163,7 @@ class HookView(OrderedDict[Any, Any]):
         return hook
 
     def popitem(self, last: bool = True) -> tuple[Any, Any]:
+        # A loop that empties the registry sees our hooks in `bool`, so let them be popped, too.
         if not self.original and self.ours:
             key, _ = self.ours[-1]
             return key, self._taken(key)
@@ -179,7 +180,7 @@ class HookView(OrderedDict[Any, Any]):
             self.original.move_to_end(key, last)
 
     def follow(self) -> None:
-        """Take over what has happened to the original without us."""
+        """Catch up with changes that were made to the original without going through the view."""
         if super().__len__() != len(self.original):
             super().clear()
             for key, hook in self.original.items():
@@ -201,7 +202,7 @@ class HookView(OrderedDict[Any, Any]):
 
 
 class HookHandle:
-    """One hook of ours on one module, until `remove`."""
+    """A handle on one hook of ours on one module; `remove` takes the hook off."""
 
     def __init__(self, module: nn.Module, key: Key, names: tuple[str, ...]) -> None:
         self._module: nn.Module | None = module
@@ -209,7 +210,7 @@ class HookHandle:
         self._names = names
 
     def remove(self) -> None:
-        """Take the hook off. Harmless when called again."""
+        """Remove the hook. Harmless when called again."""
         module, self._module = self._module, None
         if module is not None:
             for name in self._names:
@@ -217,17 +218,17 @@ class HookHandle:
 
 
 class NoHandle:
-    """Of a hook that was not put on."""
+    """The handle of a hook that was not put on."""
 
     def remove(self) -> None:
-        """There is nothing to take off."""
+        """Do nothing: no hook was put on."""
 
 
 class HookEntry:
-    """A hook of ours in a registry of torch's that is shared with the user's, until `remove`.
+    """A hook of ours in a torch registry that is shared with the user's hooks, until `remove`.
 
-    The key is ours: a handle of torch's would take a number, and then hooks of the user's, whose numbers get
-    into files, would have others than without us.
+    It has a key of its own. A torch handle would take the next number, and the user's hooks would get other
+    numbers than without us; these numbers get into files.
     """
 
     def __init__(self, registry: dict[Any, Any], hook: Callable[..., Any]) -> None:
@@ -235,15 +236,17 @@ class HookEntry:
         registry[self._key] = hook
 
     def remove(self) -> None:
-        """Take the hook out. Harmless when called again."""
+        """Remove the hook. Harmless when called again."""
         self._registry.pop(self._key, None)
 
 
 def before_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> HookEntry:
+    """Call `hook(optimizer, args, kwargs)` before each step of one optimizer."""
     return HookEntry(optimizer._optimizer_step_pre_hooks, hook)
 
 
 def after_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> HookEntry:
+    """Call `hook(optimizer, args, kwargs)` after each step of one optimizer."""
     return HookEntry(optimizer._optimizer_step_post_hooks, hook)
 
 
@@ -252,13 +255,14 @@ def before_forward(
 ) -> Any:
     """Call `hook(module, args)`, or `hook(module, args, kwargs)`, before the module's own hooks.
 
-    No mode of the user's sees what it does, unless it `moves_modes`. What torch.jit.script has made takes no
-    hooks, and is watched from outside alone.
+    The user's modes do not see what the hook does, unless `moves_modes` is set. A module made by
+    torch.jit.script takes no hooks; it can only be watched from outside.
     """
     if isinstance(module, torch.jit.ScriptModule):
         return NoHandle()
     key = Key(moves_modes=moves_modes)
     names = (BEFORE, BEFORE_WITH_KWARGS) if with_kwargs else (BEFORE,)
+    # The hook itself comes last: a call on another thread must not find it without its flag.
     for name in reversed(names):
         view_of(module, name).put(key, hook, is_first=True)
     return HookHandle(module, key, names)
@@ -267,7 +271,10 @@ def before_forward(
 def after_forward(
     module: nn.Module, hook: Callable[..., None], *, always_call: bool = False, moves_modes: bool = False
 ) -> Any:
-    """Call `hook(module, args, output)` behind the module's own hooks; `always_call`: also when it raised."""
+    """Call `hook(module, args, output)` after the module's own hooks.
+
+    With `always_call` it is also called when the module raised.
+    """
     if isinstance(module, torch.jit.ScriptModule):
         return NoHandle()
     key = Key(moves_modes=moves_modes)
@@ -278,7 +285,7 @@ def after_forward(
 
 
 def view_of(module: nn.Module, name: str) -> HookView:
-    """Return the view in place of the module's registry, put there if need be."""
+    """Return the view that stands in for a registry of the module, and install it if need be."""
     registry = vars(module)[name]
     if type(registry) is HookView:
         return registry
@@ -291,24 +298,24 @@ def view_of(module: nn.Module, name: str) -> HookView:
 def take_off(module: nn.Module, name: str, key: Key) -> None:
     view = vars(module).get(name)
     if type(view) is not HookView:
-        return  # somebody has given the module another registry
+        return  # the module was given another registry since
     view.take(key)
-    # A handle that the user got through the view needs it as long as it lives.
-    if not view.ours and weakref.getweakrefcount(view) <= 1:  # the one of `Removals`
+    # A handle that the user got through the view refers to it, and needs it as long as the handle lives.
+    if not view.ours and weakref.getweakrefcount(view) <= 1:  # that one is `Removals`' own
         vars(module)[name] = view.original
 
 
 class PlainCopies:
     """Gives copies of modules the registries that the modules would have without us.
 
-    `copy.copy` shares the registries of a module; pickling needs them as they are, for handles refer to them.
+    `copy.copy` shares a module's registries, and pickle needs the originals because handles refer to them.
     """
 
     def __init__(self) -> None:
         self._handle: Handle | None = None
 
     def listen(self) -> None:
-        """From the first view on; it costs nothing but when a module is copied."""
+        """Start listening, with the first view. It costs nothing unless a module is copied."""
         if self._handle is None and hasattr(nn.Module, "__getstate__"):
             self._handle = listen(nn.Module.__getstate__, after=self._make_plain)
 
@@ -320,15 +327,15 @@ class PlainCopies:
 
 
 class Removals:
-    """Tells views of hooks that are removed from the original: a handle from before the view knows that."""
+    """Keeps views up to date when a handle from before the view removes its hook from the original."""
 
     def __init__(self) -> None:
         self._handle: Handle | None = None
         self._views: weakref.WeakValueDictionary[int, HookView] = weakref.WeakValueDictionary()
 
     def follow(self, view: HookView) -> None:
-        """Costs nothing but when a handle is removed."""
-        self._views[id(view.original)] = view  # which keeps it alive
+        """Update the view when a handle is removed. It costs nothing until then."""
+        self._views[id(view.original)] = view  # the view keeps its original alive, so the id stays its own
         if self._handle is None:
             self._handle = listen(RemovableHandle.remove, after=self._removed)
 

@@ -1,6 +1,7 @@
-"""NumPy arrays over the memory of tensors, which stays as it is: `Tensor.numpy` marks a storage for good.
+"""NumPy arrays over the memory of tensors, made without `Tensor.numpy`.
 
-A storage that was once shared with NumPy cannot be resized any more, and the training may want to do so.
+`Tensor.numpy` marks a storage for good: a storage that was once shared with NumPy cannot be resized any more,
+and the run may want to resize it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# By the names that the two have in common, as NumPy writes them for its interface.
+# The types that torch and NumPy both name, as type strings of NumPy's array interface.
 NUMPY_TYPES: dict[torch.dtype, str] = {
     getattr(torch, name): np.dtype(name).str
     for name in (
@@ -21,12 +22,12 @@ NUMPY_TYPES: dict[torch.dtype, str] = {
         "complex64", "complex128",
     )
 }  # fmt: skip
-# What NumPy does not know is read as integers of the same size.
+# Other types, such as bfloat16, are read as integers of the same size.
 INTEGERS = {np.dtype(name).itemsize: np.dtype(name).str for name in ("uint8", "int16", "int32", "int64")}
 
 
 class TensorMemory:
-    """Describes the memory of a tensor to NumPy, and keeps the tensor alive as long as the array lives."""
+    """Describes the memory of a tensor to NumPy and keeps the tensor alive as long as the array."""
 
     __slots__ = ("__array_interface__", "_tensor")
 
@@ -44,10 +45,10 @@ class TensorMemory:
 
 
 def array_over(tensor: torch.Tensor) -> Array | None:
-    """Return a read-only array over a strided tensor in host memory; None for types of another size.
+    """Return a read-only array over a strided tensor in host memory, or None for types of another size.
 
-    Values of a type that NumPy does not know are integers in it. What is lazily negated or conjugated has to
-    be resolved before.
+    Values of a type that NumPy does not know appear as integers. Resolve lazy negation and conjugation
+    before.
     """
     type_name = NUMPY_TYPES.get(tensor.dtype) or INTEGERS.get(tensor.element_size())
     if type_name is None:
@@ -58,7 +59,10 @@ def array_over(tensor: torch.Tensor) -> Array | None:
 
 
 def values_over(tensor: torch.Tensor) -> Array:
-    """Return the values of a tensor of one of `NUMPY_TYPES`, from any device; not copied on the host."""
+    """Return the values of a tensor from any device, without a copy if it lies in host memory.
+
+    Raise TypeError unless its type is one of `NUMPY_TYPES`.
+    """
     if tensor.dtype not in NUMPY_TYPES:
         raise TypeError(f"NumPy has no numbers of type {tensor.dtype}")
     return np.asarray(array_over(tensor.detach().cpu().resolve_conj().resolve_neg()))

@@ -1,10 +1,10 @@
-"""Interception of torch's operations by the user, from which what NetDebug does itself is kept out.
+"""Keeps what NetDebug does itself out of the user's interception of torch operations.
 
-A TorchFunctionMode, a TorchDispatchMode and a `__torch_function__` of a tensor's class are told of every
-operation while they are active. Many count, draw random numbers or change results, so an operation of ours
-would change the training. Where our code is entered (hooks on modules, listeners of functions and optimizers,
-the adapter), two lengths that torch keeps in C tell whether anybody listens; only then is the operation made
-`Unintercepted`.
+A TorchFunctionMode, a TorchDispatchMode and a `__torch_function__` of a tensor class see every operation
+while they are active. Many count operations, draw random numbers or change results, so an operation of ours
+would change the run. Where our code is entered (hooks on modules, callbacks on functions and optimizers, the
+adapter), the lengths of two stacks that torch keeps in C show whether a mode is active. Only then do our
+operations run inside `Unintercepted`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _KEYS = torch._C._TorchDispatchModeKey
 
 
 class OverridingClasses:
-    """Whether a class of tensors outside of torch has its own `__torch_function__`.
+    """Knows whether a tensor class outside of torch overrides `__torch_function__`.
 
-    To look for one among the arguments of each call would cost more: a tensor may lie anywhere in them.
-    `look` is called when a training is found and when a step ends.
+    Looking for one among the arguments of each call would cost more: a tensor may be nested anywhere in them.
+    `look` is called when a run is found and when a step ends.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class OverridingClasses:
         self._seen = -1
 
     def look(self) -> None:
+        """Update `exist`. It searches the classes only when their number has changed."""
         if self.exist:
             return
         families = torch.Tensor.__subclasses__()
@@ -58,7 +59,7 @@ def subclasses_of(parent: type) -> Iterator[type]:
 
 
 def overrides(tensor_class: Any) -> bool:
-    """Whether it has a `__torch_function__` that is not torch's own."""
+    """Return whether a tensor class has a `__torch_function__` that is not torch's own."""
     function = tensor_class.__torch_function__
     owner = getattr(getattr(function, "__func__", function), "__module__", None) or "torch"
     return owner.partition(".")[0] != "torch"
@@ -68,7 +69,7 @@ OVERRIDING = OverridingClasses()
 
 
 class DisabledModes(threading.local):
-    """The dispatch modes of a thread that are off for the moment, the innermost first; None: none are."""
+    """The dispatch modes of a thread that are off at the moment, innermost first; None if none are."""
 
     modes: list[Any] | None = None
 
@@ -77,9 +78,9 @@ _held = DisabledModes()
 
 
 class Unintercepted:
-    """A context in which no mode and no class of tensors of the user's is told of operations.
+    """A context in which none of the user's modes and tensor classes sees operations.
 
-    A `__torch_dispatch__` of a class is left on: without it, tensors that wrap others have no values.
+    A `__torch_dispatch__` of a class stays on: tensors that wrap others have no values without it.
     """
 
     __slots__ = ("_functions", "_inner")
@@ -88,6 +89,7 @@ class Unintercepted:
         self._functions = torch._C.DisableTorchFunction()  # of modes and of classes
         self._functions.__enter__()
         modes = taken_off_stack()
+        # Only the outermost context publishes its modes in `_held`; a nested one keeps what it took itself.
         if _held.modes is None:
             _held.modes, self._inner = modes, None
         else:
@@ -104,20 +106,21 @@ class Unintercepted:
 
 
 def is_intercepted() -> bool:
-    """Whether a mode is active, or would be if its operations were not kept from it now."""
+    """Return whether a mode is active, or would be if it were not held back at the moment."""
     return bool(function_modes() or dispatch_modes() or _held.modes)
 
 
 def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function, entered from the user's program, that does the same without being intercepted."""
+    """Return a wrapper, for calls from the user's program, that runs the function without interception."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if is_compiling():  # the compiler cannot trace what follows, and would split its graph
+        if is_compiling():  # torch.compile cannot trace what follows: a graph break
             return function(*args, **kwargs)
         if function_modes() or dispatch_modes():
             with Unintercepted():
                 return function(*args, **kwargs)
+        # Without a mode only `__torch_function__` is to be switched off, which is cheaper.
         if OVERRIDING.exist:
             with torch._C.DisableTorchFunction():
                 return function(*args, **kwargs)
@@ -127,13 +130,13 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def untraced(hook: Callable[..., None]) -> Callable[..., None]:
-    """Return a hook that does the same without being intercepted, and nothing while operations are traced."""
+    """Return a hook that runs without interception, and does nothing while operations are traced."""
     call = unintercepted(hook)
     return lambda *args: None if is_compiling() or is_traced() else call(*args)
 
 
 def is_traced() -> bool:
-    """Whether a mode of torch's writes down the operations, as for make_fx and torch.export."""
+    """Return whether a mode of torch's own records operations, as make_fx and torch.export do."""
     return bool(dispatch_modes() or function_modes()) and (
         _mode_of(_KEYS.PROXY) is not None
         or _mode_of(_KEYS.FUNCTIONAL) is not None
@@ -143,7 +146,7 @@ def is_traced() -> bool:
 
 @contextmanager
 def intercepted() -> Iterator[None]:
-    """Put what is held back on again: for code of the user's, which runs in a copy of the process."""
+    """Restore the modes that are held back, for user code that runs in a copy of the process."""
     modes, _held.modes = _held.modes, None
     put_on_stack(modes or [])
     try:
@@ -154,7 +157,7 @@ def intercepted() -> Iterator[None]:
 
 
 def popped() -> list[Any]:
-    """Take all dispatch modes of this thread off, the innermost first, until `pushed`."""
+    """Take all dispatch modes of this thread off and return them, innermost first. `pushed` undoes it."""
     if _held.modes is None:
         return taken_off_stack()
     modes, _held.modes = _held.modes, []
@@ -162,7 +165,7 @@ def popped() -> list[Any]:
 
 
 def pushed(modes: list[Any]) -> None:
-    """Put them on again; where they are held back, when that ends."""
+    """Put dispatch modes back on, or, inside `Unintercepted`, leave that to its end."""
     if _held.modes is None:
         put_on_stack(modes)
     else:

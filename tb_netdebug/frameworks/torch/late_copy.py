@@ -1,4 +1,4 @@
-"""Copies of tensors whose memory may be gone by now: a batch that the program has used up."""
+"""Copies of tensors whose memory may be gone by now, such as a batch that the program has used up."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import torch
 from tb_netdebug.core.machine.own_memory import UnreadableMemoryError, check_memory, copy_memory
 from tb_netdebug.frameworks.torch.batches.contents import is_on_host
 
-# What lies further apart is read once to see whether it can be, and not copied.
+# A bigger span of memory is only read once, to see whether it can be, and not copied.
 MOST_COPIED_BYTES = 64 << 20
 
 
 def late_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor in host memory; those that are big or elsewhere as they are.
+    """Return a copy of a tensor in host memory; return big tensors and those elsewhere as they are.
 
-    Raises GoneError when it cannot be read. Memory that is pinned for a device is no file, and the kernel may
-    not want to read it.
+    Raise UnreadableMemoryError when its memory cannot be read. Memory that is pinned for a device is not
+    refused: it is no file, and the kernel may decline to read it.
     """
     tensor = tensor.detach()
     if not is_on_host(tensor) or not tensor.numel():
         return tensor
     try:
+        # The program may have truncated the file behind a mapped tensor: reading it directly would be fatal.
         return read_copy(tensor)
     except UnreadableMemoryError:
         if not tensor.is_pinned():
@@ -30,6 +31,7 @@ def late_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 def read_copy(tensor: torch.Tensor) -> torch.Tensor:
     dimensions = zip(tensor.shape, tensor.stride(), strict=True)
+    # From the first value to the last, with the gaps between them.
     values = 1 + sum((size - 1) * stride for size, stride in dimensions)
     nbytes = values * tensor.element_size()
     if nbytes > MOST_COPIED_BYTES:

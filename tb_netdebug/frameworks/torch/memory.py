@@ -1,4 +1,4 @@
-"""What torch's own allocator holds on CUDA devices."""
+"""Readings of torch's own allocator on CUDA devices. Called by the adapter."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def torch_allocator(torch: ModuleType) -> dict[str, float]:
-    """Allocated, reserved and peak bytes of each CUDA device in use, such as `memory/cuda0/allocated`.
+    """Return allocated, reserved and peak bytes of each CUDA device, such as `memory/cuda0/allocated`.
 
-    Devices are numbered as torch numbers them (after CUDA_VISIBLE_DEVICES), unlike NVML's `gpu0`. Empty
-    while CUDA is not initialized, which this never changes; waits for no device. The peak is that of
+    Devices have torch's numbers (after CUDA_VISIBLE_DEVICES), unlike NVML's `gpu0`. The result is empty while
+    CUDA is not initialized, which this never changes. It waits for no device. The peak is that of
     `torch.cuda.max_memory_allocated`.
     """
     if not torch.cuda.is_initialized():
@@ -23,9 +23,9 @@ def torch_allocator(torch: ModuleType) -> dict[str, float]:
 
 def device_readings(torch: ModuleType, device: int) -> dict[str, float]:
     try:
-        # Nested, because torch sorts and flattens a hundred numbers in the other one at each call.
+        # The nested form: the flat one sorts and flattens a hundred numbers at each call.
         stats: dict[str, Any] = torch.cuda.memory.memory_stats_as_nested_dict(device)
-    except RuntimeError:  # an allocator that keeps no statistics, as a user's own may be
+    except RuntimeError:  # the user's own allocator may keep no statistics
         return {}
     try:
         allocated, reserved = (stats[name]["all"] for name in ("allocated_bytes", "reserved_bytes"))

@@ -1,8 +1,8 @@
-"""The steps of all optimizers of the process, told to whoever listens.
+"""Callbacks before and after the steps of all optimizers of the process.
 
-torch keeps hooks for all optimizers in dictionaries that it goes through in every step: to add one while
-another thread trains would end the training of that thread. So torch has one hook of ours, from the first
-listener to the last, and listeners come and go in a tuple.
+torch keeps the hooks for all optimizers in dictionaries that it iterates over in every step: adding one while
+another thread trains would break that thread's iteration and end its run. So torch has a single hook of ours,
+from the first listener to the last, and the listeners are kept in a tuple that is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Told = Callable[[Optimizer, Any, Any], None]
 
 
 class OptimizerSteps:
-    """Those that are about to begin, or those that have just ended."""
+    """Reports the steps that are about to begin, or those that have just ended, to its listeners."""
 
     def __init__(self, registry: dict[Any, Any]) -> None:
         self._registry = registry
@@ -30,7 +30,7 @@ class OptimizerSteps:
         self._hook: HookEntry | None = None
 
     def listen(self, told: Told) -> StepListener:
-        """In the order in which they came; ends with `remove`."""
+        """Add a listener, called after those before it. Its `remove` ends that."""
         listener = StepListener(self, told)
         with self._lock:
             self._listeners = (*self._listeners, listener)
@@ -39,12 +39,13 @@ class OptimizerSteps:
         return listener
 
     def put_last(self, listener: StepListener) -> None:
-        """Told after all others from now on; nothing happens to one that has left."""
+        """Call a listener after all others from now on. Does nothing if it has been removed."""
         with self._lock:
             if listener in self._listeners:
                 self._listeners = (*(each for each in self._listeners if each is not listener), listener)
 
     def leave(self, listener: StepListener) -> None:
+        """Remove a listener; the last one takes our hook out of torch."""
         with self._lock:
             self._listeners = tuple(each for each in self._listeners if each is not listener)
             if not self._listeners and self._hook is not None:
@@ -58,6 +59,8 @@ class OptimizerSteps:
 
 
 class StepListener:
+    """A callback for the steps of all optimizers, until `remove`."""
+
     __slots__ = ("_steps", "told")
 
     def __init__(self, steps: OptimizerSteps, told: Told) -> None:
@@ -65,11 +68,11 @@ class StepListener:
         self.told = told
 
     def go_last(self) -> None:
-        """May be called from any thread, also after `remove`."""
+        """Be called after all others. Safe from any thread, and after `remove`."""
         self._steps.put_last(self)
 
     def remove(self) -> None:
-        """Harmless when called again."""
+        """Stop listening. Harmless when called again."""
         self._steps.leave(self)
 
 

@@ -1,4 +1,7 @@
-"""Hooks on optimizers: gradients before their step, weights and what the step has changed after it."""
+"""Hooks around optimizer steps: gradients before the step, weights and updates after it.
+
+Owned by `adapter.TorchAdapter`; the probes read it.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,16 @@ from tb_netdebug.recording.guard import Guard
 
 # Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
 COPIES_SHARE = 0.1
-# A single gradient is chosen among so many, and has so many values: a look at it takes about a microsecond.
+# The one gradient to glance at is the smallest of this many, and has at most this many values: reading it
+# takes about a microsecond.
 MOST_GLANCED_AT = 4
 MOST_GLANCED_VALUES = 4096
 
 
 class OptimizerHooks:
-    """Looks at the parameters of each optimizer around its `step`.
+    """Reads gradients, weights and updates around each optimizer's `step`.
 
-    Without optimizers given, those that move a watched parameter are found when they step.
+    If no optimizers are given, those that move a watched parameter are found when they step.
     """
 
     def __init__(
@@ -60,13 +64,13 @@ class OptimizerHooks:
         self._gradients = gradients
         self._known: dict[int, KnownOptimizer] = {}
         self._stepping: Optimizer | None = None
-        self._moved: list[WatchedParameter] = []  # by the one that is stepping
-        self._squares: dict[int, tuple[float, int] | None] = {}
+        self._moved: list[WatchedParameter] = []  # the watched parameters of `_stepping`
+        self._squares: dict[int, tuple[float, int] | None] = {}  # by optimizer; None: comes from a device
         self._glanced_at: tuple[list[WatchedParameter] | None, WatchedParameter | None] = (None, None)
         self.stepped = False
-        self.steps = 0  # of optimizers that move a watched parameter, since watching began
-        self._is_owed = False
-        self._begun: set[int] = set()  # optimizers that are in their step
+        self.steps = 0  # by optimizers that move a watched parameter, since watching began
+        self._is_owed = False  # a step was to be sampled, but no optimizer has stepped since
+        self._begun: set[int] = set()  # ids of optimizers inside their step
         self._hooks = list(self._install(optimizers))
 
     def _install(self, optimizers: Sequence[Optimizer]) -> list[Any]:
@@ -85,7 +89,7 @@ class OptimizerHooks:
         ]
 
     def add(self, optimizer: Optimizer) -> bool:
-        """One that was made later. False when it moves nothing that is watched: then it is left alone."""
+        """Watch an optimizer that was made later. If it moves nothing that is watched, return False."""
         if not self._parameters_of(optimizer):
             return False
         self._hooks += self._hooks_on(optimizer)
@@ -96,12 +100,12 @@ class OptimizerHooks:
             hook.remove()
 
     def known(self) -> list[Optimizer]:
-        """The optimizers that move watched parameters, in the order in which they were seen."""
+        """Return the optimizers that move watched parameters, in the order in which they were seen."""
         found = [(known.reference(), known.watched) for known in self._known.values()]
         return [optimizer for optimizer, watched in found if optimizer is not None and watched]
 
     def put_rates(self) -> None:
-        """The learning rate of each group; one that lies on a device is not waited for."""
+        """Record the learning rate of each group; never wait for one that lies on a device."""
         number = 0
         for known in self._known.values():
             optimizer = known.reference()
@@ -109,6 +113,7 @@ class OptimizerHooks:
                 continue
             for group in optimizer.param_groups:
                 rate = group.get("lr")
+                # Capturable optimizers keep their rate in a tensor.
                 if isinstance(rate, torch.Tensor):
                     rate = rate.item() if rate.is_cpu else None
                 if rate is not None:
@@ -116,15 +121,16 @@ class OptimizerHooks:
                 number += 1
 
     def end_step(self) -> None:
-        """Writes the step's gradient norm: over all optimizers that stepped, each counted once."""
+        """Record the step's gradient norm over all optimizers that stepped, each counted once."""
         if not self.stepped:
-            # Batches are accumulated. Without this, every=4 and an optimizer that steps in every fourth batch
-            # could miss each other for ever.
+            # Batches are being accumulated. Without this, every=4 and an optimizer that steps at every fourth
+            # batch could miss each other for ever.
             self._is_owed = self._is_sampling
             self._squares.clear()
             return
         self._is_owed = False
         sums = [squares for squares in self._squares.values() if squares is not None]
+        # If a part is still on a device, `arrivals` computes the norm when it has come.
         if sums and len(sums) == len(self._squares):
             self._collector.scalars[GRADIENT_NORM] = sum(total for total, _ in sums) ** 0.5
             self._collector.scalars[NONFINITE_GRADIENTS] = float(sum(others for _, others in sums))
@@ -132,14 +138,14 @@ class OptimizerHooks:
         self.stepped = False
 
     def look_at_gradients(self, key: int, watched: list[WatchedParameter]) -> None:
-        """Samples of the gradients in a sampled step; else their norm, when it is due."""
+        """Sample the gradients in a sampled step; otherwise measure their norm when it is due."""
         is_sampling = self._is_sampling
         is_due = is_sampling or self._collector.wants_norm
         if not is_due and not (self._collector.wants_glance and self._glance_is_bad(watched)):
             return
         gradients = gradients_of(watched)
         if not gradients and key == NO_OPTIMIZER:
-            return  # they may just be gone already
+            return  # they may have been cleared already
         if is_sampling and self._sample(key, gradients):
             return
         started = now()
@@ -147,7 +153,10 @@ class OptimizerHooks:
         self._collector.norm_secs += now() - started
 
     def _glance_is_bad(self, watched: list[WatchedParameter]) -> bool:
-        """Whether one gradient shows NaN or infinity: then all are looked at before they get to weights."""
+        """Return whether one small gradient is non-finite.
+
+        If so, all gradients are read before they reach the weights.
+        """
         started = now()
         if self._glanced_at[0] is not watched:
             self._glanced_at = watched, smallest_of_first(watched)
@@ -162,12 +171,14 @@ class OptimizerHooks:
         return self._collector.sampling or self._is_owed
 
     def squares_of_step(self, optimizer: Optimizer) -> tuple[float, int] | None:
-        """Of the gradients of its last step, when they were measured: the sum of squares of the finite
-        values, and how many are not."""
+        """Return the sum of squares of the finite gradients of its last step, and the number of the others.
+
+        None if they were not measured, or if the result is still on a device.
+        """
         return self._squares.get(id(optimizer))
 
     def sample_gradients(self, key: int, watched: Sequence[WatchedParameter]) -> bool:
-        """True when the norm could be read off the summaries, too."""
+        """Sample gradients. Return whether their norm could be taken from the same summaries."""
         return self._sample(key, gradients_of(watched))
 
     def _sample(self, key: int, gradients: Sequence[tuple[Series, torch.Tensor]]) -> bool:
@@ -221,10 +232,10 @@ class OptimizerHooks:
         self._stepping = None
         if not watched:
             return
-        if id(optimizer) not in self._begun:  # watching began within its step, in the closure
+        if id(optimizer) not in self._begun:  # watching began inside this step, in its closure
             self._count(optimizer)
         self._begun.discard(id(optimizer))
-        # An optimizer with a closure (LBFGS) computes gradients while it steps: those of its last look count.
+        # An optimizer with a closure (LBFGS) computes gradients while it steps; the last ones it saw count.
         if self._gradients and with_closure:
             self.look_at_gradients(id(optimizer), watched)
         if self._weights is not None:
@@ -243,8 +254,9 @@ class OptimizerHooks:
         known = self._known.get(id(optimizer))
         if known is None or known.reference() is not optimizer:
             known = self._known[id(optimizer)] = KnownOptimizer(optimizer)
-            # A program may make an optimizer for every step; what is known of one goes with it.
+            # A program may make an optimizer for every step; its entry goes with it.
             weakref.finalize(optimizer, forget, self._known, id(optimizer), known).atexit = False
+        # Parameters may have been added to the models, or to the optimizer's groups.
         if known.changes != self._parameters.changes or known.held != held:
             known.watched = self._parameters.of(optimizer)
             known.changes, known.held = self._parameters.changes, held
@@ -252,7 +264,7 @@ class OptimizerHooks:
 
 
 class KnownOptimizer:
-    """An optimizer that was seen, and which parameters it moves; it is not kept alive."""
+    """A seen optimizer and the watched parameters that it moves; it is not kept alive."""
 
     __slots__ = ("changes", "held", "reference", "watched")
 
@@ -263,18 +275,21 @@ class KnownOptimizer:
 
 
 def forget(all_known: dict[int, KnownOptimizer], number: int, known: KnownOptimizer) -> None:
-    """Unless another optimizer has got the same number meanwhile."""
+    """Drop the entry of a collected optimizer, unless another one has taken over its id."""
     if all_known.get(number) is known:
         del all_known[number]
 
 
 def gradients_of(watched: Sequence[WatchedParameter]) -> list[tuple[Series, torch.Tensor]]:
-    """Those that are there."""
+    """Return the gradients that exist, each with its series."""
     return [(each.gradient, given) for each in watched if (given := each.tensor.grad) is not None]
 
 
 def smallest_of_first(watched: Sequence[WatchedParameter]) -> WatchedParameter | None:
-    """Of the first layers, which all that goes wrong on the way back gets to; mostly a bias."""
+    """Return the smallest parameter of the first layers, mostly a bias.
+
+    Whatever goes wrong on the way back reaches the first layers.
+    """
     small = [each for each in watched[:MOST_GLANCED_AT] if each.tensor.numel() <= MOST_GLANCED_VALUES]
     return min(small, key=lambda each: each.tensor.numel(), default=None)
 
@@ -285,7 +300,8 @@ def rate_name(number: int) -> str:
 
 
 def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
-    # the hook of a single optimizer is given the optimizer among the arguments, the global one is not
+    """Return whether `step` was called with a closure."""
+    # The hook of a single optimizer finds the optimizer among the arguments, the global hook does not.
     if len(args) < 2 and not kwargs and (not args or args[0] is optimizer or args[0] is None):
         return False
     if args and args[0] is optimizer:
@@ -294,5 +310,5 @@ def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
 
 
 def copies_limit() -> int:
-    """How many bytes the copies of weights may take."""
+    """Return how many bytes the copies of weights may take."""
     return int(free_bytes() * COPIES_SHARE)

@@ -1,4 +1,4 @@
-"""The order in which the modules of a model are called, and the last of them whose gradients went wrong."""
+"""The order in which a model's modules are called, and the last module whose gradients went wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
 
 
 class CallOrder:
-    """Learnt from the first call of each module with parameters of its own; hooks are gone after it."""
+    """Learns the order from the first call of each module with own parameters, then removes that hook."""
 
     def __init__(self, models: Mapping[str, nn.Module]) -> None:
         self._order: dict[int, int] = {}
@@ -26,7 +26,7 @@ class CallOrder:
                     self._hooks[id(module)] = before_forward(module, self._note)
 
     def of(self, module: nn.Module) -> int:
-        """The place of its first call; -1 for one that was not called as a module."""
+        """Return the position of a module's first call, or -1 if it was not called as a module."""
         return self._order.get(id(module), -1)
 
     def close(self) -> None:
@@ -46,7 +46,10 @@ class CallOrder:
 def last_bad_module(
     parameters: Sequence[torch.Tensor], models: Mapping[str, nn.Module], order: CallOrder
 ) -> Origin | None:
-    """Backward goes from the last module to the first: the last with a bad gradient is where it began."""
+    """Return the module where bad gradients began, or None if there are none.
+
+    Backward runs from the last module to the first, so it is the last one with a bad gradient.
+    """
     wanted = {id(each) for each in parameters}
     bad: list[tuple[tuple[int, int], nn.Module, NonFiniteFlags]] = []
     for model in models.values():

@@ -1,4 +1,4 @@
-"""The parameters of the watched models, by name, and kept up to date while models grow."""
+"""The parameters of the watched models by name, kept up to date while the models grow."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from torch.nn.parameter import is_lazy
 from tb_netdebug.core.records.step import Kind, Series
 from tb_netdebug.frameworks.torch.hooks import HookEntry
 
-# What wrappers put in front of a name that the user has given.
+# Prefixes that wrappers add to the names that the user has given.
+# They are those of torch.compile, of data parallelism, of FSDP and of activation checkpointing.
 WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
 def clean(name: str, wrappers: tuple[str, ...]) -> str:
+    """Return a name without the prefixes of wrappers."""
     for wrapper in wrappers:
         name = name.replace(wrapper, "")
     return name
 
 
 def wrappers_of(model: nn.Module) -> tuple[str, ...]:
-    """Only names that a wrapper has made are shortened: a user may call a layer `module`, too."""
+    """Return the prefixes to remove from names of the model.
+
+    "module." is one only under data parallelism: a user may have given that name to a layer.
+    """
     wrapped = isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
     return tuple(name for name in WRAPPERS if name != "module." or wrapped)
 
 
 class WatchedParameter:
-    """One parameter and the series that it feeds."""
+    """One parameter and its series for weight, gradient and update."""
 
     __slots__ = ("gradient", "name", "tensor", "update", "weight")
 
@@ -42,13 +47,13 @@ class WatchedParameter:
 
 
 class Parameters:
-    """All parameters of the models whose names are wanted; a tied one counts once, under its first name."""
+    """The parameters of the models whose names are wanted; a tied one counts once, under its first name."""
 
     def __init__(self, models: Mapping[str, nn.Module], wants: Callable[[str], bool]) -> None:
         self._models = models
         self._wants = wants
         self._by_id: dict[int, WatchedParameter] = {}
-        self.changes = 0
+        self.changes = 0  # the generation of what `current` returns; callers compare it
         self.is_stale = True
         self._hooks = [
             HookEntry(torch_module._global_module_registration_hooks, self._on_growth),
@@ -59,7 +64,7 @@ class Parameters:
         return len(self.current())
 
     def current(self) -> dict[int, WatchedParameter]:
-        """By id of the tensor; made anew when a module or parameter has been added anywhere."""
+        """Return the parameters by id of their tensor, collected anew if a module or parameter was added."""
         if self.is_stale:
             self.is_stale = False
             self._by_id = self._collect()
@@ -67,7 +72,7 @@ class Parameters:
         return self._by_id
 
     def of(self, optimizer: torch.optim.Optimizer) -> list[WatchedParameter]:
-        """Those that the optimizer moves."""
+        """Return the parameters that an optimizer moves."""
         known = self.current()
         return [
             known[id(tensor)]
@@ -77,6 +82,7 @@ class Parameters:
         ]
 
     def look_again(self) -> None:
+        """Collect the parameters anew at the next use."""
         self.is_stale = True
 
     def close(self) -> None:
@@ -93,7 +99,7 @@ class Parameters:
             for name, tensor in model.named_parameters():
                 full = f"{prefix}/{clean(name, wrappers)}" if prefix else clean(name, wrappers)
                 if is_lazy(tensor):
-                    self.is_stale = True  # it gets its values without any sign, so look again
+                    self.is_stale = True  # nothing reports when it gets its values, so look again
                 elif id(tensor) not in found and self._wants(full):
                     found[id(tensor)] = self._by_id.get(id(tensor)) or WatchedParameter(full, tensor)
         return {key: value for key, value in found.items() if value.tensor is not None}

@@ -1,4 +1,4 @@
-"""When a forward pass begins and ends, and how big the batches are."""
+"""Hooks that time forward and backward and count batch sizes. Owned by `adapter.TorchAdapter`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ current_backward = torch._C._current_graph_task_id
 
 
 class PhaseHooks:
-    """On the outermost modules that can be called, while gradients are recorded: evaluations do not count.
+    """Hooks on the outermost callable modules; calls without gradients (evaluations) do not count.
 
-    Of a list or dict of modules, which is never called itself, these are the parts. The size of a batch is
-    that of the first model; of several parts the first one that a step calls tells.
+    A list or dict of modules is never called itself, so its parts are hooked. The batch size is taken from
+    the first model; if that consists of several parts, from the first part that is called in a step.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class PhaseHooks:
         entries = [list(entries_of(model)) for model in models.values()]
         self._first = {id(entry) for entry in entries[0]} if entries else set()
         self._step = -1
-        self._told: nn.Module | None = None  # of the size of this step's batches
-        self._running: nn.Module | None = None  # what is called within it belongs to its forward pass
+        self._told: nn.Module | None = None  # the module whose batch sizes count in this step
+        self._running: nn.Module | None = None  # in its forward pass, which covers what it calls
         self._hooks = [
             hook
             for entry in {id(entry): entry for parts in entries for entry in parts}.values()
@@ -58,7 +58,7 @@ class PhaseHooks:
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
-        if self.saw_forward and current_backward() != -1:  # computed again by activation checkpointing
+        if self.saw_forward and current_backward() != -1:  # recomputed by activation checkpointing
             return
         started = now()
         if self._step != self._collector.step:
@@ -80,6 +80,7 @@ class PhaseHooks:
             return
         started = now()
         self._running = None
+        # Hooks on backward would cost more than all others: from here to the optimizer counts as backward.
         self._collector.clock.enter(TIME_BACKWARD)
         self.saw_forward = self.sees_calls = True
         self._collector.spent_secs += now() - started
@@ -93,6 +94,7 @@ class PhaseHooks:
         if args and is_tensor(args[0]) and args[0].dim():
             self._collector.add(BATCH_SIZE, float(args[0].size(0)))
             return
+        # The first tensor with dimensions, wherever it is nested, stands for the batch.
         for source in (args, kwargs):
             for _, tensor in tensors_in(source):
                 if tensor.dim():
@@ -101,7 +103,7 @@ class PhaseHooks:
 
 
 def entries_of(model: nn.Module) -> Iterator[nn.Module]:
-    """The model, or the outermost of its parts that can be called."""
+    """Yield the model, or the outermost of its parts that can be called."""
     if can_be_called(model):
         yield model
         return

@@ -1,4 +1,4 @@
-"""What every probe is given."""
+"""The context that every probe is given (see `probes.Probe`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_netdebug.recording.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """The training that is watched, and where to put what is seen of it."""
+    """The watched run, and where a probe puts what it finds."""
 
     models: Mapping[str, nn.Module]
     parameters: Parameters

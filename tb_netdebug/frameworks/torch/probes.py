@@ -1,4 +1,4 @@
-"""Probes: what is looked at beside tensors and times, so that the checks can say why."""
+"""The probes: they look at more than tensors and times, so that the checks can give reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tb_netdebug.frameworks.torch.ranks.probe import RanksProbe
 
 
 class Probe(Protocol):
-    """Made when watching begins; its hooks put scalars, samples and facts into the collector.
+    """An observer made when watching begins; its hooks put scalars, samples and facts into the collector.
 
     In ordinary steps (`collector.probing` is False) a probe costs next to nothing.
     """
@@ -23,10 +23,10 @@ class Probe(Protocol):
     def __init__(self, context: ProbeContext) -> None: ...
 
     def end_step(self) -> None:
-        """The step is about to be finished: what is known of it only now."""
+        """Record what is known only now that the step is about to be finished."""
 
     def close(self) -> None:
-        """Takes everything away that was put on."""
+        """Remove all that the probe has installed."""
 
 
 PROBES: tuple[type[Probe], ...] = (
@@ -41,7 +41,7 @@ PROBES: tuple[type[Probe], ...] = (
 
 
 class Probes:
-    """All of them; one that cannot be made, or fails, is said once and does not disturb the others."""
+    """All probes. One that cannot be made, or fails, is reported once and does not disturb the others."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._guard = context.guard
@@ -53,7 +53,7 @@ class Probes:
                 self._guard.fault(f"setting up {kind.__name__}", error)
 
     def told_loss(self, loss: Any) -> None:
-        """Called before `end_step` when the user has told a loss."""
+        """Pass on the loss that the user has reported. Called before `end_step`."""
         for probe in self._probes:
             if isinstance(probe, NumericsProbe):
                 try:

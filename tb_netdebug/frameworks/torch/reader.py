@@ -28,23 +28,24 @@ from tb_netdebug.recording.containers import is_closed
 
 Item = tuple[int, int, int]
 
-# Stands for the optimizer: there is none of torch's, or it has not stepped in spite of the gradients.
+# Used in place of an optimizer's id: there is no torch optimizer, or it skipped its step despite gradients.
 NO_OPTIMIZER = 0
 SKIPPED = -1
 
+# The packed summary's head: counts of values, NaN, +inf and -inf, and, last, the sum of squares.
 _HEADER = struct.Struct("<6Q4d")
 
 
 def host_item(tensor: torch.Tensor) -> Item:
-    """For tensors that `is_direct` or that are dense."""
+    """Return a tensor as the kernel takes it. It has to be dense or `is_direct`."""
     return tensor.data_ptr(), tensor.numel(), CODES[tensor.dtype]
 
 
 class TensorReader:
-    """Turns tensors into samples of the collector; what it cannot read it says once, through `refuse`.
+    """Turns tensors into samples of the collector, and reports through `refuse` what it cannot read.
 
-    Tensors elsewhere than in host memory go to `device`, under keys that begin with the number of the step;
-    their samples come steps later.
+    Tensors outside of host memory go to `device`, under keys that begin with the number of the step; their
+    samples arrive steps later.
     """
 
     def __init__(self, collector: StepCollector, refuse: Callable[[str, str], None]) -> None:
@@ -54,14 +55,14 @@ class TensorReader:
         self.uses_device = False
         self.host_kinds = {"cpu"}
         """Where the kernel reads; without "cpu", even host memory goes the way of a device (for tests)."""
-        # What belongs to results that are on their way, by the number of the step and what it is.
+        # What is needed to finish results that are on their way, by (step, what was measured).
         self.unit_counts: dict[tuple[int, object], int] = {}
         self.host_squares: dict[tuple[int, object], tuple[float, int]] = {}
         self._layouts: dict[int, Layout] = {}  # by id of the series
         self._looks = 0
 
     def sample(self, named: Sequence[tuple[Series, torch.Tensor]]) -> list[bytes]:
-        """Samples of many tensors in one call of the kernel; the summaries of those in host memory."""
+        """Sample many tensors in one kernel call. Return the summaries of those in host memory."""
         items: list[Item] = []
         series: list[Series] = []
         elsewhere: list[tuple[Series, torch.Tensor]] = []
@@ -89,7 +90,7 @@ class TensorReader:
         return summaries
 
     def activation(self, series: Series, output: torch.Tensor, module: torch.nn.Module) -> None:
-        """One output of a module, with the activity of its units."""
+        """Sample one output of a module, with the activity of its units."""
         if is_functorch_wrapped(output):
             self._refuse(series.name, "inside a torch.func transform its values cannot be read")
             return
@@ -109,16 +110,17 @@ class TensorReader:
         self._collector.sample(series, summary, layout.active_units(address))
 
     def squares(self, tensors: Sequence[torch.Tensor], key: int) -> tuple[float, int] | None:
-        """Sum of squares of all finite values, and how many values are not finite; None: it comes later.
+        """Return the sum of squares of finite values and the count of the others; None if they come later.
 
-        `key` stands for the optimizer whose gradients they are; of two looks in a step the second counts.
+        `key` is the id of the optimizer whose gradients they are, or NO_OPTIMIZER or SKIPPED. If a step
+        measures them twice, the second measurement counts.
         """
         items: list[Item] = []
         elsewhere: list[torch.Tensor] = []
         reads_host = self.reads_host
         kept: list[torch.Tensor] = []
         for given in tensors:
-            # the common case spelled out: this loop runs in every step
+            # The common case is spelled out: this loop runs in every step.
             if type(given) is Tensor and given.is_cpu and given.layout is strided and given.is_contiguous():
                 address, code = given.data_ptr(), CODES.get(given.dtype)
                 if address and code is not None and reads_host:
@@ -136,6 +138,7 @@ class TensorReader:
         if not elsewhere:
             return squares
         self.uses_device = True
+        # The number tells two measurements of the same gradients in one step apart.
         self._looks += 1
         place = (self._collector.step, (key, self._looks))
         self.host_squares[place] = squares
@@ -144,8 +147,8 @@ class TensorReader:
         return None
 
     def is_bad_on_host(self, tensor: torch.Tensor) -> bool:
-        """Whether a value in host memory is not finite; what would take longer to read counts as finite."""
-        # it is asked in ordinary steps, and spelled out as above
+        """Return whether host memory holds a non-finite value; what takes longer to read counts as finite."""
+        # Called in ordinary steps, so spelled out as in `squares`.
         if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and tensor.is_contiguous():
             address, code = tensor.data_ptr(), CODES.get(tensor.dtype)
             if address and code is not None and self.reads_host:
@@ -153,7 +156,7 @@ class TensorReader:
         return False
 
     def readable(self, name: str, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The tensor, or an ordinary dense one with its values; None when it cannot be watched."""
+        """Return the tensor, or its values as an ordinary dense one; None if it cannot be watched."""
         if is_direct(tensor):
             return tensor
         try:
@@ -164,7 +167,7 @@ class TensorReader:
             return None
 
     def refuse_closed(self, name: str, value: Any) -> None:
-        """Report a collection that is not opened, for that would run its own code."""
+        """Report a collection that cannot be opened without running its own code."""
         if is_closed(value):
             self._refuse(name, f"a {type(value).__name__} can only be opened by code of its own")
 
@@ -192,12 +195,12 @@ class TensorReader:
 
 
 class Layout:
-    """What the kernel has to know of an output besides its address; outputs of a layer are mostly alike."""
+    """What the kernel needs to know of an output besides its address; it rarely changes for a layer."""
 
     __slots__ = ("_band", "_shape", "_strides", "_type", "_units", "code", "count", "series")
 
     def __init__(self, series: Series, tensor: torch.Tensor, module: torch.nn.Module) -> None:
-        self.series = series  # kept, for others know it by its id
+        self.series = series  # kept alive: the cache keys on its id
         self._shape, self._strides, self._type = tensor.shape, tensor.stride(), tensor.dtype
         self._band = units.band(module)
         self.count, self.code = tensor.numel(), CODES[tensor.dtype]
@@ -205,7 +208,7 @@ class Layout:
         self._units = None if dim is None or not self.count else units.blocks(tensor, dim)
 
     def is_of(self, tensor: torch.Tensor, module: torch.nn.Module) -> bool:
-        """Whether it still holds; the band of a module may have been changed, too."""
+        """Return whether the layout still holds; a module's band may have been changed, too."""
         return (
             tensor.dtype is self._type
             and tensor.shape == self._shape
@@ -221,7 +224,7 @@ class Layout:
 
 
 def squares_of(summaries: Sequence[bytes]) -> tuple[float, int]:
-    """What `TensorReader.squares` gives, read off summaries that are there already."""
+    """Return what `TensorReader.squares` returns, taken from summaries that exist already."""
     total, others = 0.0, 0
     for summary in summaries:
         _, nan, pos_inf, neg_inf, _, _, _, _, _, squares = _HEADER.unpack_from(summary)

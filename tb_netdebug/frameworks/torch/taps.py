@@ -1,8 +1,9 @@
-"""Functions of torch that tell of their calls while somebody listens.
+"""Notifies listeners of the calls of torch functions, however the functions are reached.
 
-A function is not replaced; for the time being it runs other code, which calls a twin with its own. So every
-way to it is covered: an attribute of torch, a name that was imported or kept long before. And whatever goes
-by the identity of the function (pickle, torch.compile, the tables of tensor subclasses) finds it unchanged.
+A function is not replaced: while there are listeners, its code is exchanged for code that notifies them and
+calls a twin of the original. So every way to it is covered: an attribute of torch, a name that was imported
+or kept long before. And whatever goes by the identity of the function (pickle, torch.compile, the tables of
+tensor subclasses) finds it unchanged.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from tb_netdebug.frameworks.torch.interception import (
     unintercepted,
 )
 
-# The function's named arguments and then all others; and, after the call, what it has returned. Listeners do
-# not raise.
+# `Before` gets the function's named arguments and then all others; `After` also what it has returned.
+# Neither may raise.
 Before = Callable[[tuple[Any, ...]], None]
 After = Callable[[tuple[Any, ...], Any], None]
 
-# Nodes that have a line; alternatives of `except` and `match` do not occur in the template.
+# AST nodes with a line number; alternatives of `except` and `match` do not occur in the template.
 PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
+# The code that a function runs while it has listeners. Names begin with __netdebug, so that they cannot
+# clash with its parameters. While torch.compile traces, only the twin runs.
 _TEMPLATE = """
 def {name}({parameters}):
     if {tap}.is_compiling():
@@ -53,7 +56,7 @@ _lock = threading.Lock()
 
 
 class Handle:
-    """Somebody who listens, until `close`."""
+    """One listener of a function, until `close`."""
 
     def __init__(self, tap: FunctionTap, before: Before | None, after: After | None) -> None:
         self._tap = tap
@@ -61,20 +64,20 @@ class Handle:
         self.after = after
 
     def close(self) -> None:
-        """The last one to close leaves the function as it was. Harmless when called again."""
+        """Stop listening; the last listener restores the function's code. Harmless when called again."""
         with _lock:
             self._tap.forget(self)
 
     def go_last(self) -> None:
-        """Be told after all who listen by now. Does nothing after `close`."""
+        """Be called after all current listeners. Does nothing after `close`."""
         with _lock:
             self._tap.put_last(self)
 
 
 def listen(function: Any, *, before: Before | None = None, after: After | None = None) -> Handle:
-    """Calls `before` and `after` around each call of a plain Python function, for as many as listen.
+    """Call `before` and `after` around each call of a plain Python function, until the handle is closed.
 
-    Calls that torch.compile sees are not told. Raises TypeError for what is no plain function.
+    Calls that torch.compile traces are not reported. Raise TypeError for anything but a plain function.
     """
     if type(function) is not FunctionType or function.__closure__:
         raise TypeError(f"{function!r} is no plain function")
@@ -86,9 +89,9 @@ def listen(function: Any, *, before: Before | None = None, after: After | None =
 
 
 class FunctionTap:
-    """The code of a function exchanged for one that tells `before` and `after`.
+    """A function whose code is exchanged for code that calls the listeners.
 
-    It is made once: torch.compile compiles again what it has compiled with other code.
+    That code is made once, because torch.compile compiles again whenever it finds other code.
     """
 
     is_compiling = staticmethod(torch.compiler.is_compiling)
@@ -108,13 +111,14 @@ class FunctionTap:
         self._code = telling(self._own_code, self._name)
 
     def is_of(self, function: FunctionType) -> bool:
-        """Whether its code is still what it was."""
+        """Return whether the function's code is still its own or ours."""
         return function.__code__ in (self._code, self._own_code)
 
     def add(self, before: Before | None, after: After | None) -> Handle:
+        """Add a listener; the first one exchanges the function's code. The caller holds `_lock`."""
         handle = Handle(self, before, after)
         if not self._handles:
-            self._function.__globals__[self._name] = self  # stays: another thread's call may be about to look
+            self._function.__globals__[self._name] = self  # stays: a call on another thread may need it
             self._function.__code__ = self._code
         self._handles.append(handle)
         self._share()
@@ -125,7 +129,7 @@ class FunctionTap:
             return
         self._handles.remove(handle)
         self._share()
-        # Who has exchanged the code after us has to keep ours.
+        # If other code was put in place after ours, it may build on ours: leave it.
         if not self._handles and self._function.__code__ is self._code:
             self._function.__code__ = self._own_code
 
@@ -136,13 +140,14 @@ class FunctionTap:
             self._share()
 
     def _share(self) -> None:
+        # Tuples, replaced as a whole: calls iterate over them without the lock.
         self.before = tuple(handle.before for handle in self._handles if handle.before is not None)
         self.after = tuple(handle.after for handle in self._handles if handle.after is not None)
         self.unintercepted = tuple(map(unintercepted, self.before)), tuple(map(unintercepted, self.after))
 
 
 def twin_of(function: FunctionType) -> Callable[..., Any]:
-    """A function that does the same, whatever becomes of the code of this one."""
+    """Return a function that does the same, whatever becomes of the original's code."""
     twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     twin.__kwdefaults__ = function.__kwdefaults__
     twin.__qualname__, twin.__doc__ = function.__qualname__, function.__doc__
@@ -151,9 +156,9 @@ def twin_of(function: FunctionType) -> Callable[..., Any]:
 
 
 def telling(code: CodeType, tap: str) -> CodeType:
-    """Code with the same parameters, which says that it comes from the same place.
+    """Return code that notifies listeners, with the same parameters and the same place as `code`.
 
-    Torch's warnings name the second frame from where they arise, tracebacks quote its line, and
+    torch's warnings name the second frame from where they arise, tracebacks quote its line, and
     torch.jit.script compiles the source text that it finds there.
     """
     source = _TEMPLATE.format(name=code.co_name, tap=tap, **parameters_of(code))
@@ -167,7 +172,10 @@ def telling(code: CodeType, tap: str) -> CodeType:
 
 
 def parameters_of(code: CodeType) -> dict[str, str]:
-    """`parameters` as in a definition, `arguments` as in a call, and as in a tuple, `named` ones first."""
+    """Return the texts for the template: `parameters` of a definition, `arguments` of a call, and `named`.
+
+    `named` is the content of a tuple of all arguments, the named ones first.
+    """
     plain, only = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     named = list(code.co_varnames[:only])
     rest = list(code.co_varnames[only:])

@@ -1,4 +1,4 @@
-"""Which dimension of an activation holds its units, and between which values a unit counts as active."""
+"""Which dimension of an activation holds its units, and between which values a unit is active."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 INFINITY = math.inf
 
-# Where the slope is above one hundredth of its maximum; a unit that never gets there does not learn.
+# Within these edges the slope exceeds 1/100 of its maximum; a unit that never gets there does not learn.
 TANH_EDGE = math.tanh(3.0)
 SIGMOID_EDGE = 1.0 / (1.0 + math.exp(-4.6))
 
@@ -32,23 +32,24 @@ CHANNELS_FIRST = (
 )
 CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.RNNBase, nn.MultiheadAttention)
 
-# Beyond this there are no units in any useful sense (a flattened picture, a vocabulary of logits).
+# Beyond this there are no units in a useful sense (a flattened picture, logits over a vocabulary).
 MOST_UNITS = 65536
 
 
 def band(module: nn.Module) -> tuple[float, float]:
-    """A unit is active when one of its values lies between these and is not zero."""
+    """Return the bounds of activity: a unit is active if a nonzero value of it lies between them."""
     if isinstance(module, nn.Hardtanh) and not isinstance(module, nn.ReLU6):
         return float(module.min_val), float(module.max_val)
     return BANDS.get(type(module), (-INFINITY, INFINITY))
 
 
 def unit_dim(module: nn.Module, output: torch.Tensor) -> int | None:
-    """The dimension of the units; None when there is none or there are too many."""
+    """Return the dimension of the units, or None if there is none or there are too many."""
     if output.dim() < 2:
         return None
     if isinstance(module, CHANNELS_LAST):
         dim = output.dim() - 1
+    # Pictures, and whatever else has four dimensions, are channels first in torch.
     elif isinstance(module, CHANNELS_FIRST) or output.dim() >= 4:
         dim = 1
     else:
@@ -57,7 +58,7 @@ def unit_dim(module: nn.Module, output: torch.Tensor) -> int | None:
 
 
 def blocks(output: torch.Tensor, dim: int) -> tuple[int, int, int]:
-    """The memory of a dense tensor as [outer][units][inner], in whatever order its dimensions lie there."""
+    """Return how the memory of a dense tensor, its dimensions in any order, splits: (outer, units, inner)."""
     units = output.shape[dim]
     inner = output.stride(dim) if units > 1 else 1
     return output.numel() // (units * inner), units, inner

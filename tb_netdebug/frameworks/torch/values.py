@@ -1,4 +1,4 @@
-"""From torch tensors to the addresses that the kernel reads."""
+"""From torch tensors to memory that the kernel can read, and from nested outputs to their tensors."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ strided = torch.strided
 
 
 class UnreadableError(Exception):
-    """Why a tensor cannot be watched; the text completes "<name> is not watched: "."""
+    """Says why a tensor cannot be watched; the text completes "<name> is not watched: "."""
 
 
 def is_direct(tensor: torch.Tensor) -> bool:
-    """True when the kernel can read the tensor as it is: in host memory, contiguous, of a type it knows."""
+    """Return whether the kernel can read a tensor as it is: host memory, contiguous, of a known type."""
     return (
         type(tensor) in PLAIN_TYPES
         and tensor.is_cpu
@@ -53,15 +53,16 @@ def is_direct(tensor: torch.Tensor) -> bool:
         and tensor.is_contiguous()
         and tensor.dtype in CODES
         and not tensor.is_neg()
+        # A sharded parameter between two uses has given its memory back.
         and bool(tensor.data_ptr() or not tensor.numel())
     )
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The values as an ordinary strided tensor.
+    """Return the values as an ordinary strided tensor.
 
-    That is the local part of a distributed one, the stored values of a sparse one, a float copy of types that
-    the kernel does not know. Raises UnreadableError when there are none.
+    That is the local part of a distributed tensor, the stored values of a sparse one, and a float copy of
+    types that the kernel does not know. Raise UnreadableError when there are no values.
     """
     tensor = laid_out(tensor)
     if tensor.is_quantized:
@@ -72,12 +73,16 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    """The same without a copy of values that have a place of their own: strided, of whatever type."""
-    if is_opaque(tensor):  # even `detach` would be told to its class
+    """Return a strided tensor of the same type, without a copy where the values lie in memory of their own.
+
+    Raise UnreadableError when there are no values.
+    """
+    if is_opaque(tensor):  # its class would see even `detach`
         raise UnreadableError(f"a {type(tensor).__name__} does not let its values be read")
     tensor = tensor.detach()
     if tensor.is_nested:
         tensor = tensor.values()
+    # A DTensor: each process holds a part of it.
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
     if is_opaque(tensor):
@@ -92,14 +97,14 @@ def laid_out(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_opaque(tensor: torch.Tensor) -> bool:
-    """Whether its class handles operations itself, and the values are not in a place that is known."""
+    """Return whether the class handles operations itself and keeps its values in no known place."""
     if type(tensor) in PLAIN_TYPES or type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
         return False
     return not (tensor.is_nested or hasattr(tensor, "_local_tensor"))
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a sparse tensor, duplicates added up; what it does not store is not counted."""
+    """Return the stored values of a sparse tensor, duplicates added up; implicit zeros are not counted."""
     if tensor.layout is torch.sparse_coo:
         return tensor.coalesce().values()
     if hasattr(tensor, "values") and not tensor.is_mkldnn:
@@ -115,14 +120,14 @@ def as_float(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the values fill their memory without gaps or overlaps, in whatever order of dimensions."""
+    """Return whether the values fill their memory without gaps or overlaps, in any order of dimensions."""
     return tensor.is_contiguous() or bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def tensors_in(
     output: Any, name: str = "", depth: int = 0, most: int = MOST_LEAVES
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
+    """Yield the tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
     if is_tensor(output):
         yield name, output
     elif depth < MOST_DEPTH:
@@ -133,12 +138,12 @@ def tensors_in(
 
 
 def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
-    """Return whether a value of the user's is a tensor; `isinstance` asks a value for its `__class__`."""
+    """Return whether a user's value is a tensor, without asking for its `__class__` as `isinstance` does."""
     return issubclass(type(value), torch.Tensor)
 
 
 def opened(output: Any, most: int) -> Parts:
-    """Return the first parts of an output; none of a value that is not opened."""
+    """Return the first parts of an output; none if it is not to be opened."""
     if type(output) in PLAIN:
         return []
     if issubclass(type(output), torch.nn.utils.rnn.PackedSequence):

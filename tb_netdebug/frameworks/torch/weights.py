@@ -1,4 +1,4 @@
-"""Weights, and what an optimizer's step has changed in them."""
+"""Samples of the weights, and of what an optimizer step has changed in them (updates)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from tb_netdebug.recording.collector import StepCollector
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Rises with every change in place that torch knows of, of a distributed parameter in its local part."""
+    """Return a counter that rises with every in-place change that torch knows of.
+
+    For a distributed parameter, it is the counter of its local part.
+    """
     if type(tensor) is torch.nn.Parameter:
         return 0 if tensor.is_inference() else tensor._version
     return int(getattr(tensor, "_local_tensor", tensor)._version)
 
 
 class Copy:
-    """What a parameter was after the last sampled step, or before this one.
+    """A parameter's values as they were after the last sampled step, or before this one.
 
-    It is fresh while neither the version nor the number of optimizer steps has changed: older optimizers
-    write through `.data`, which does not count as a version.
+    It is fresh while neither the tensor's version nor the number of optimizer steps has changed. The number
+    is needed because older optimizers write through `.data`, which does not change the version.
     """
 
     __slots__ = ("count", "item", "source", "state", "tensor")
 
     def __init__(self, tensor: torch.Tensor, *, source: int) -> None:
         self.tensor = tensor
-        self.state: tuple[int, int] | None = None
+        self.state: tuple[int, int] | None = None  # (version, number of steps) that it was taken at
         address, self.count, dtype = host_item(tensor)
         self.source = source
         self.item = (source, address, self.count, dtype)  # for the kernel
 
     def is_of(self, tensor: torch.Tensor) -> bool:
-        """In host memory and where it was when it was found to fit: the usual case, told cheaply."""
+        """Return whether the tensor lies in host memory where it did before: a cheap test, usually true."""
         return (
             self.source != 0
             and tensor.data_ptr() == self.source
@@ -45,6 +48,7 @@ class Copy:
         )
 
     def fits(self, tensor: torch.Tensor) -> bool:
+        """Return whether the copy has the tensor's shape, type, strides and device."""
         return (
             self.tensor.shape == tensor.shape
             and self.tensor.dtype == tensor.dtype
@@ -54,11 +58,11 @@ class Copy:
 
 
 class Weights:
-    """Samples weights and, from a copy made before the step, updates.
+    """Samples weights and, by comparing them with a copy made before the step, updates.
 
-    The kernel reads weights and copy in one pass and leaves the copy equal to the weights: with every step
-    sampled nothing needs copying. Copies beyond `most_bytes` are not made; their weights are sampled without
-    updates.
+    The kernel reads weights and copy in one pass and leaves the copy equal to the weights, so if every step
+    is sampled nothing needs copying. Copies beyond `most_bytes` are not made; those weights are sampled
+    without updates.
     """
 
     def __init__(
@@ -83,11 +87,11 @@ class Weights:
         self._steps = 0
 
     def count_step(self) -> None:
-        """An optimizer has stepped, whether the step was sampled or not."""
+        """Count an optimizer step, sampled or not."""
         self._steps += 1
 
     def keep(self, watched: Sequence[WatchedParameter]) -> None:
-        """Before the step: copies of what has been changed since the last look."""
+        """Copy, before the step, the weights that have changed since the last look."""
         if not self._updates:
             return
         for each in watched:
@@ -97,12 +101,13 @@ class Weights:
                 tensor = self._reader.readable(each.name, each.tensor)
                 if tensor is not None and (copy is None or not copy.fits(tensor)):
                     copy = self._new_copy(each, tensor)
+            # The kernel has left the copy equal to the weights: copy only what has changed since.
             if tensor is not None and copy is not None and copy.state != self._state(each):
                 with torch.no_grad():
                     copy.tensor.copy_(tensor)
 
     def look(self, watched: Sequence[WatchedParameter]) -> None:
-        """After the step: samples of weights and updates."""
+        """Sample weights and updates after the step."""
         items: list[tuple[int, int, int, int]] = []
         pairs: list[tuple[WatchedParameter, Copy, tuple[int, int]]] = []
         device: list[tuple[WatchedParameter, torch.Tensor, Copy]] = []
@@ -140,7 +145,7 @@ class Weights:
             self._reader.sample([(each.weight, each.tensor) for each in alone])
 
     def look_at_rest(self, watched: Sequence[WatchedParameter]) -> None:
-        """Weights that no optimizer has moved in this step, when they are new or somebody changed them."""
+        """Sample weights that no optimizer has moved in this step, if they are new or were changed."""
         if not self._weights:
             return
         changed = [each for each in watched if self._looked.get(id(each.tensor)) != version_of(each.tensor)]
@@ -161,6 +166,7 @@ class Weights:
                 f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of memory",
             )
             return None
+        # Only a tensor that the kernel reads in place has an address that holds for later steps.
         source = tensor.data_ptr() if tensor is each.tensor and self._reader.is_on_host(tensor) else 0
         copy = self._copies[id(each.tensor)] = Copy(
             torch.empty_like(tensor, requires_grad=False), source=source

@@ -131,6 +131,7 @@ class ModeProbe:
         self._in_a_row = 0
         given = args[0] if args else next(iter(kwargs.values()), None)
         root.trained_on = weakref.ref(given) if type(given) is Tensor else None
+        # After one look, all further calls of the step have to be looked at, or `was_seen` is False.
         if root.looks or root.model.training is not root.was_training or self._collector.probing:
             self._look(root)
 
