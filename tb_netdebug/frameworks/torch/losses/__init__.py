@@ -1,1 +1,1 @@
-"""What loss functions are given, and what becomes of it."""
+"""Probes of losses: what loss functions are given, what the loss is, and what becomes of its gradients."""

@@ -1,4 +1,4 @@
-"""Calls of the loss functions of torch.nn.functional: what they are given, in words and numbers."""
+"""Watches calls of the loss functions of torch.nn.functional and records facts and numbers about them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ current_backward = torch._C._current_graph_task_id
 
 
 class LossCalls:
-    """Measures training calls in the steps that probes measure, and adds up the others.
+    """Measures training calls in steps that the probes measure, and averages calls of evaluations.
 
     It does not matter how a function is reached: through a loss module, an attribute of torch.nn.functional,
-    or a name imported long before. Not seen are calls inside of torch.compile, torch.jit.trace and torch.func
-    transforms, on other threads than that of the training, in forked children, and while backward computes
-    something again.
+    or a name imported long before. Not seen are calls inside torch.compile, torch.jit.trace and torch.func
+    transforms, calls on threads other than the run's, in forked children, and those that backward repeats.
     """
 
     def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
@@ -42,8 +41,8 @@ class LossCalls:
         self._wants_labels = context.settings.batches
         self._outlet = outlet
         self._sites = Sites()
-        self._labels = Series(Kind.TENSOR, "label/0")
-        self.seen = 0  # in this step
+        self._labels = Series(Kind.TENSOR, "label/0")  # the labels of site 0
+        self.seen = 0  # calls in this step
         self.evaluations = Evaluations(outlet)
         self._handles = [
             listen(each.function, after=partial(self._called, each)) for each in loss_functions()
@@ -59,7 +58,7 @@ class LossCalls:
             handle.close()
 
     def _called(self, function: LossFunction, args: tuple[Any, ...], output: Any) -> None:
-        """In ordinary steps, and that is most of them, a training call ends at the first condition."""
+        """Take note of a call. In most steps, a training call returns at the first condition."""
         self.seen += 1
         is_training = is_grad_enabled()
         if (is_training and not self._collector.probing) or self._guard.is_off or not self._outlet.is_here():
@@ -77,8 +76,9 @@ class LossCalls:
         self._collector.charge(started)
 
     def _measure(self, call: LossCall) -> None:
-        """Of several calls in one place and step the first: batches that are accumulated are much alike."""
+        """Measure the first call at each site in a step; accumulated batches are much alike."""
         site = self._sites.of(call.function.name, sys._getframe())
+        # None: the call does not come from the user's program, or there are too many sites.
         if site is None or site.step == self._collector.step:
             return
         site.step = self._collector.step
@@ -99,13 +99,13 @@ class LossCalls:
 
 
 def is_readable(args: tuple[Any, ...], output: Any) -> bool:
-    """Whether these are ordinary tensors with values, in a call that is what it looks like."""
+    """Return whether the call is an ordinary one, of ordinary tensors with values on one device."""
     tensors = [each for each in (*args[:3], output) if isinstance(each, Tensor)]
     if len(tensors) < 2 or output is not tensors[-1] or args[0] is not tensors[0]:
         return False
     if is_traced() or current_backward() != -1 or is_intercepted():
         return False
-    # What overrides a function is asked first, and calls it once more.
+    # A class that overrides functions is asked first, and then calls the function once more.
     if any(overrides(type(each)) for each in tensors) or any(map(is_functorch_wrapped, tensors)):
         return False
     if any(each.is_sparse or each.is_nested or each.is_meta for each in tensors):

@@ -1,4 +1,4 @@
-"""What a loss of classes is given: how sure the rows are, how often right, and what guessing would cost."""
+"""Numbers of a classification loss: its rows, the accuracy, the labels, and what guessing would cost."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tb_netdebug.frameworks.torch.device.values import widest_float
 from tb_netdebug.frameworks.torch.losses.functions import LossCall
 from tb_netdebug.frameworks.torch.losses.selection import class_rows, strides_for, taken
 
-MOST_LABELS = 1 << 17
+MOST_LABELS = 1 << 17  # that are read of one batch
 
 Numbers = dict[str, Tensor | float]
 
 
 def class_numbers(call: LossCall) -> Numbers:
-    """Tensors of one value each; nothing waits for a device."""
+    """Return the numbers by name, as one-element tensors; nothing waits for a device."""
     assert call.target is not None
     rows = class_rows(call.input)
     steps = strides_for(rows.shape[:-1], values_per_row=rows.shape[-1])
@@ -40,7 +40,7 @@ def class_numbers(call: LossCall) -> Numbers:
 
 
 def of_rows(rows: Tensor) -> Numbers:
-    """Whether they look like probabilities, or like logarithms of some."""
+    """Return how far rows are from probabilities, and how far from log-probabilities."""
     return {
         "row_sum_error": (rows.sum(-1) - 1.0).abs().mean(),
         "row_logsumexp_error": rows.logsumexp(-1).abs().mean(),
@@ -48,7 +48,7 @@ def of_rows(rows: Tensor) -> Numbers:
 
 
 def of_labels(labels: Tensor, counted: Tensor, classes: int, *, in_order: bool) -> Numbers:
-    """How labels are distributed; `counted` is 0.0 for those that are ignored."""
+    """Return how labels are distributed; `counted` is 0.0 for ignored ones."""
     counts = class_counts(labels, counted, classes)
     shares = counts / counts.sum()
     found: Numbers = {
@@ -57,6 +57,7 @@ def of_labels(labels: Tensor, counted: Tensor, classes: int, *, in_order: bool) 
         "classes": (counts > 0).sum(),
         "collision": shares.square().sum(),
     }
+    # Sorted data shows in neighbours that are equal more often than chance (`collision`) has it.
     if in_order and labels.numel() > 1:
         (left, right), (first, second) = neighbours(counted), neighbours(labels)
         found["adjacent_equal"] = ((first == second) * left * right).sum() / (left * right).sum()
@@ -64,7 +65,7 @@ def of_labels(labels: Tensor, counted: Tensor, classes: int, *, in_order: bool) 
 
 
 def neighbours(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Each value but the last, and the one that follows it."""
+    """Return each value but the last, and the value that follows each."""
     pairs = values.numel() - 1
     return values.narrow(0, 0, pairs), values.narrow(0, 1, pairs)
 
@@ -75,7 +76,7 @@ def class_counts(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
 
 
 def some_labels(target: Tensor) -> Tensor:
-    """Of a picture's pixels those at equal distances; of a row of labels the first, in their order."""
+    """Return pixels at equal distances of a picture, or the first labels of a flat target, in order."""
     if target.dim() > 1:
         target = taken(target, strides_for(target.shape, most=MOST_LABELS))
     return target.reshape(-1).narrow(0, 0, min(target.numel(), MOST_LABELS))
@@ -88,7 +89,7 @@ def _counted(call: LossCall, labels: Tensor) -> Tensor:
 
 
 def _of_targets(call: LossCall, classes: int) -> Numbers:
-    """Of all labels in their order, not only of those whose rows are looked at."""
+    """Describe all labels in their order, not only those whose rows are read."""
     assert call.target is not None
     labels = some_labels(call.target)
     counted = _counted(call, labels)
@@ -108,18 +109,20 @@ def _of_targets(call: LossCall, classes: int) -> Numbers:
 
 
 def _guessing(call: LossCall, counts: Tensor, counted: Tensor, labels: int) -> Numbers:
-    """The loss of the best answer that is the same for every row, and that of one that favours no class.
+    """Return the loss of the best constant answer, and that of one that favours no class.
 
-    With weights and smoothing the loss of a constant answer q is the sum of costs[c] * -log(q[c]).
+    With weights and smoothing, the loss of a constant answer q is the sum of costs[c] * -log(q[c]).
     """
     assert call.target is not None
     smoothing = float(call.arguments.get("label_smoothing", 0.0) or 0.0)
     classes = counts.numel()
     weights = torch.ones_like(counts) if call.weight is None else call.weight.to(counts.dtype)
     weighted = counts * weights
+    # A smoothed label counts for its own class, and with an equal share for all classes.
     costs = (1.0 - smoothing) * weighted + smoothing / classes * counted * weights
     whole = costs.sum()
     scale: Tensor | float = 1.0 / weighted.sum()
+    # The sums are over the labels read, which may be fewer than those of the call.
     if call.reduction == "none":
         scale = 1.0 / labels
     elif call.reduction == "sum":
@@ -131,7 +134,7 @@ def _guessing(call: LossCall, counts: Tensor, counted: Tensor, labels: int) -> N
 
 
 def _guessing_shares(call: LossCall, targets: Tensor) -> Numbers:
-    """The same for targets that are shares of classes; the mean is over rows, whatever their weights."""
+    """Do the same for targets that are class probabilities; their mean is over rows, whatever the weights."""
     smoothing = float(call.arguments.get("label_smoothing", 0.0) or 0.0)
     classes = targets.shape[-1]
     costs = targets.to(widest_float(targets.device)).mean(0) * (1.0 - smoothing) + smoothing / classes

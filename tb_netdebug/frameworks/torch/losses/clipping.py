@@ -1,7 +1,7 @@
-"""Batches that a program leaves out itself because the norm of their gradients is not finite.
+"""Counts batches that a program skips itself because the norm of their gradients is not finite.
 
-`clip_grad_norm_` has worked it out, so nothing more is computed in ordinary steps. That the batch is left out
-is known when no optimizer steps before the next backward pass or the end of the step.
+`clip_grad_norm_` has computed the norm, so nothing more is computed in ordinary steps. The batch is known to
+be skipped if no optimizer steps before the next backward pass or the end of the step.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 
 
 def when_clipped(told: Callable[[], None]) -> Handle:
-    """Call `told` whenever the norm that gradients are clipped by is not finite. Waits for no device."""
+    """Call `told` whenever the norm that gradients are clipped by is non-finite. It waits for no device."""
 
     def look(_: Any, norm: Any) -> None:
         if is_number(norm) and not math.isfinite(norm.item()):
             told()
 
-    # What users call is a wrapper around it, which turns gradients off.
+    # Users call a wrapper, which turns gradients off; the function in it is the one that computes the norm.
     return listen(getattr(clip_grad_norm_, "__wrapped__", clip_grad_norm_), after=look)
 
 
 def is_number(norm: Any) -> bool:
-    """Whether it can be read without waiting for a device or asking other processes."""
+    """Return whether the norm can be read without waiting for a device or asking other processes."""
     is_plain = type(norm) is torch.Tensor and norm.is_cpu and not is_functorch_wrapped(norm)
     return is_plain and norm.numel() == 1
 
 
 class ClippingProbe:
-    """Counts such batches of a training in each step (see `probes.Probe`)."""
+    """Counts the skipped batches of a run in each step (see `probes.Probe`)."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        self._is_bad = False  # the gradients that are there, and no optimizer has stepped on them
+        self._is_bad = False  # non-finite gradients wait, and no optimizer has stepped on them yet
         self._handles: list[Any] = [
             when_clipped(self._clipped),
             watch_backward(self._left_out, guard=context.guard),
-            listen(GradScaler.step, before=self._used),  # which leaves it out, and is asked
+            listen(GradScaler.step, before=self._used),  # skips the batch itself, and reports it
         ]
         self._steps = optimizer_steps.BEGINNING.listen(self._used)
 
@@ -71,7 +71,7 @@ class ClippingProbe:
             guard.fault("looking at the norm of gradients", error)
 
     def _is_ours(self) -> bool:
-        """Return whether gradients of this training are not finite: another one may be clipped."""
+        """Return whether it is gradients of this run that are non-finite: another one may be clipping."""
         watched = self._context.parameters.current().values()
         gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
         squares = self._context.reader.squares(gradients, SKIPPED) if gradients else None

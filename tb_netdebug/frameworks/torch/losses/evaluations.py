@@ -1,4 +1,4 @@
-"""The mean loss of the calls that record no gradients: evaluations between training steps."""
+"""The mean loss of calls that record no gradients: evaluations between training steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tb_netdebug.frameworks.torch.losses.outlet import Outlet, measuring
 
 
 class Evaluations:
-    """Only of functions that the training minimises, too: others are not comparable with its loss."""
+    """Averages loss functions that the run also minimises; others are not comparable with its loss."""
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
@@ -20,10 +20,12 @@ class Evaluations:
         self.calls = 0
 
     def expect(self, call: LossCall) -> None:
-        """A training call."""
+        """Note a training call: its function and reduction are what evaluations are compared with."""
         self._trained.add((call.function.name, call.reduction))
 
     def add(self, call: LossCall) -> None:
+        """Add the loss of an evaluation, on its device if it lies on one."""
+        # Until a training call has been seen, every function counts.
         if self._trained and (call.function.name, call.reduction) not in self._trained:
             return
         with measuring(call.output.device):
@@ -39,7 +41,7 @@ class Evaluations:
         self.calls += 1
 
     def end_step(self) -> None:
-        """After calls; unless the user says the number."""
+        """Record the mean, unless the user has reported one. Called only after a step with calls."""
         if not self._outlet.has(EVALUATION_LOSS):
             total: Tensor | float = self._host_total
             if self._device_total is not None:

@@ -1,4 +1,4 @@
-"""The loss functions of torch.nn.functional that are listened to, and how their calls are read."""
+"""The loss functions of torch.nn.functional that are watched, and how their calls are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_netdebug.frameworks.torch.taps import twin_of
 
 
 class Family(Enum):
-    """What targets mean."""
+    """The kinds of targets."""
 
     CLASSES = "the number of a class for each row, or a share for each class"
     BINARY = "yes or no for each value"
@@ -27,7 +27,7 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LossFunction:
-    """`with_logits`: whether it takes raw scores (None: neither probabilities nor scores)."""
+    """A loss function; `with_logits`: whether it takes raw scores (None: neither these nor probabilities)."""
 
     name: str
     family: Family = Family.OTHER
@@ -39,7 +39,7 @@ class LossFunction:
 
     @property
     def is_elementwise(self) -> bool:
-        """Compares values one by one: shapes that differ are broadcast."""
+        """Whether it compares values one by one, so that differing shapes are broadcast."""
         return self.family in (Family.BINARY, Family.VALUES) or self.name in _PAIRWISE
 
 
@@ -71,7 +71,7 @@ _KINDS = (
 
 
 def loss_functions() -> list[LossFunction]:
-    """Those that this version of torch has."""
+    """Return the watched functions that this version of torch has."""
     found = []
     for kind in _KINDS:
         function = getattr(functional, kind.name, None)
@@ -93,7 +93,7 @@ def loss_functions() -> list[LossFunction]:
 
 
 class LossCall:
-    """One call: its arguments by name."""
+    """One call of a loss function, its arguments by name."""
 
     __slots__ = ("arguments", "function", "input", "output", "reduction", "target")
 
@@ -114,13 +114,13 @@ class LossCall:
 
     @property
     def weight(self) -> Tensor | None:
-        """Of classes, or of single values."""
+        """The weights of classes, or of single values."""
         found = self.arguments.get("weight")
         return found if isinstance(found, Tensor) else None
 
     @property
     def has_shares(self) -> bool:
-        """Whether the targets are a share for each class, not its number."""
+        """Whether each target is a probability for each class, not the number of a class."""
         return self.target is not None and self.target.shape == self.input.shape and self.input.dim() > 0
 
     @property
@@ -133,7 +133,7 @@ class LossCall:
 
     @property
     def ignored(self) -> Tensor | None:
-        """Which targets do not count; None where that cannot be."""
+        """A mask of the targets that are ignored; None if none can be."""
         index: int | None = self.arguments.get("ignore_index")
         if self.target is None or index is None or self.target.is_floating_point():
             return None
@@ -146,7 +146,7 @@ class LossCall:
         )
 
     def repeated(self, prediction: Tensor, target: Tensor, **changed: Any) -> Tensor:
-        """What the same function, with the same settings, says of another prediction, as a mean."""
+        """Return the mean loss of another prediction, from the same function with the same settings."""
         assert self.function.twin is not None
         arguments = {**self.arguments, "size_average": None, "reduce": None, "reduction": "mean", **changed}
         arguments = {name: arguments[name] for name in self.function.parameters}

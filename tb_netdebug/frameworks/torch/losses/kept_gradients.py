@@ -1,4 +1,4 @@
-"""Whether the gradients that an optimizer has used are still there when it gets new ones."""
+"""Checks whether gradients that an optimizer has used are still there when it gets new ones."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, meas
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import PLAIN_TYPES
 
-MOST_LOOKED_AT = 3
+MOST_LOOKED_AT = 3  # gradients of each optimizer
 MOST_OPTIMIZERS = 1024
-UNKNOWN = -2
+UNKNOWN = -2  # differs from every count of passes, and from the -1 of a new `Watching`
 
-# 1.0: kept, 0.0: cleared, on a device a tensor of one of them; None: not known.
+# 1.0: kept; 0.0: cleared; None: not known. On a device it is a tensor of 1.0 or 0.0.
 Verdict = Tensor | float | None
 
 
 class KeptGradient:
     """The gradient of one parameter, from one step of its optimizer to the next.
 
-    A gradient that is another tensor by now, or has another version, was cleared or at least changed. One
-    that was not may still have been cleared through `.data`, so its values are looked at.
+    If it is another tensor by now, or has another version, it was cleared or at least changed. Otherwise it
+    may still have been cleared through `.data`, so its values are read.
     """
 
     __slots__ = ("_mark", "parameter", "verdict")
@@ -36,29 +36,30 @@ class KeptGradient:
         self.begin(marked=False)
 
     def begin(self, *, marked: bool) -> None:
-        """The optimizer has stepped; where the mark is spared, only values tell."""
+        """Begin anew after an optimizer step. If `marked` is False, only the values can show a clearing."""
         self.verdict: Verdict = None
         self._mark = mark_of(self.parameter) if marked else None
 
     def look(self, outlet: Outlet) -> None:
-        """At the beginning of a backward pass."""
+        """Judge the gradient at the beginning of a backward pass."""
         mark = mark_of(self.parameter)
         if mark is None or (self._mark is not None and mark != self._mark):
             self.verdict = 0.0
         elif not is_cleared(self.verdict):
             found = holds_something(self.parameter.grad, outlet)
+            # Kept means kept at every look.
             self.verdict = found if self.verdict is None else self.verdict * found
 
     def mark(self) -> None:
-        """At its end: what it has added is no clearing."""
+        """Renew the mark at the end of a backward pass: what the pass has added is no clearing."""
         if not is_cleared(self.verdict):
             self._mark = mark_of(self.parameter)
 
 
 class Watching:
-    """An optimizer, and the few parameters of it that are looked at.
+    """An optimizer and those few of its parameters whose gradients are judged.
 
-    `marked_at` is how many backward passes had gone by without a look when the marks were taken.
+    `marked_at` is the number of unobserved backward passes at the time when the marks were taken.
     """
 
     __slots__ = ("marked_at", "parameters", "reference")
@@ -69,7 +70,8 @@ class Watching:
         self.marked_at = -1
 
     def look(self, outlet: Outlet, *, since: int) -> None:
-        """`since`: how many had gone by without a look when it stepped last."""
+        """Judge all gradients. `since` is the number of unobserved passes when the optimizer last stepped."""
+        # They differ if the optimizer has stepped in a step without a look: the marks are out of date.
         if since != self.marked_at:
             self.marked_at = since
             for each in self.parameters:
@@ -82,7 +84,7 @@ class Watching:
         return any(mark_of(each.parameter) is not None for each in self.parameters)
 
     def choose(self, tensors: Sequence[Tensor]) -> None:
-        """The smallest that have a gradient; of equal ones those at the end of the network."""
+        """Choose the smallest parameters with a gradient; among equals, those at the end of the network."""
         having = [tensor for tensor in reversed(tensors) if mark_of(tensor) is not None]
         having = having or [tensor for tensor in reversed(tensors) if tensor.requires_grad]
         self.parameters = [
@@ -90,47 +92,51 @@ class Watching:
         ]
 
     def verdicts(self, *, is_complete: bool) -> list[Verdict]:
-        """Whether any was kept, if there was a look; where some were missed, only a clearing is for sure."""
+        """Return one verdict, whether any gradient was kept, or nothing if none was judged.
+
+        If passes were missed (not `is_complete`), only a clearing is certain; else the verdict is None.
+        """
         known = [each.verdict for each in self.parameters if each.verdict is not None]
         if not known:
             return []
         return [highest(known) if is_complete or all(map(is_cleared, known)) else None]
 
     def begin(self, *, since: int) -> None:
-        """It has stepped."""
+        """Take marks: the optimizer has stepped."""
         self.marked_at = since
         for each in self.parameters:
             each.begin(marked=True)
 
 
 class KeptGradients:
-    """Judges when an optimizer steps again: cleared at any time in between is cleared.
+    """Judges gradients when an optimizer steps again: one that was cleared at any time in between is cleared.
 
-    So the gradients that a generator's loss leaves in a discriminator do not count, nor those of batches that
-    are accumulated between two steps. In ordinary steps it is only counted: `missed` are the backward passes
-    without a look, ever, and `since` how many these were when an optimizer stepped last, by its id.
+    So gradients that a generator's loss leaves in a discriminator do not count, nor those of batches that are
+    accumulated between two steps. Ordinary steps are only counted: `missed` is the number of backward passes
+    without a look since the start, and `since` its value when an optimizer last stepped, by optimizer id.
     """
 
     def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
         self._context = context
         self._outlet = outlet
         self._watching: dict[int, Watching] = {}
-        self._verdicts: list[Verdict] = []  # of this step
+        self._verdicts: list[Verdict] = []  # reached in this step
         self.missed = 0
         self.since: dict[int, int] = {}
 
     def end_step(self) -> None:
-        if len(self.since) > MOST_OPTIMIZERS:  # made anew for each step
+        if len(self.since) > MOST_OPTIMIZERS:  # the program makes optimizers for each step
             self.since.clear()
         if self._verdicts:
             known = [each for each in self._verdicts if each is not None]
             found = highest(known)
+            # An unknown verdict could still turn 0.0 into 1.0, but never the other way round.
             if len(known) == len(self._verdicts) or (not isinstance(found, Tensor) and found == 1.0):
                 self._outlet.put(GRADIENTS_KEPT, found)
             self._verdicts = []
 
     def before_backward(self) -> None:
-        """Of a step whose losses are measured."""
+        """Judge the gradients, in a step whose losses are measured."""
         for number, watching in self._watching.items():
             optimizer = watching.reference()
             if optimizer is not None:
@@ -139,19 +145,17 @@ class KeptGradients:
                 watching.look(self._outlet, since=self.since.get(number, UNKNOWN))
 
     def after_backward(self) -> None:
-        """Of a step whose losses are measured."""
+        """Renew the marks, in a step whose losses are measured."""
         for watching in self._watching.values():
             for each in watching.parameters:
                 each.mark()
 
     def stepped(self, optimizer: Optimizer) -> None:
-        """An optimizer has stepped, in a step whose losses are measured."""
+        """Collect the verdicts on an optimizer's gradients after its step, in a measured step."""
         watching = self._watching.get(id(optimizer))
         if watching is None or watching.reference() is not optimizer:
             watching = self._watching_of(optimizer)
-        elif watching.marked_at == self.since.get(
-            id(optimizer), UNKNOWN
-        ):  # it was looked at since it stepped last
+        elif watching.marked_at == self.since.get(id(optimizer), UNKNOWN):  # looked at since its last step
             self._verdicts += watching.verdicts(is_complete=self.missed == watching.marked_at)
         self.since[id(optimizer)] = self.missed
         if not watching.has_gradients:
@@ -169,7 +173,7 @@ class KeptGradients:
 
 
 def mark_of(parameter: Tensor) -> tuple[int, int] | None:
-    """Which tensor its gradient is, and how often that was changed; None when there is none to be read."""
+    """Return address and version of a parameter's gradient, or None if there is none that can be read."""
     gradient = parameter.grad
     if gradient is None or type(gradient) not in PLAIN_TYPES or gradient.layout is not torch.strided:
         return None
@@ -189,7 +193,7 @@ def is_cleared(verdict: Verdict) -> bool:
 
 
 def highest(values: Sequence[Tensor | float]) -> Tensor | float:
-    """Of those on a device only when none of the others is 1.0 already."""
+    """Return the highest verdict; those on a device are read only if no other is 1.0 already."""
     best = max((each for each in values if not isinstance(each, Tensor)), default=0.0)
     tensors = [each for each in values if isinstance(each, Tensor)]
     if best == 1.0 or not tensors:

@@ -1,4 +1,4 @@
-"""What is measured of one call of a loss function."""
+"""Measures one call of a loss function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tb_netdebug.frameworks.torch.losses.classes import Numbers, class_numbers, 
 from tb_netdebug.frameworks.torch.losses.functions import Family, LossCall
 from tb_netdebug.frameworks.torch.losses.selection import strides_for, taken, thinned
 
-# With fewer rows the mean of a column says more of its rows than of what could be guessed.
+# With fewer rows, the mean of a column says more about its rows than about what could be guessed.
 LEAST_ROWS_FOR_COLUMNS = 8
-# Sums of probabilities miss 1 by so much.
+# Rounding takes sums of probabilities this far from 1.
 ROUNDING = 1e-6
-# Guesses stay so far away from 0 and 1, where logarithms end.
+# Guesses keep this distance from 0 and 1, where logarithms end.
 LEAST_SHARE = 1e-7
 
 
 def numbers_of(call: LossCall) -> Numbers:
-    """By name; tensors of one value each, wherever the call's are. Nothing waits for a device."""
+    """Return the numbers of a call by name, as one-element tensors on its device. Nothing waits for one."""
     found: Numbers = {"value": call.output.detach().mean()}
     if call.input.is_floating_point() and call.input.numel():
         found |= _of_input(call.input)
@@ -55,7 +55,7 @@ def _of_input(given: Tensor) -> Numbers:
 
 
 def _of_answers(call: LossCall) -> Numbers:
-    """How often a value is on the right side, and how often that is yes."""
+    """Return accuracy and label distribution of a binary loss."""
     assert call.target is not None
     threshold = 0.0 if call.function.with_logits else 0.5
     yes = thinned(call.target) > 0.5
@@ -75,7 +75,7 @@ def _of_answers(call: LossCall) -> Numbers:
 
 
 def _guessing(call: LossCall) -> Numbers:
-    """What the function itself says of the best constant answer, and of one that favours nothing."""
+    """Return what the loss function gives for the best constant answer, and for one that favours nothing."""
     assert call.target is not None
     steps = strides_for(call.target.shape)
     target = thinned(call.target)
@@ -87,7 +87,7 @@ def _guessing(call: LossCall) -> Numbers:
     }
     guess = _best_guess(call, target, changed)
     scale = _scale(call)
-    if call.function.family is Family.SHARES:  # torch warns of its mean
+    if call.function.family is Family.SHARES:  # torch warns about "mean" for kl_div
         changed["reduction"] = "batchmean"
         scale /= target.numel() / target.shape[0]
     found: Numbers = {"baseline": call.repeated(guess.expand_as(target), target, **changed) * scale}
@@ -98,7 +98,7 @@ def _guessing(call: LossCall) -> Numbers:
 
 
 def _scale(call: LossCall) -> float:
-    """From a mean to the reduction that was asked for."""
+    """Return the factor from a mean to the reduction that the call asked for."""
     assert call.target is not None
     values, rows = call.target.numel(), call.target.shape[0] if call.target.dim() else 1
     if call.function.name == "multilabel_soft_margin_loss":  # already a mean over the classes of a row
@@ -109,7 +109,7 @@ def _scale(call: LossCall) -> float:
 
 
 def _best_guess(call: LossCall, target: Tensor, weights: dict[str, Tensor]) -> Tensor:
-    """For each column of the targets, as a row of them; for few rows one for all values."""
+    """Return the best constant for each column of the targets; with few rows, one for all values."""
     name = call.function.name
     by_column = target.dim() > 1 and target.shape[0] >= LEAST_ROWS_FOR_COLUMNS
     columns = target if by_column else target.reshape(-1, 1) if target.dim() else target.reshape(1, 1)
@@ -128,9 +128,8 @@ def _best_guess(call: LossCall, target: Tensor, weights: dict[str, Tensor]) -> T
     elif name == "mse_loss":
         guess = columns.mean(0)
     else:
-        guess = columns.sort(0).values.select(
-            0, (len(columns) - 1) // 2
-        )  # torch.median is not always deterministic
+        # The lower median, by sorting: torch.median is not always deterministic.
+        guess = columns.sort(0).values.select(0, (len(columns) - 1) // 2)
     return guess if by_column else guess.reshape(())
 
 

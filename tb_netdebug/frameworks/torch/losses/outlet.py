@@ -1,4 +1,4 @@
-"""Where probes put what they have measured: numbers at once, those on a device when they arrive."""
+"""Where the probes put their numbers: those on the host at once, those on a device when they arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ thread = threading.get_ident
 
 
 class Outlet:
-    """Scalars of the step that is going on, on the thread that ends it."""
+    """Puts scalars into the current step, on the thread that ends it."""
 
     def __init__(self, collector: StepCollector, reader: TensorReader) -> None:
         self._collector = collector
@@ -25,14 +25,14 @@ class Outlet:
         self._thread = thread()
 
     def end_step(self) -> None:
-        self._thread = thread()
+        self._thread = thread()  # a run may move to another thread
 
     def is_here(self) -> bool:
-        """Whether this is the thread on which the training runs."""
+        """Return whether this is the thread of the run."""
         return thread() == self._thread
 
     def put(self, name: str, value: Tensor | float) -> None:
-        """A number, or a tensor of one value. What a device does not take is left out."""
+        """Record a number or a one-element tensor. What a device refuses is left out."""
         if not isinstance(value, Tensor):
             self._collector.scalars[name] = value
         elif self._reader.is_on_host(value):
@@ -47,21 +47,21 @@ class Outlet:
             self.put(prefix + name, value)
 
     def has(self, name: str) -> bool:
-        """Whether this step has it already."""
+        """Return whether the step has the scalar already, or will have it."""
         return name in self._collector.scalars or name in self._collector.awaited
 
     def reads(self, tensor: Tensor) -> bool:
-        """Whether its value can be had now."""
+        """Return whether the value of a tensor can be read without waiting."""
         return self._reader.is_on_host(tensor)
 
 
 @contextmanager
 def measuring(device: torch.device) -> Iterator[None]:
-    """No graph, no automatic casts, and nobody who has overridden torch's functions is asked."""
+    """Measure without a graph, without autocast, and without calling overrides of torch's functions."""
     with torch._C.DisableTorchFunction(), quiet(device):
         yield
 
 
 def is_recorded(device: torch.device) -> bool:
-    """Whether all that is done now becomes part of a CUDA graph, and would be repeated with it."""
+    """Return whether a CUDA graph is being captured, which would repeat all that is done now."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -1,4 +1,4 @@
-"""What loss functions are given, what the loss is where nobody says it, and what becomes of its gradients."""
+"""The probe of losses: what loss functions are given, the loss itself, and what becomes of its gradients."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tb_netdebug.frameworks.torch.probe import ProbeContext
 
 
 class LossProbe:
-    """Listens to loss functions, backward passes, GradScaler and the steps of optimizers.
+    """Watches loss functions, backward passes, GradScaler and optimizer steps (see `probes.Probe`).
 
-    Of a loss that a program computes by itself, without a loss function of torch, only backward tells.
+    A loss that a program computes without a loss function of torch can only be seen at backward.
     """
 
     def __init__(self, context: ProbeContext) -> None:

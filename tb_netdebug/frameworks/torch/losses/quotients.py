@@ -1,4 +1,4 @@
-"""Losses that a program writes itself: what they are divided by, where the network makes that, too."""
+"""Measures what a program's own losses are divided by, where the network computes the divisor, too."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from tb_netdebug.frameworks.torch.numerics.graph_nodes import MARK, name_of
 
 MOST_OPERATIONS = 24
 MOST_QUOTIENTS = 4
-# A quotient for each row of a batch, or for each row and class.
+# Divisors are read up to this size: one for each row of a batch, or for each row and class.
 MOST_VALUES = 4096
-# Between a quotient and the loss: so that the loss has no bound where the quotient has none.
+# May lie between a quotient and the loss: the loss is then unbounded wherever the quotient is.
 PASSING = frozenset({"Rsub", "Sub", "Add", "Neg", "Mul", "Mean", "Sum"})
-# Between the outputs and what divides: an overlap is divided by sums, a coordinate is not.
+# The divisor has to be a sum over outputs: an overlap is divided by sums, a coordinate is not.
 SUMS = frozenset({"Sum", "Mean"})
 SUMMED = frozenset({"Add", "Sub", "Rsub", "Clamp", "ClampMin", "Squeeze", "View"})
 
 
 class Quotients:
-    """Read off the graph of the loss at the beginning of a backward pass; nothing waits for a device."""
+    """Searches the graph of the loss at the beginning of a backward pass; nothing waits for a device."""
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
-        self._count = 0  # in this step, over all of its backward passes
+        self._count = 0  # quotients in this step, over all of its backward passes
 
     def end_step(self) -> None:
         self._count = 0
 
     def look(self, roots: Any) -> None:
+        """Measure the divisors in the graphs of the losses, at the beginning of a backward pass."""
         for root in (roots,) if isinstance(roots, Tensor) else tuple(roots):
             if isinstance(root, Tensor) and root.numel() == 1 and not is_recorded(root.device):
                 for divisor in divisors_of(root):
@@ -46,7 +47,7 @@ class Quotients:
 
 
 def divisors_of(root: Tensor) -> Iterator[Tensor]:
-    """The sums over outputs of a network by which the loss, or a part of it, is divided."""
+    """Yield the sums over outputs of a network by which a loss, or a part of it, is divided."""
     waiting: list[Any] = [root.grad_fn]
     for _ in range(MOST_OPERATIONS):
         node = waiting.pop(0) if waiting else None
@@ -64,7 +65,7 @@ def divisors_of(root: Tensor) -> Iterator[Tensor]:
 
 
 def is_sum(node: Any) -> bool:
-    """Whether it adds up, perhaps with a constant beside."""
+    """Return whether a node is a sum, perhaps with a constant added."""
     waiting = [node]
     for _ in range(MOST_OPERATIONS):
         node = waiting.pop(0) if waiting else None
@@ -79,7 +80,7 @@ def is_sum(node: Any) -> bool:
 
 
 def kept(node: Any) -> Tensor | None:
-    """By what was divided; None when nothing had to be kept, or when it is gone."""
+    """Return the divisor that the graph has saved; None if it had no need to, or has released it."""
     try:
         divisor = node._saved_other
     except RuntimeError:  # after an earlier backward pass

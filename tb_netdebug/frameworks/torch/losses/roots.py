@@ -1,4 +1,4 @@
-"""The loss as backward is given it, for trainings that tell it to nobody."""
+"""The loss as backward receives it, for programs that do not report it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, is_opaque
 
 
 class LossRoots:
-    """Adds up what a step differentiates; of the closure that an optimizer calls again and again, the first.
+    """Adds up what a step differentiates; of repeated calls of an optimizer's closure, the first counts.
 
-    Once the user has told the loss, nothing is read any more.
+    Nothing is read any more once the user has reported a loss.
     """
 
     def __init__(self, context: ProbeContext, outlet: Outlet, scale: LossScale) -> None:
         self._context = context
         self._outlet = outlet
         self._scale = scale
-        self.is_told = False  # by the user
-        self._has_said = False
-        self.in_optimizer = 0  # how many of its backward passes there were, counted from 1
+        self.is_told = False  # the user reports the loss
+        self._has_said = False  # the run's description knows where the loss comes from
+        self.in_optimizer = 0  # 0: outside of a step; else 1 plus its backward passes
         self._host: float | None = None
         self._device: Tensor | None = None
 
@@ -48,9 +48,10 @@ class LossRoots:
             self._context.collector.fact("backward-loss", value_name="backward")
 
     def add(self, roots: Tensor | Sequence[Any]) -> None:
-        """At the beginning of a backward pass."""
+        """Add the loss of a backward pass, at its beginning."""
         if self.in_optimizer:
             self.in_optimizer += 1
+            # LBFGS evaluates its closure at several points; the first is where the step began.
             if self.in_optimizer > 2:
                 return
         for root in (roots,) if isinstance(roots, Tensor) else tuple(roots):
@@ -62,6 +63,7 @@ class LossRoots:
             self._host = (self._host or 0.0) + root.item()
         elif not is_recorded(root.device):
             with measuring(root.device):
+                # A copy: it is sent at the end of the step, and the program may write to its loss before.
                 value = root.detach().reshape(()).to(torch.float32, copy=True)
                 self._device = value if self._device is None else self._device + value.to(self._device.device)
 

@@ -1,4 +1,4 @@
-"""The scale that torch.amp.GradScaler puts on losses, found when it is used."""
+"""The scale that torch.amp.GradScaler puts on losses, observed when the scaler is used."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Scaled = tuple["weakref.ref[Tensor]", Tensor]
 
 
 class LossScale:
-    """Of scalers that step an optimizer of a watched model."""
+    """Records scale and skipped steps of scalers that step an optimizer of a watched model."""
 
     def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
         self._context = context
         self._guard = context.guard
         self._outlet = outlet
         self._scaled: list[Scaled] = []
-        self.stepped = False  # an optimizer, since the scaler was asked to step it
+        self.stepped = False  # whether an optimizer has stepped since the scaler was asked to
         self._handles: list[Any] = [
             listen(GradScaler.scale, after=self._on_scale),
             listen(GradScaler.step, before=self._before_step, after=self._after_step),
@@ -38,7 +38,7 @@ class LossScale:
             handle.close()
 
     def unscaled(self, root: Tensor) -> Tensor:
-        """The loss that was scaled to this one, or else this one."""
+        """Return the loss that was scaled to this one, or else this one."""
         return next((loss for scaled, loss in self._scaled if scaled() is root), root)
 
     def end_step(self) -> None:
@@ -65,8 +65,9 @@ class LossScale:
             self._guard.fault("looking at a GradScaler", error)
 
     def _look(self, scaler: GradScaler, optimizer: Any) -> None:
-        """The scale lies on a device: it is asked for when the probes measure, or when it will change."""
+        """Record the scale. It lies on a device: it is read when probes measure, or when it will change."""
         scale = scaler._scale
+        # A scaler may also step optimizers of models that are not watched.
         if not self._context.parameters.of(optimizer) or scale is None or is_recorded(scale.device):
             return
         skipped = self._skipped(scaler, optimizer)
@@ -79,7 +80,7 @@ class LossScale:
             self._outlet.put(LOSS_SCALE, scale)
 
     def _skipped(self, scaler: GradScaler, optimizer: Any) -> Tensor | float:
-        """A fused optimizer skips its step on the device, any other is not called."""
+        """Return 1.0 for a skipped step: a fused optimizer skips on the device, others are not called."""
         if not self.stepped:
             return 1.0
         if not getattr(optimizer, "_step_supports_amp_scaling", False):

@@ -1,4 +1,4 @@
-"""Few enough of many values, taken at equal distances."""
+"""Thins big tensors: takes few enough values at equal distances."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import torch
 
-# Of outputs this big at most so many values are looked at; but never less than so many rows, for their
-# labels' sake.
+# Of bigger outputs at most this many values are read, but never fewer than this many rows, for the sake of
+# their labels.
 MOST_VALUES = 1 << 16
 LEAST_ROWS = 64
 
 
 def strides_for(shape: Sequence[int], *, values_per_row: int = 1, most: int | None = None) -> tuple[int, ...]:
-    """Of each dimension every how manieth to take; the biggest one is thinned first."""
+    """Return the step to take along each dimension; the biggest dimensions are thinned first."""
     wanted = max((most or MOST_VALUES) // max(values_per_row, 1), LEAST_ROWS)
     steps = [1] * len(shape)
     rows = math.prod(shape)
@@ -27,7 +27,7 @@ def strides_for(shape: Sequence[int], *, values_per_row: int = 1, most: int | No
 
 
 def taken(tensor: torch.Tensor, steps: Sequence[int]) -> torch.Tensor:
-    """A view with its leading dimensions thinned."""
+    """Return a view whose leading dimensions are thinned by these steps."""
     for dim, step in enumerate(steps):
         if step > 1:
             tensor = torch.ops.aten.slice(tensor, dim, None, None, step)
@@ -35,6 +35,7 @@ def taken(tensor: torch.Tensor, steps: Sequence[int]) -> torch.Tensor:
 
 
 def thinned(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a contiguous copy of few enough of its values."""
     if tensor.numel() <= MOST_VALUES:
         return tensor
     found = taken(tensor, strides_for(tensor.shape))
@@ -42,5 +43,5 @@ def thinned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def class_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """A view with the classes, which a loss takes in dimension 1, at the end."""
+    """Return a view with the classes last; a loss takes them in dimension 1."""
     return tensor.unsqueeze(0) if tensor.dim() == 1 else tensor.movedim(1, -1)

@@ -1,4 +1,4 @@
-"""Where in the user's program loss functions are called, and what is told of each place once."""
+"""Where the user's program calls loss functions, and what is reported once about each place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.frameworks.torch.losses.functions import LossCall
 from tb_netdebug.recording.frames import place_of
 
 MOST_SITES = 32
-# A place whose facts keep changing (sequences of all lengths) is told so often, then no more.
+# A site whose facts keep changing (sequences of all lengths) is reported this often, then no more.
 MOST_TELLINGS = 16
 # Operations between the last layer and the loss that change the shape or type of its output, not its values.
 MOST_RESHAPES = 8
@@ -23,7 +23,7 @@ RESHAPES = frozenset({
     "Select", "Slice", "SplitWithSizes", "Squeeze", "T", "ToCopy", "Transpose", "Unbind", "UnsafeView",
     "Unsqueeze", "View",
 })  # fmt: skip
-# Names of operations in the graph of autograd, where the class of the layer is spelled otherwise.
+# Layers whose operations have other names in autograd's graph.
 LAYERS = {
     "Relu": "ReLU", "LeakyRelu": "LeakyReLU", "Elu": "ELU", "Gelu": "GELU", "Silu": "SiLU", "Prelu": "PReLU",
     "Addmm": "Linear", "Mm": "Linear", "Convolution": "Conv", "NativeLayerNorm": "LayerNorm",
@@ -34,7 +34,7 @@ _GRAPH_NAME = re.compile(r"Backward\d*$")
 
 
 class Site:
-    """A function called at a place; `id` counts them as they come."""
+    """A loss function called at one place; `id` numbers the sites in order of appearance."""
 
     __slots__ = ("_tellings", "_told", "id", "module", "place", "step")
 
@@ -47,7 +47,7 @@ class Site:
         self._tellings = 0
 
     def news(self, call: LossCall, ignored_share: float | None) -> dict[str, Any] | None:
-        """What there is to tell of this call; None when only the size of the batch differs from the last."""
+        """Return the facts of a call, or None if only the batch size has changed since the last report."""
         data: dict[str, Any] = {
             "id": self.id,
             "function": call.function.name,
@@ -65,6 +65,7 @@ class Site:
             "site": self.place,
             "target_learns": call.target is not None and call.target.requires_grad,
         }
+        # The first dimension is that of the batch: it may change without being news.
         of_batch = {"input_shape": data["input_shape"][1:], "target_shape": (data["target_shape"] or [])[1:]}
         known = data | of_batch
         if known == self._told or self._tellings >= MOST_TELLINGS:
@@ -75,7 +76,7 @@ class Site:
 
 
 class Sites:
-    """All of a training, at most so many."""
+    """The sites of a run, at most MOST_SITES."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, CodeType, int], Site] = {}
@@ -84,10 +85,11 @@ class Sites:
         return len(self._known)
 
     def of(self, function: str, frame: FrameType | None) -> Site | None:
-        """The site of a call; `frame` may be ours or torch's: the user's is found from there outwards."""
+        """Return the site of a call. `frame` may be ours or torch's: the user's is searched outwards."""
         user = user_frame(frame)
         if user is None:
             return None
+        # f_lasti tells several calls in one line apart.
         key = function, user.f_code, user.f_lasti
         site = self._known.get(key)
         if site is None and len(self._known) < MOST_SITES:
@@ -97,7 +99,7 @@ class Sites:
 
 
 def loss_module(frame: FrameType | None, user: FrameType) -> str | None:
-    """The class of the loss module of torch that was called, if it was one."""
+    """Return the class name of the torch loss module that was called, or None if none was."""
     while frame is not None and frame is not user:
         if frame.f_code.co_name == "forward":
             module = frame.f_locals.get("self")
@@ -108,12 +110,13 @@ def loss_module(frame: FrameType | None, user: FrameType) -> str | None:
 
 
 def last_layer(given: Tensor) -> str | None:
-    """What has computed it, by the name of a layer that does this: "Softmax" also for torch.softmax."""
+    """Return the layer that computed a tensor, by its usual name: "Softmax" also for torch.softmax."""
     node: Any = given.grad_fn
-    for _ in range(MOST_RESHAPES):
+    for _ in range(MOST_RESHAPES):  # back over operations that leave the values alone
         if node is None:
             return None
         name = _GRAPH_NAME.sub("", node.name())
+        # A compiled or scripted node does not tell which layer it contains.
         if name not in RESHAPES or not node.next_functions:
             return None if name.startswith(("Compiled", "torch::")) else layer_name(name, node)
         node = node.next_functions[0][0]
