@@ -19,7 +19,7 @@ from tb_netdebug.recording.collector import joined
 Key = Any
 # (id of the optimizer, running number of the measurement)
 Look = tuple[int, int]
-# (sum of the squares, number of non-finite values)
+# (sum of the squares, number of non-finite values on the host and of tensors with some on a device)
 Squares = tuple[float, int]
 
 

@@ -1,1 +1,1 @@
-"""Statistics of tensors on an accelerator."""
+"""Statistics of tensors on an accelerator, computed there. `reader.TensorReader` uses `DeviceSummaries`."""

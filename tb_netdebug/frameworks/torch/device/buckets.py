@@ -1,9 +1,9 @@
-"""Where a value's bits fall among the bins: one sorted table, so that a device bins by one binary search.
+"""The bins of the sketch as one sorted table of float bits, so that a device can bin by binary search.
 
-Read as integers, the bits of floats rise with the value on the positive side and with its magnitude on the
-negative one. So the first bits of each bucket, in that order, are all that a device needs; what the buckets
-mean is decided here, on the host. Most are one bin of the sketch. A float64 has some of its own: the values
-that overflow a float32, and the NaNs that the way to float32 would turn into other ones.
+Read as integers, the bits of floats rise with the value if it is positive, and with its magnitude if it is
+negative. So a device needs only the first bits of each bucket, in that order; the host knows what the buckets
+mean. Most buckets are one bin of the sketch. A float64 has a few of its own: for values that overflow a
+float32, and for NaNs that the conversion to float32 would change.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
 
-BINS = 4096
+BINS = 4096  # a bin is the top 12 bits of a float32, except next to ±0 and ±Inf
 SIGN = 0x800
 INFINITY = 0x7F8
-ONE_NAN = 0x7FC
+ONE_NAN = 0x7FC  # the bin that stands for all NaNs
 NANS = np.r_[0x7F9:0x800, 0xFF9:0x1000]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buckets:
-    """`edges` go to the device; bucket i holds the bits from `edges[i - 1]` on, up to `edges[i]`."""
+    """A sorted table for the device: bucket i holds the bits b with `edges[i - 1] <= b < edges[i]`."""
 
     edges: tuple[int, ...]
     bins: NDArray[np.int64]
@@ -36,10 +36,10 @@ class Buckets:
         return len(self.bins)
 
     def folded(self, counts: NDArray[np.int32]) -> tuple[Counts, Counts]:
-        """Of rows of bucket counts: the counts of the 4096 bins, and how many values overflowed."""
+        """Return, for rows of bucket counts, the counts of the bins and how many values overflowed."""
         bins = np.zeros((len(counts), BINS), np.int64)
         half = self.size // 2
-        for sign, start in ((SIGN, 0), (0, half)):
+        for sign, start in ((SIGN, 0), (0, half)):  # `edges` begin with the negative values
             bins[:, sign : sign + INFINITY] = counts[:, start : start + INFINITY]  # one bucket for each bin
             for bucket in range(start + INFINITY, start + half):
                 bins[:, self.bins[bucket]] += counts[:, bucket]
@@ -48,7 +48,7 @@ class Buckets:
 
 @cache
 def of_singles() -> Buckets:
-    """For the bits of float32."""
+    """Return the buckets for the bits of float32."""
     first = [bin << 20 for bin in range(SIGN)]
     # ±0 and ±Inf have their bins to themselves: the neighbours with the same top bits are one bin higher.
     first[0x001], first[INFINITY + 1] = 1, (INFINITY << 20) + 1
@@ -57,13 +57,14 @@ def of_singles() -> Buckets:
 
 @cache
 def of_doubles() -> Buckets:
-    """For the bits of float64, by the bin of the float32 that each would be rounded to."""
+    """Return the buckets for the bits of float64, by the bin of the float32 that each is rounded to."""
     singles = np.array(
         of_singles().edges[SIGN : INFINITY + SIGN - 1], np.int64
     )  # first bits of bins 1 … 0x7F7
     neighbours = np.stack([singles - 1, singles]).astype(np.uint32).view(np.float32).astype(np.float64)
-    # Half-way goes up: the upper neighbour's mantissa is the even one.
+    # A value half-way goes to the upper bin: the upper neighbour's mantissa is the even one.
     halfway = neighbours.mean(axis=0).view(np.int64).tolist()
+    # The smallest double that rounds to an infinite float32.
     too_large = int(np.array(2.0**128 - 2.0**103).view(np.int64))
     infinity = 0x7FF << 52
     nans = [infinity + (top << 49) for top in range(8)]
@@ -74,7 +75,7 @@ def of_doubles() -> Buckets:
 
 
 def _buckets(first: list[int], bins: list[int], *, overflow: int | None, bits: int) -> Buckets:
-    """Both signs of the magnitudes that begin at `first`; the negative ones come first in signed order."""
+    """Return buckets of both signs; `first` are the first bits of magnitudes. Negative ones sort first."""
     lowest = -(1 << (bits - 1))
     flags = np.array([index == overflow for index in range(len(first))] * 2, np.bool_)
     return Buckets(

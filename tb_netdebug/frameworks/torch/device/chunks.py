@@ -1,8 +1,8 @@
-"""Many tensors at once: laid side by side in one matrix, which a dozen operations then summarize.
+"""Summarizes many tensors at once: side by side in one matrix, with about a dozen operations.
 
-Every segment (a stretch of a tensor) begins on a row of its own; what is left of its last row is +Inf, which
-no sum and no extreme sees and whose number the host knows. Nothing here waits for the device: every shape
-follows from shapes, and no value is looked at.
+Every segment (a stretch of a tensor) begins on a row of its own. The rest of its last row is filled with
++Inf, which no sum and no extreme includes; the host knows how many there are and subtracts them from the
+counts. Nothing here waits for the device: every shape follows from shapes, and no value is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tb_netdebug.frameworks.torch.device.values import (
 
 ROW = 2048
 MOST_ROWS_ALONE = 64
-# A part of this size goes alone: its counts then fit in the fast memory of a GPU's processors.
+# A stretch of at least 1/4 of a chunk goes alone: its counts fit in the fast memory of a GPU's processors.
 ALONE_SHARE = 4
 MOST_SEGMENTS = 512
 INF = math.inf
@@ -33,7 +33,7 @@ Edges = Callable[[Precision], torch.Tensor]
 
 
 def chunks_of(stretches: Iterable[ValueRange], *, most_values: int) -> Iterator[list[ValueRange]]:
-    """Fills chunks in the order given; big stretches get one to themselves."""
+    """Yield chunks, filled in the order given; a big stretch gets a chunk to itself."""
     chunk: list[ValueRange] = []
     used = 0
     for stretch in stretches:
@@ -53,7 +53,7 @@ def chunks_of(stretches: Iterable[ValueRange], *, most_values: int) -> Iterator[
 def summarize(
     stretches: Sequence[ValueRange], precision: Precision, edges: Edges
 ) -> tuple[Chunk, list[torch.Tensor]]:
-    """What the results mean, and the results; previous values, if there are any, become the current ones."""
+    """Return what the results mean, and the results. Sets previous values, if any, to the current ones."""
     row, rows = _rows([stretch.values for stretch in stretches])
     updates = len(stretches[0].views) == 2
     segments = [
@@ -73,13 +73,14 @@ def summarize(
 
 
 def _rows(sizes: Sequence[int]) -> tuple[int, list[int]]:
-    """How long a row is, and how many each segment gets; a segment alone gets long ones."""
+    """Return the length of a row and the number of rows of each segment; a single segment gets long rows."""
     row = ROW * -(-sizes[0] // (ROW * MOST_ROWS_ALONE)) if len(sizes) == 1 else ROW
     return row, [-(-size // row) for size in sizes]
 
 
 def _numbered(segment: Segment, update: int) -> Segment:
-    """Of a pair the current values have the even number, the update has the odd one."""
+    """Return the segment numbered for a pair: current values have the even number, the update the odd one."""
+    # The sign and payload of a NaN that a subtraction makes depend on the machine.
     one_nan = segment.one_nan or bool(update)
     return Segment(2 * segment.tensor + update, segment.values, segment.padded, segment.rows, one_nan)
 
@@ -97,7 +98,7 @@ def _staged(stretches: Sequence[ValueRange], precision: Precision, row: int, row
 def _staged_updates(
     stretches: Sequence[ValueRange], precision: Precision, row: int, rows: list[int]
 ) -> torch.Tensor:
-    """The current values, below them what was added to the previous ones."""
+    """Return a matrix with the current values above, and what was added to the previous ones below."""
     current, previous = zip(*(stretch.views for stretch in stretches), strict=True)
     high = sum(rows)
     staged = torch.full((2 * high, row), INF, dtype=precision.staged, device=current[0].device)
@@ -108,7 +109,7 @@ def _staged_updates(
         _lay(lower, rows, [magnitude(complex_difference(now, then), precision.staged) for now, then in pairs])
     else:
         _lay(upper, rows, current)
-        lower.zero_()  # +Inf less zero is +Inf still
+        lower.zero_()  # the padding stays +Inf, as +Inf less zero
         _lay(lower, rows, previous)
         torch.sub(upper, lower, out=lower)
     _copy(previous, current)
@@ -116,7 +117,7 @@ def _staged_updates(
 
 
 def _lay(staged: torch.Tensor, rows: list[int], sources: Sequence[torch.Tensor]) -> None:
-    """Copies each source to the beginning of its rows, converted to the type of `staged`."""
+    """Copy each source to the beginning of its rows, converted to the type of `staged`."""
     room = [high * staged.shape[1] for high in rows]
     sizes = [source.numel() for source in sources]
     cuts = [cut for size, all_ in zip(sizes, room, strict=True) for cut in (size, all_ - size)]
@@ -131,7 +132,7 @@ def _lay(staged: torch.Tensor, rows: list[int], sources: Sequence[torch.Tensor])
 
 
 def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-    """One operation for each type: a list of several, or with gaps, falls back to one for each tensor."""
+    """Copy with one operation for each type; mixed types or gaps would make torch copy one by one."""
     pairs: dict[tuple[torch.dtype, bool], tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
     for target, source in zip(targets, sources, strict=True):
         alike = pairs.setdefault((source.dtype, source.is_contiguous()), ([], []))
@@ -144,8 +145,9 @@ def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> N
 def _results(
     staged: torch.Tensor, rows: list[int], precision: Precision, edges: torch.Tensor
 ) -> list[torch.Tensor]:
-    """Bucket counts for each segment; low, high, sum and sum of squares for each row. Spends `staged`."""
+    """Return bucket counts per segment, and low, high, sum and sum of squares per row. Consumes `staged`."""
     counts = _counted(staged, rows, precision, edges)
+    # Extremes are taken over finite values: all others become the neutral element.
     low = torch.nan_to_num(staged, nan=INF, posinf=INF, neginf=INF).amin(1)
     high = torch.nan_to_num(staged, nan=-INF, posinf=-INF, neginf=-INF).amax(1)
     wide = staged.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).to(widest_float(staged.device))
@@ -159,13 +161,14 @@ def _counted(
     buckets = precision.buckets.size
     index = torch.bucketize(staged.view(precision.bits), edges, out_int32=True, right=True)
     flat = index.view(-1)
+    # Each segment counts in a range of its own, so that one histogram does for all.
     if len(rows) > 1:
         own = flat.split_with_sizes([high * staged.shape[1] for high in rows])
         torch._foreach_add_(own, [buckets * number for number in range(len(rows))])
     size = buckets * len(rows)
     if staged.device.type == "cuda":
-        # The only one of the counting operations that neither waits for the device to learn the largest
-        # index nor, under use_deterministic_algorithms, sorts all of them. Exact for integers.
+        # The only counting operation that neither waits for the device to learn the largest index nor sorts
+        # all of them under use_deterministic_algorithms. Exact for integers.
         return torch.histc(flat, bins=size, min=0, max=size)
     one = torch.ones(1, dtype=torch.int32, device=staged.device)
     return torch.zeros(size, dtype=torch.int32, device=staged.device).index_add_(

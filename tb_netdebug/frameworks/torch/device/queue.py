@@ -1,4 +1,4 @@
-"""What was asked of the devices and has not arrived yet: queued, sent together, collected."""
+"""The queue of statistics that devices still owe: collected into parcels, sent together, received later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Results = list[tuple[Part, list[torch.Tensor]]]
 
 @dataclass(slots=True)
 class DeviceCost:
-    """Totals since the beginning; `host_secs` were spent on the training's threads to queue the work."""
+    """Totals since the start; `host_secs` is the time that the run's threads took to queue the work."""
 
     host_secs: float = 0.0
     device_secs: float = 0.0
@@ -34,7 +34,7 @@ class DeviceCost:
 
 @dataclass(slots=True)
 class Parcel:
-    """Results that travel together, and what they mean."""
+    """Results that travel together in one transfer, and what they mean."""
 
     transfer: Transfer
     lane: Hashable
@@ -52,14 +52,14 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class SentParcel:
-    """On its way to the host; `DeviceSummaries.collect` reads it once it is finished."""
+    """A parcel on its way to the host; `DeviceSummaries.collect` reads it once it has arrived."""
 
     parts: list[Part]
     shipment: Shipment
 
 
 class DeviceQueue:
-    """One open parcel for each lane (stream), and those that were sent."""
+    """Keeps one open parcel for each lane (stream), and the parcels that were sent but not collected."""
 
     def __init__(
         self, *, parcel_bytes: int, pending_bytes: int, transfer: Callable[[torch.device], Transfer]
@@ -72,11 +72,11 @@ class DeviceQueue:
         self._edges: dict[tuple[Hashable, torch.dtype], torch.Tensor] = {}
         self._open: dict[Hashable, Parcel] = {}
         self._sent: list[SentParcel] = []
-        # Hooks run on autograd's threads too.
+        # Hooks also run on autograd's threads.
         self._lock = threading.RLock()
 
     def put(self, device: torch.device, work: Callable[[Edges], Results]) -> str | None:
-        """Lets `work` queue operations on the device; the reason, if that was not possible."""
+        """Let `work` queue operations on the device. Return a reason if that was not possible."""
         began = time.perf_counter()
         with self._lock, quiet(device):
             reason = self._put(device, work)
@@ -109,7 +109,7 @@ class DeviceQueue:
     def _edges_for(
         self, transfer: Transfer, lane: Hashable, device: torch.device, precision: Precision
     ) -> torch.Tensor:
-        """A table for each lane, because another one could read it before it is there."""
+        """Return a table of the lane's own: another lane could read a shared one before it has arrived."""
         key = lane, precision.staged
         if key not in self._edges:
             self._edges[key] = transfer.upload(precision.buckets.edges, precision.bits, device)
@@ -123,10 +123,11 @@ class DeviceQueue:
 
     @property
     def pending_bytes(self) -> int:
-        """How much was sent and has not been found finished."""
+        """The bytes that were sent and have not been collected."""
         return sum(sent.shipment.nbytes for sent in self._sent)
 
     def flush(self) -> None:
+        """Send all open parcels."""
         with self._lock:
             for lane in list(self._open):
                 self._send(lane)
@@ -138,7 +139,7 @@ class DeviceQueue:
         try:
             with torch.inference_mode():
                 shipment = parcel.transfer.send(lane, parcel.results, parcel.marks)
-        except RuntimeError as error:  # no memory to send from or to; the training goes on
+        except RuntimeError as error:  # out of memory on either side; the run goes on
             self.cost.lost_parcels += 1
             self.cost.last_loss = _first_line(error)
             return
@@ -147,6 +148,7 @@ class DeviceQueue:
         self.cost.sent_bytes += shipment.nbytes
 
     def finished(self) -> list[SentParcel]:
+        """Return the parcels that have arrived, each once, in the order in which they were sent."""
         with self._lock:
             arrived = [sent.shipment.ready() for sent in self._sent]
             pairs = list(zip(arrived, self._sent, strict=True))
@@ -154,6 +156,7 @@ class DeviceQueue:
         return [sent for ready, sent in pairs if ready]
 
     def collect(self, sent: SentParcel) -> Collected:
+        """Read an arrived parcel and give its buffer back. May run on any thread."""
         try:
             collected = read_parcel(sent.parts, sent.shipment.bytes())
             collected.device_secs = sent.shipment.device_secs()
@@ -163,7 +166,7 @@ class DeviceQueue:
         return collected
 
     def wait(self) -> list[SentParcel]:
-        """Everything that was sent, when all of it has arrived."""
+        """Wait for everything that was sent, and return it."""
         with self._lock:
             sent, self._sent = self._sent, []
         for one in sent:
@@ -176,14 +179,14 @@ def _first_line(error: RuntimeError) -> str:
 
 
 def plain_tensors() -> AbstractContextManager[None]:
-    """What a tensor's own class makes of operations is not called."""
+    """Return a context in which tensor subclasses do not see our operations."""
     context: AbstractContextManager[None] = torch._C.DisableTorchFunctionSubclass()
     return context
 
 
 @contextmanager
 def quiet(device: torch.device) -> Iterator[None]:
-    """No graph and no automatic casts."""
+    """Run without a graph and without autocast."""
     with torch.inference_mode():
         if not torch.is_autocast_enabled(device.type):
             yield

@@ -1,4 +1,4 @@
-"""From the bytes that a device sent to packed summaries: NumPy alone, on whatever thread has the time."""
+"""Turns the bytes that a device sent into packed summaries, with NumPy alone and on any thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_netdebug.frameworks.torch.device.buckets import BINS, INFINITY, NANS, ON
 
 @dataclass(frozen=True, slots=True)
 class SumSquares:
-    """Over a list of tensors, those left out that hold NaN or ±Inf: `nonfinite` counts these tensors."""
+    """The sum over those tensors of a list that are finite; `nonfinite` counts the tensors that are not."""
 
     key: object
     total: float
@@ -29,7 +29,7 @@ class SumSquares:
 
 @dataclass(slots=True)
 class Collected:
-    """What one parcel held, each with the key that the caller gave; `device_secs` is 0.0 where unknown."""
+    """The content of a parcel, each result under the caller's key; `device_secs` is 0.0 where unknown."""
 
     summaries: list[tuple[object, bytes]] = field(default_factory=list)
     units: list[tuple[object, bytes]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Collected:
 
 
 class Cursor:
-    """Reads arrays off a buffer, one behind the other."""
+    """Reads arrays off a buffer, one after the other."""
 
     def __init__(self, buffer: NDArray[np.uint8]) -> None:
         self._buffer = buffer
@@ -52,7 +52,7 @@ class Cursor:
 
 
 class Part(Protocol):
-    """Describes on the host what some bytes of a parcel mean."""
+    """Describes, on the host, what some bytes of a parcel mean."""
 
     def read(self, cursor: Cursor, into: Collected) -> None: ...
 
@@ -68,7 +68,7 @@ class ScalarPart:
 
 @dataclass(frozen=True, slots=True)
 class NormsPart:
-    """One norm for each of `tensors` tensors."""
+    """The norms of several tensors, one for each."""
 
     key: object
     tensors: int
@@ -82,7 +82,7 @@ class NormsPart:
 
 @dataclass(frozen=True, slots=True)
 class UnitsPart:
-    """One byte for each unit: whether it was active."""
+    """The activity of units, one byte for each."""
 
     key: object
     units: int
@@ -94,7 +94,7 @@ class UnitsPart:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of tensor number `tensor` of its group; behind it in the chunk are `padded` times +Inf."""
+    """A stretch of tensor number `tensor` of its group, followed in the chunk by `padded` values of +Inf."""
 
     tensor: int
     values: int
@@ -105,7 +105,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """What is known of one segment; without finite values `low` is +Inf and `high` −Inf."""
+    """The statistics of one segment; without finite values, `low` is +Inf and `high` is −Inf."""
 
     values: int
     bins: Counts
@@ -118,7 +118,7 @@ class SegmentResult:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Counts and partial results of consecutive segments, as `chunks` laid them down."""
+    """Counts and partial results of consecutive segments, as `chunks` laid them out."""
 
     buckets: Buckets
     segments: tuple[Segment, ...]
@@ -126,14 +126,14 @@ class Chunk:
     totals: np.dtype[Any]
 
     def pieces(self, cursor: Cursor) -> Iterator[tuple[int, SegmentResult]]:
-        """Each segment's results with the number of the tensor that it belongs to."""
+        """Yield the results of each segment, with the number of the tensor that it belongs to."""
         rows = np.array([segment.rows for segment in self.segments])
         starts, all_rows = np.cumsum(rows) - rows, int(rows.sum())
         counts = cursor.take(np.dtype(np.int32), len(rows) * self.buckets.size)
         low, high = (cursor.take(self.values, all_rows).astype(np.float64) for _ in range(2))
         total, squares = (cursor.take(self.totals, all_rows).astype(np.float64) for _ in range(2))
         numbers = [np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)]
-        with np.errstate(all="ignore"):  # squares of large doubles may well be beyond them
+        with np.errstate(all="ignore"):  # squares of large doubles may overflow
             numbers += [np.add.reduceat(total, starts), np.add.reduceat(squares, starts)]
         bins, overflow = self.buckets.folded(counts.reshape(len(rows), -1))
         for segment, bins_, *others in zip(self.segments, bins, overflow, *numbers, strict=True):
@@ -143,7 +143,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """The tensors `keys`, each in as many segments of `chunks` as it needed: an empty one in none."""
+    """The summaries of tensors `keys`, each made of its segments in `chunks`; an empty tensor has none."""
 
     keys: tuple[object, ...]
     chunks: tuple[Chunk, ...]
@@ -157,7 +157,7 @@ class GroupPart:
 
 
 def read_parcel(parts: Sequence[Part], buffer: NDArray[np.uint8]) -> Collected:
-    """Pure: `parts` say what the bytes in `buffer` are."""
+    """Return the content of `buffer`, which `parts` describe. A pure function."""
     cursor, collected = Cursor(buffer), Collected()
     for part in parts:
         part.read(cursor, collected)
@@ -165,7 +165,7 @@ def read_parcel(parts: Sequence[Part], buffer: NDArray[np.uint8]) -> Collected:
 
 
 def _clean(segment: Segment, bins: Counts) -> Counts:
-    """Without the padding; with the NaNs in one bin where their sign and payload depend on the machine."""
+    """Remove the padding, and merge NaNs into one bin where sign and payload depend on the machine."""
     bins[INFINITY] -= segment.padded
     if segment.one_nan:
         nan = bins[NANS].sum()
@@ -188,6 +188,7 @@ def _packed(pieces: list[SegmentResult]) -> bytes:
         neg_inf=neg_inf,
         zeros=int(bins[0] + bins[BINS // 2]),
         overflow=sum(piece.overflow for piece in pieces),
+        # Adding 0.0 turns -0.0 into 0.0.
         min=min(piece.low for piece in pieces) + 0.0 if finite else math.nan,
         max=max(piece.high for piece in pieces) + 0.0 if finite else math.nan,
         sum=math.nan if math.isnan(total) else total + 0.0,

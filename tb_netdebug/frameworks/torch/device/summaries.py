@@ -1,4 +1,4 @@
-"""The statistics of tensors on an accelerator: made there, sent without waiting, received steps later."""
+"""Statistics of tensors on an accelerator: computed there, sent without waiting, received steps later."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ __all__ = [
     "UnitRange",
 ]
 
-ROOM_BYTES = 64 << 20
-PENDING_BYTES = 128 << 20
+ROOM_BYTES = 64 << 20  # on the device, at a time
+PENDING_BYTES = 128 << 20  # sent and not yet collected
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedTensor:
-    """Tensor `number` of the list given, that of `key`, is not watched; `reason` goes on after its name."""
+    """Tensor `number` of a list, under `key`, is not watched; `reason` is text that follows its name."""
 
     number: int
     key: object
@@ -63,7 +63,7 @@ class SkippedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A tensor to summarize; with updates there are two keys and, in `views`, the previous values."""
+    """A tensor to summarize; for updates it has two keys and, in `views`, the previous values."""
 
     number: int
     keys: tuple[object, ...]
@@ -75,13 +75,13 @@ class Item:
 
 
 class DeviceSummaries:
-    """Queues statistics of tensors on their device and hands out those that have arrived.
+    """Queues statistics of tensors on their device and returns those that have arrived.
 
-    The calls that take tensors never wait for the device, and keep neither a tensor nor its graph alive; what
-    they say is of the values at the time of the call in stream order. `flush` sends what was asked for since
-    the last one and belongs at the end of a step. `ready` polls; `finished` and `collect` do the same in two
-    parts, of which the second, the NumPy work, may run on another thread. `room_bytes` bounds the device
-    memory that is used for a moment; with `pending_bytes` on their way new work is refused.
+    Calls that take tensors never wait for the device, and keep neither a tensor nor its graph alive. Their
+    results describe the values at the time of the call, in stream order. `flush` sends what was requested
+    since the last one; call it at the end of a step. `ready` polls. `finished` and `collect` do the same in
+    two parts, so that the second, the NumPy work, may run on another thread. `room_bytes` bounds the device
+    memory that is in use at a time. While `pending_bytes` are on their way, new work is refused.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class DeviceSummaries:
         *,
         units: Sequence[UnitRange | None] | None = None,
     ) -> list[SkippedTensor]:
-        """A summary of each tensor and, where `units` says so, which of its units were active."""
+        """Summarize each tensor and, where `units` asks for it, find which of its units were active."""
         given = zip(tensors, keys, units or [None] * len(tensors), strict=True)
         return self._summarize([
             Item(number, (key,), (tensor,), wanted) for number, (tensor, key, wanted) in enumerate(given)
@@ -123,9 +123,9 @@ class DeviceSummaries:
         previous: Sequence[torch.Tensor],
         keys: Sequence[tuple[object, object]],
     ) -> list[SkippedTensor]:
-        """Summaries of each tensor and of what was added to the previous one, which then becomes equal to it.
+        """Summarize each tensor, and what was added to its previous values, which then become equal to it.
 
-        `previous` comes from `snapshot`; of the two keys of a tensor the second is that of the update.
+        `previous` comes from `snapshot`. Of a tensor's two keys, the second is that of the update.
         """
         given = zip(tensors, previous, keys, strict=True)
         return self._summarize([
@@ -133,12 +133,12 @@ class DeviceSummaries:
         ])  # fmt: skip
 
     def snapshot(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Copies for `summarize_updates`, on the same devices and laid out alike."""
+        """Return copies for `summarize_updates`, on the same devices and in the same layout."""
         with plain_tensors(), torch.inference_mode():
             return [torch.clone(tensor) for tensor in tensors]
 
     def sum_squares(self, tensors: Sequence[torch.Tensor], key: object) -> list[SkippedTensor]:
-        """One norm for each tensor, cheap enough for every step, and of them one sum for each device."""
+        """Compute the norm of each tensor, cheap enough for every step; they give one sum for each device."""
         refusals: list[SkippedTensor] = []
         by_device: dict[torch.device, list[torch.Tensor]] = {}
         with plain_tensors():
@@ -154,7 +154,7 @@ class DeviceSummaries:
         return refusals
 
     def scalar(self, tensor: torch.Tensor, key: object) -> SkippedTensor | None:
-        """The value of a tensor with one element, such as a loss."""
+        """Send the value of a one-element tensor, such as a loss."""
         with plain_tensors():
             reason = obstacle(tensor)
             if not reason and (tensor.numel() != 1 or tensor.is_complex()):
@@ -163,23 +163,23 @@ class DeviceSummaries:
         return SkippedTensor(0, key, reason) if reason else None
 
     def flush(self) -> None:
-        """Sends what was asked for since the last call."""
+        """Send what was requested since the last call."""
         self._queue.flush()
 
     def ready(self) -> list[Collected]:
-        """What has arrived since the last call, in the order in which it was sent; never waits."""
+        """Return what has arrived since the last call, in the order in which it was sent. Never waits."""
         return [self.collect(sent) for sent in self.finished()]
 
     def finished(self) -> list[SentParcel]:
-        """What has arrived since the last call; each is to be collected, once."""
+        """Return the parcels that have arrived since the last call; each must be collected once."""
         return self._queue.finished()
 
     def collect(self, sent: SentParcel) -> Collected:
-        """The results in something that has arrived; on any thread."""
+        """Return the results in an arrived parcel. May run on any thread."""
         return self._queue.collect(sent)
 
     def drain(self) -> list[Collected]:
-        """Everything that is still to come. Waits for the devices: meant for the end of a run."""
+        """Return everything that is still to come. It waits for the devices: for the end of a run."""
         self.flush()
         return [self.collect(sent) for sent in self._queue.wait()]
 
@@ -199,12 +199,13 @@ class DeviceSummaries:
         return refusals
 
     def _groups(self, items: Sequence[Item]) -> Iterator[list[Item]]:
-        """So few tensors at a time that their results fit in a parcel."""
+        """Yield groups of tensors whose results fit in one parcel."""
         group: list[Item] = []
         group_bytes = 0
         for item in items:
             precision = precision_of(item.views[0].dtype, item.views[0].device)
             segments = (item.views[0].numel() // self._most_values(precision, item) + 1) * len(item.views)
+            # Bucket counts, four bytes each, make up nearly all of a result.
             item_bytes = 4 * segments * precision.buckets.size
             if group and group_bytes + item_bytes > self._queue.parcel_bytes:
                 yield group
@@ -260,7 +261,7 @@ def _form(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def _norms(tensors: Sequence[torch.Tensor], key: object, _: Edges) -> Results:
-    """One operation for each element type: a list of several falls back to one for each tensor."""
+    """Compute norms with one operation per element type; for a mixed list torch would take one per tensor."""
     by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
     for tensor in map(stored, tensors):
         plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

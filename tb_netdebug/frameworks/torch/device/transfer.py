@@ -1,4 +1,4 @@
-"""How results come from a device to the host: sent in stream order, received when an event has passed."""
+"""Transfers from a device to the host: sent in stream order, received once an event has passed."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-SMALLEST_BUFFER_BYTES = 1 << 16
+SMALLEST_BUFFER_BYTES = 1 << 16  # of page-locked memory
 
 
 class Shipment(Protocol):
-    """Bytes on their way."""
+    """Bytes on their way to the host."""
 
     nbytes: int
 
     def ready(self) -> bool:
-        """Never waits."""
+        """Return whether the bytes have arrived. Never waits."""
 
     def wait(self) -> None: ...
 
     def bytes(self) -> NDArray[np.uint8]:
-        """The bytes of a ready shipment, valid until it is released."""
+        """Return the bytes of a ready shipment, valid until it is released."""
 
     def device_secs(self) -> float:
-        """How long the device was busy with what was shipped, 0.0 where that is unknown."""
+        """Return how long the device was busy with what was sent; 0.0 where that is unknown."""
 
     def release(self) -> None: ...
 
 
 class Transfer(Protocol):
-    """One for each kind of device."""
+    """How results are sent from one kind of device."""
 
     def lane(self, device: torch.device) -> Hashable:
-        """What the calling thread's operations queue up in; results are sent in the lane that made them."""
+        """Return the queue of this thread's operations; results are sent in the lane that made them."""
 
     def obstacle(self, device: torch.device) -> str | None:
-        """Why nothing can be sent at the moment."""
+        """Return why nothing can be sent at the moment, or None."""
 
     def upload(self, values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor: ...
 
     def mark(self, lane: Hashable) -> Any:
-        """A point in the lane's time, None where the device keeps no time."""
+        """Return a mark of the lane's present time, or None where the device keeps no time."""
 
     def send(
         self, lane: Hashable, results: Sequence[torch.Tensor], marks: Sequence[tuple[Any, Any]]
     ) -> Shipment:
-        """Sends the bytes of the results, one behind the other."""
+        """Send the bytes of the results, one after the other."""
 
 
 class Event(Protocol):
-    """As torch.cuda.Event."""
+    """The part of torch.cuda.Event that is used."""
 
     def record(self, stream: Any) -> None: ...
     def query(self) -> bool: ...
@@ -63,7 +63,7 @@ class Event(Protocol):
 
 
 class Runtime(Protocol):
-    """What is used of `torch.cuda` and of `torch.xpu`, which looks the same."""
+    """The part of `torch.cuda`, and of the like `torch.xpu`, that is used."""
 
     def current_stream(self, device: Any) -> Any: ...
     def stream(self, stream: Any) -> AbstractContextManager[Any]: ...
@@ -71,20 +71,20 @@ class Runtime(Protocol):
 
 
 def transfer_for(device: torch.device) -> Transfer:
-    """The way of sending that suits the device; one without streams that we know sends late instead."""
+    """Return the transfer for a device; without streams that we know, results are fetched late."""
     if device.type in ("cuda", "xpu"):
         return StreamTransfer(getattr(torch, device.type), pinned=True)
     return LateTransfer()
 
 
 def _joined(results: Sequence[torch.Tensor]) -> torch.Tensor:
-    if not results:  # of empty tensors all is known here
+    if not results:  # empty tensors only: the host knows all about them
         return torch.empty(0, dtype=torch.uint8, device="cpu")
     return torch.cat([result.view(torch.uint8) for result in results])
 
 
 class LateTransfer:
-    """Keeps results on the device until they are asked for; whoever collects them waits, not the training."""
+    """Keeps results on the device until they are read: the reading thread waits, the run does not."""
 
     def lane(self, device: torch.device) -> Hashable:
         return device
@@ -105,6 +105,8 @@ class LateTransfer:
 
 
 class LateShipment:
+    """Results that stay on the device; always ready, because reading them waits."""
+
     def __init__(self, payload: torch.Tensor) -> None:
         self._payload = payload
         self.nbytes = payload.numel()
@@ -126,7 +128,7 @@ class LateShipment:
 
 
 class StreamTransfer:
-    """Copies to page-locked memory behind the stream's other work; an event tells when the copy is there."""
+    """Copies to page-locked memory, queued after the stream's other work; an event marks the arrival."""
 
     def __init__(self, runtime: Runtime, *, pinned: bool) -> None:
         self._runtime = runtime
@@ -162,13 +164,14 @@ class StreamTransfer:
             payload = _joined(results)
             size = payload.numel()
             buffer = self._buffer(size)
+            # Waits for nothing, because the buffer is page-locked.
             buffer[:size].copy_(payload, non_blocking=True)
             event = self._runtime.Event(enable_timing=False)
             event.record(lane)
         return StreamShipment(self, buffer, size, event, marks)
 
     def take_back(self, buffer: torch.Tensor) -> None:
-        """Page-locking memory makes the device pause, so buffers are used again."""
+        """Keep a buffer for further use: page-locking new memory makes the device pause."""
         with self._lock:
             self._free.append(buffer)
 
@@ -177,13 +180,15 @@ class StreamTransfer:
             large = [index for index, buffer in enumerate(self._free) if size <= buffer.numel()]
             if large:
                 return self._free.pop(min(large, key=lambda index: self._free[index].numel()))
-            # Too small for what is sent now, so likely also for what will be.
+            # They are too small for what is sent now, so likely also for what will be sent.
             self._free.clear()
         room = max(SMALLEST_BUFFER_BYTES, 1 << (size - 1).bit_length())
         return torch.empty(room, dtype=torch.uint8, device="cpu", pin_memory=self._pinned)
 
 
 class StreamShipment:
+    """Results that are copied into a page-locked buffer, which `release` gives back."""
+
     def __init__(
         self,
         transfer: StreamTransfer,

@@ -1,4 +1,4 @@
-"""Which channels of a tensor were active, without waiting for the device."""
+"""Finds which channels of a tensor were active, without waiting for the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.frameworks.torch.device.values import magnitude, precision_of
 
 @dataclass(frozen=True, slots=True)
 class UnitRange:
-    """A unit, a slice across `dim`, is active when any value of it lies in (low, high) and is not zero."""
+    """The range of active values: a unit is a slice across `dim`, active if a nonzero value lies inside."""
 
     dim: int
     low: float
@@ -22,7 +22,7 @@ class UnitRange:
 
 
 def active_units(tensor: torch.Tensor, wanted: UnitRange, *, room_bytes: int) -> torch.Tensor:
-    """One bool for each unit, computed in pieces that need at most about `room_bytes`."""
+    """Return one bool for each unit, computed in pieces that take at most about `room_bytes`."""
     dim = wanted.dim % tensor.dim()
     units = tensor.shape[dim]
     most_values = max(room_bytes // precision_of(tensor.dtype, tensor.device).value_bytes, units)
@@ -35,7 +35,7 @@ def active_units(tensor: torch.Tensor, wanted: UnitRange, *, room_bytes: int) ->
 
 
 def _pieces(tensor: torch.Tensor, dim: int, most_values: int) -> Iterator[torch.Tensor]:
-    """Cut across the other dimensions only, so that each piece has all units."""
+    """Yield pieces that are cut across the other dimensions only, so that each has all units."""
     others = [other for other in range(tensor.dim()) if other != dim and tensor.shape[other] > 1]
     if tensor.numel() <= most_values or not others:
         yield tensor
@@ -50,7 +50,7 @@ def _active(piece: torch.Tensor, dim: int, wanted: UnitRange) -> torch.Tensor:
     precision = precision_of(piece.dtype, piece.device)
     values = magnitude(piece, precision.staged) if precision.magnitude else piece.to(precision.staged)
     low, high = _comparable(wanted, precision.staged)
-    # Above the low end and not above the high one; exclusive-or, because NaN is neither.
+    # Above the low end and not at or above the high one. Exclusive-or, because a NaN is neither.
     active = torch.gt(values, low).logical_xor_(torch.ge(values, high))
     if wanted.low < 0 < wanted.high:
         active.logical_xor_(torch.eq(values, 0.0))
@@ -59,7 +59,7 @@ def _active(piece: torch.Tensor, dim: int, wanted: UnitRange) -> torch.Tensor:
 
 
 def _comparable(wanted: UnitRange, dtype: torch.dtype) -> tuple[float, float]:
-    """The same open range in `dtype`, because torch rounds a limit to the type that it compares with."""
+    """Return the same open range for `dtype`: torch rounds a limit to the type that it is compared with."""
     if dtype == torch.float64:
         return wanted.low, wanted.high
     with np.errstate(over="ignore"):

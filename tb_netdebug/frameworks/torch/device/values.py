@@ -1,4 +1,4 @@
-"""Which tensors the device path can read, as which numbers, and in which stretches."""
+"""Which tensors the device path can read, as which type of number, and in which stretches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPLEX = frozenset({torch.complex64, torch.complex128})
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The numbers that a tensor is read as; `value_bytes` is what one value takes at most on the way."""
+    """The type that a tensor's values are converted to; a value takes at most `value_bytes` on the way."""
 
     staged: torch.dtype
     magnitude: bool
@@ -35,7 +35,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """As much of tensor number `tensor` as fits in a chunk; for updates with its previous values."""
+    """A stretch of tensor number `tensor` that fits in a chunk; for updates, with its previous values."""
 
     tensor: int
     views: tuple[torch.Tensor, ...]
@@ -43,7 +43,7 @@ class ValueRange:
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """What sums are added up in: Apple's devices know no float64."""
+    """Return the type in which sums are added up: Apple's devices have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -56,7 +56,7 @@ def precision_of(dtype: torch.dtype, device: torch.device) -> Precision:
 
 
 def obstacle(tensor: torch.Tensor) -> str | None:
-    """Why this tensor is not watched, in words that follow its name; None when it can be."""
+    """Return why a tensor cannot be watched, in words that follow its name; None if it can."""
     if hasattr(tensor, "to_local"):
         return "is distributed: give its local part"
     if tensor.layout == torch.sparse_coo:
@@ -77,12 +77,15 @@ def obstacle(tensor: torch.Tensor) -> str | None:
 
 
 def stored(tensor: torch.Tensor) -> torch.Tensor:
-    """The values that are stored: of a sparse tensor those at its indices."""
+    """Return the stored values: of a sparse tensor, those at its indices."""
     return tensor._values() if tensor.layout == torch.sparse_coo else tensor
 
 
 def stretches(number: int, views: tuple[torch.Tensor, ...], most_values: int) -> Iterator[ValueRange]:
-    """Views of equal shape, flat where their memory is, cut to at most `most_values`; copies nothing."""
+    """Yield views, flat where memory allows, of at most `most_values`; nothing is copied.
+
+    All `views` have the same shape and are cut alike.
+    """
     first = views[0]
     if not first.numel():
         return
@@ -102,7 +105,7 @@ def stretches(number: int, views: tuple[torch.Tensor, ...], most_values: int) ->
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the values lie in memory side by side, each once, in whatever order of the dimensions."""
+    """Return whether the values lie side by side in memory, each once, in any order of dimensions."""
     if tensor.is_contiguous():
         return True
     expected = 1
@@ -115,7 +118,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def magnitude(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The distance of complex values from zero."""
+    """Return the absolute values of complex numbers."""
     plain = (values.conj() if values.is_conj() else values).resolve_neg()
     real, imaginary = torch.view_as_real(plain).to(dtype).unbind(-1)
     if values.dtype == torch.complex64:  # no square of a float32 leaves the range of a double
@@ -124,7 +127,7 @@ def magnitude(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def complex_difference(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
-    """Part by part: torch itself multiplies by one before it subtracts, and makes NaN of infinite parts."""
+    """Subtract real and imaginary parts apart: torch multiplies by one first, which makes NaN of infinity."""
     parts = [torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (now, then)]
     return torch.view_as_complex(parts[0] - parts[1])
 
