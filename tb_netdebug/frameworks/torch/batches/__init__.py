@@ -1,1 +1,1 @@
-"""What goes into the model."""
+"""Probes of what goes into the model: its inputs, their repetition and the loader that they come from."""

@@ -1,4 +1,4 @@
-"""The features of a batch: which never change, and how different their scales are."""
+"""Statistics of a batch's features: which never change, and how different their scales are."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from tb_netdebug.frameworks.torch.host_arrays import NUMPY_TYPES, values_over
 MOST_FEATURES = 4096
 MOST_VALUES = 1 << 16
 MOST_PICTURES = 32
+# A batch of one has no spread.
 FEWEST_ROWS = 2
 
 Floats = NDArray[np.float64]
 
 
 def feature_scalars(tensor: torch.Tensor) -> dict[str, float]:
-    """Of a tensor in host memory: features are the columns of a matrix, or the channels of pictures.
+    """Return the statistics of a tensor in host memory, by name.
 
-    Empty for other shapes and for a batch of one. Scales are standard deviations over the batch.
+    Features are the columns of a matrix or the channels of pictures. The result is empty for other shapes and
+    for a batch of one. Scales are standard deviations over the batch.
     """
     features = features_of(tensor)
     if features is None or features.shape[1] < FEWEST_ROWS:
@@ -40,9 +42,9 @@ def feature_scalars(tensor: torch.Tensor) -> dict[str, float]:
 
 
 def moments(features: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Means, standard deviations, and which features never change.
+    """Return the means, the standard deviations, and which features never change.
 
-    Counted from the first observation on: those of a feature that stays the same are exact zeros.
+    Differences from the first observation are averaged, so a feature that stays the same gives exact zeros.
     """
     first = features[:, :1]
     rest = features - first
@@ -53,7 +55,7 @@ def moments(features: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
 
 
 def features_of(tensor: torch.Tensor) -> Floats | None:
-    """Features × observations, at most MOST_FEATURES and about MOST_VALUES, from all over the batch."""
+    """Return features × observations, at most MOST_FEATURES and about MOST_VALUES, taken evenly."""
     if tensor.dim() not in (2, 4) or not tensor.numel():
         return None
     tensor = tensor.detach()
@@ -65,10 +67,11 @@ def features_of(tensor: torch.Tensor) -> Floats | None:
         tensor = tensor[:: step(tensor.numel(), MOST_VALUES)]
     if tensor.dtype not in NUMPY_TYPES:
         tensor = tensor.float()
+    # In C order, the sums over each feature run along contiguous memory.
     values: Floats = np.moveaxis(values_over(tensor), 1, 0).astype(np.float64, order="C")
     return values.reshape(len(values), -1)
 
 
 def step(size: int, most: int) -> int:
-    """Every so many-th leaves at most `most`."""
+    """Return the smallest step at which a slice of `size` elements leaves at most `most`."""
     return max(-(-size // most), 1)

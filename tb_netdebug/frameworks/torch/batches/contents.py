@@ -1,4 +1,4 @@
-"""What a batch holds: a fingerprint of it, whether it is a part of something bigger, masks and states."""
+"""What a batch holds: its fingerprint, and whether it is a slice of a bigger tensor, a mask or a state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from tb_netdebug.frameworks.torch.host_arrays import Array
 from tb_netdebug.frameworks.torch.values import PLAIN_TYPES, is_functorch_wrapped
 
-# A selection of so many values tells one batch from another, unless nearly all of them are zeros.
+# This many values tell one batch from another, unless nearly all of them are zeros.
 SELECTED = 1024
 SELECTED_OF_SPARSE = 1 << 17
 FEWEST_NONZERO = 64
 
 
 def is_on_host(tensor: torch.Tensor) -> bool:
-    """Whether its values can be read where they are, without waiting for anything."""
+    """Return whether a tensor's values can be read where they are, without waiting for anything."""
     return (
         type(tensor) in PLAIN_TYPES
         and tensor.is_cpu
@@ -30,24 +30,26 @@ def is_on_host(tensor: torch.Tensor) -> bool:
 
 
 def selection(array: Array, most: int = SELECTED) -> Array:
-    """About `most` values from all over the array, and not the same columns of each row."""
+    """Return about `most` values from all over the array, and not from the same columns of each row."""
     if array.size <= 4 * most:
         return array.ravel()
     stride = array.size // most
     row = array.size // max(len(array), 1)
+    # A stride that shares no factor with the row length visits different columns in each row.
     while math.gcd(stride, row) != 1:
         stride += 1
-    # of an array in one piece a view is enough, and made faster
+    # A contiguous array only needs a view, which is faster to make.
     return array.reshape(-1)[::stride] if array.flags.c_contiguous else array.flat[::stride]
 
 
 class Fingerprint:
-    """Of all tensors that are added, in their order."""
+    """The hash of all tensors that are added, in their order."""
 
     def __init__(self) -> None:
         self._digest = blake2b(digest_size=8)
 
     def add(self, array: Array) -> None:
+        """Add shape, type and a selection of values; a bigger selection where most are zeros."""
         chosen = selection(array)
         if len(chosen) < array.size and np.count_nonzero(chosen) < FEWEST_NONZERO:
             chosen = selection(array, SELECTED_OF_SPARSE)
@@ -55,12 +57,12 @@ class Fingerprint:
         self._digest.update(chosen.tobytes())
 
     def number(self) -> float:
-        """52 bits of it, which a float holds exactly."""
+        """Return 52 bits of the hash, which a float holds exactly."""
         return float(int.from_bytes(self._digest.digest(), "little") >> 12)
 
 
 def share_of_rows(tensor: torch.Tensor) -> float:
-    """Of the memory behind a view: how large a part of the rows it shows; 1.0 when it is no slice.
+    """Return the share of rows that a view shows of the memory behind it; 1.0 if it is no slice.
 
     Leaving out columns, as in `tokens[:, :-1]`, makes no slice.
     """
@@ -74,12 +76,12 @@ def share_of_rows(tensor: torch.Tensor) -> float:
 
 
 def is_mask(array: Array) -> bool:
-    """Zero or minus infinity only: what attention adds to its scores."""
+    """Return whether the array holds only zeros and minus infinity, as a mask added to attention scores."""
     chosen = selection(array)
     masked = np.isneginf(chosen) if chosen.dtype.kind == "f" else np.zeros(chosen.shape, np.bool_)
     return bool(masked.any() and not chosen[~masked].any())
 
 
 def is_zero(array: Array) -> bool:
-    """As the first state of a recurrent network is."""
+    """Return whether the array holds only zeros, as the first state of a recurrent network."""
     return not selection(array).any() and not array.any()

@@ -1,4 +1,4 @@
-"""Where a watched model is called."""
+"""Finds the module at which a watched model is called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 
 def entry_of(model: nn.Module) -> nn.Module:
-    """The model, or the first of its parts that can be called: lists and dicts of modules cannot be."""
+    """Return the model, or its first part that can be called: lists and dicts of modules cannot be."""
     if can_be_called(model):
         return model
     parts = (entry_of(child) for child in model.children())
@@ -14,7 +14,7 @@ def entry_of(model: nn.Module) -> nn.Module:
 
 
 def can_be_called(model: nn.Module) -> bool:
-    """Looked up by hand: TorchScript's `forward` cannot be asked for on a class."""
+    """Return whether a model has a `forward`, found by hand: asking a TorchScript class for it fails."""
     return "forward" in vars(model) or any(
         "forward" in vars(base) for base in type(model).__mro__ if base is not nn.Module
     )

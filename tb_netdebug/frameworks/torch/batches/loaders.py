@@ -1,4 +1,4 @@
-"""Which DataLoader the batches come from, and how often it was started over."""
+"""Finds out which DataLoader the batches come from, and how often it was started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.recording.guard import Guard
 
 
 class Loader:
-    """One that was iterated while we watched; `batches` is None when it does not know its length."""
+    """A loader that was iterated while we watched; `batches` is None when it does not know its length."""
 
     __slots__ = ("batches", "restarts")
 
@@ -24,7 +24,7 @@ class Loader:
 
 
 class Drawing:
-    """An iterator of a loader, and how many batches it had given when we last looked; not kept alive."""
+    """An iterator of a loader, and how many batches it had given at the last look; not kept alive."""
 
     __slots__ = ("given", "iterator", "loader")
 
@@ -35,18 +35,18 @@ class Drawing:
 
 
 class Loaders:
-    """While open, every DataLoader of the process tells when it is started.
+    """Notices, while open, whenever a DataLoader of the process is started.
 
-    `source` is the loader that gave a batch since the last `consume`: what was drawn for an evaluation is
-    consumed by its forward call, so a loader that only feeds evaluations is not taken for that of the
-    training. Batches are counted where the iterators count them themselves; these stay as they are.
+    `source` is the loader that gave a batch since the last `consume`. An evaluation's forward call consumes
+    what was drawn for it, so a loader that only feeds evaluations is not taken for that of the run. The
+    counts are those that iterators keep themselves; the iterators stay as they are.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._loaders: weakref.WeakKeyDictionary[Any, Loader] = weakref.WeakKeyDictionary()
         self._drawings: list[Drawing] = []
-        self._begun: Loader | None = None
+        self._begun: Loader | None = None  # started since the last `consume`
 
     def open(self) -> None:
         listen(self)
@@ -56,7 +56,7 @@ class Loaders:
         self._drawings.clear()
 
     def began(self, loader: Any, iterator: Any) -> None:
-        """`loader` was started."""
+        """Note that `loader` was started. Called by our `__iter__`, on the thread that starts it."""
         if self._guard.is_off:
             return
         try:
@@ -67,12 +67,13 @@ class Loaders:
             self._begun = known
             self._drawings = [
                 each for each in self._drawings if each.iterator() not in (None, iterator)
-            ]  # a persistent iterator is started over
+            ]  # persistent workers: the same iterator is started again
             self._drawings.append(Drawing(iterator, known))
         except Exception as error:
             self._guard.fault("watching a DataLoader", error)
 
     def source(self) -> Loader | None:
+        """Return the loader that gave a batch, or was started, since the last `consume`."""
         found = self._begun
         for drawing in self._drawings:
             iterator = drawing.iterator()
@@ -81,7 +82,7 @@ class Loaders:
         return found
 
     def consume(self) -> None:
-        """What has been drawn so far belongs to the past."""
+        """Forget what has been drawn so far: it no longer counts for `source`."""
         self._begun = None
         for drawing in self._drawings:
             iterator = drawing.iterator()
@@ -90,43 +91,48 @@ class Loaders:
 
 
 def given_by(iterator: Any) -> int:
-    """How many batches an iterator has given since it was started; 0 if it does not say."""
+    """Return how many batches an iterator has given since it was started; 0 if it does not say."""
     given = getattr(iterator, "_num_yielded", 0)
     return given if isinstance(given, int) else 0
 
 
 def length_of(loader: Any) -> int | None:
-    """Asking a loader of an iterable dataset would make it warn later, so that one is not asked."""
+    """Return the number of batches, or None if it is not known.
+
+    A loader of an iterable dataset is not asked, because that would make it warn later.
+    """
     if isinstance(loader.dataset, IterableDataset):
         return None
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):  # a sampler or data set without a length, as is its right
+    except (TypeError, NotImplementedError):  # a sampler or a dataset need not have a length
         return None
 
 
-# ---- the one place where DataLoader is changed ------------------------------------------------------------
+# ---- the one place where DataLoader is patched ------------------------------------------------------------
 
 Start = Callable[[Any], Iterator[Any]]
 
 _changing = threading.Lock()
 _listeners: list[Loaders] = []
 _class: Any = DataLoader
-_patch: tuple[Start, Start] | None = None  # the original, and what stands in its place
+_patch: tuple[Start, Start] | None = None  # the original `__iter__` and its replacement
 
 
 def listen(listener: Loaders) -> None:
+    """Report the starts of all loaders to `listener`; the first listener patches DataLoader."""
     global _patch
     with _changing:
         _listeners.append(listener)
         if _patch is None:
+            # DataLoader has no hook for its start.
             original = _class.__iter__
             _patch = original, telling(original)
             _class.__iter__ = _patch[1]
 
 
 def stop_listening(listener: Loaders) -> None:
-    """The last one puts everything back, unless somebody has put something over ours since."""
+    """Remove a listener; the last one restores DataLoader, unless other code has patched it since."""
     global _patch
     with _changing:
         if listener in _listeners:

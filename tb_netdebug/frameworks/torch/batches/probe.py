@@ -1,4 +1,4 @@
-"""What goes into the model: inputs, whether batches repeat, and which loader they come from."""
+"""The probe of batches: inputs, whether batches repeat, and which loader they come from."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
 MOST_INPUTS = 4
-# Steps with more calls (a policy asked at every move, micro-batches) are known by their first ones.
+# In steps with more calls (a policy queried at every move, micro-batches), the first ones are looked at.
 MOST_CALLS = 8
 
 
 class BatchProbe:
-    """Looks at the calls of the first watched model that record gradients (see `probes.Probe`).
+    """Watches the calls of the first watched model that record gradients (see `probes.Probe`).
 
-    The fingerprint `probe/batch_id` is that of all inputs of these calls, taken in probed steps and in the
-    step after each, so that two steps in a row can be compared. Statistics of inputs are those of the step's
+    The fingerprint `probe/batch_id` covers all inputs of these calls. It is taken in probed steps and in the
+    step after each, so that consecutive steps can be compared. Statistics of inputs are those of the step's
     first call. Inputs that are no data are left out: what the model has made itself, masks, states of zeros.
     """
 
@@ -61,11 +61,11 @@ class BatchProbe:
         self._loaders = Loaders(context.guard)
         self._random = RandomNumbers()
         self._series = [Series(Kind.TENSOR, f"input/{number}") for number in range(MOST_INPUTS)]
-        self._follows = False  # a step that was probed
+        self._follows = False  # the step before was probed
         self._calls = 0
         self._fingerprint: Fingerprint | None = Fingerprint()
         self._loader: Loader | None = None
-        self._before: weakref.ref[torch.Tensor] | None = None
+        self._before: weakref.ref[torch.Tensor] | None = None  # the first input of the last step looked at
         first = next(iter(context.models.values()), None)
         self._hook: Any = None
         if context.settings.batches and first is not None:
@@ -90,11 +90,12 @@ class BatchProbe:
         if is_compiling() or is_traced() or self._guard.is_off:
             return
         if not is_grad_enabled():
-            self._loaders.consume()  # by an evaluation
+            self._loaders.consume()  # an evaluation has used up its batch
             return
         collector = self._collector
         if not (self._follows or collector.probing):
             return
+        # During backward, activation checkpointing repeats calls.
         if self._calls >= MOST_CALLS or current_backward() != -1:
             return
         started = now()
@@ -118,6 +119,7 @@ class BatchProbe:
         self._loader = self._loaders.source()
         self._look_for_slice([tensor for _, tensor in given])
         if self._collector.probing:
+            # Only probed steps look at values; the others are needed for the fingerprint alone.
             data = [values_of(tensor) for name, tensor in given if is_data(name, tensor)]
             self._look_at_data([tensor for place, tensor in enumerate(data) if not is_beside(place, tensor)])
             self._look_at_words([tensor for name, tensor in given if are_words(name, tensor)])
@@ -126,14 +128,14 @@ class BatchProbe:
         for tensor in given:
             bits = array_over(tensor) if is_on_host(tensor) else None
             if bits is None:
-                self._fingerprint = None  # what can be read of it would say nothing about the rest
+                self._fingerprint = None  # the readable part says nothing about the rest
             elif self._fingerprint is not None:
                 self._fingerprint.add(bits)
         if not given:
             self._fingerprint = None
 
     def _look_for_slice(self, given: list[torch.Tensor]) -> None:
-        """A tensor that is passed again and again is the training set, even if it is a part of something."""
+        """Record whether the first input is a slice. One passed repeatedly is the whole training set."""
         if not given or not is_on_host(given[0]):
             return
         tensor, share = given[0], share_of_rows(given[0])
@@ -153,7 +155,7 @@ class BatchProbe:
                     self._collector.scalars[f"probe/{series.name}/{name}"] = value
 
     def _look_at_words(self, given: list[torch.Tensor]) -> None:
-        """Their numbers have no size, but they should differ."""
+        """Record the range of token ids: their size means nothing, but they should differ."""
         for place, tensor in enumerate(given[:MOST_INPUTS]):
             low, high = tensor.aminmax()
             self._collector.scalars[of_words(place, "min")] = float(low)
@@ -177,7 +179,7 @@ def inputs_of(args: Any, kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def is_data(name: str, tensor: torch.Tensor) -> bool:
-    """Floats, but not computed by a network, nor a parameter, a mask or a single number."""
+    """Return whether an input is floats that no network computed, and no parameter, mask or single number."""
     return (
         tensor.is_floating_point()
         and tensor.grad_fn is None
@@ -190,7 +192,7 @@ def is_data(name: str, tensor: torch.Tensor) -> bool:
 
 
 def are_words(name: str, tensor: torch.Tensor) -> bool:
-    """Rows of whole numbers, as words have them; those on a device are not waited for."""
+    """Return whether an input is rows of integers, like token ids. Those on a device are not waited for."""
     return (
         tensor.dtype in (torch.int64, torch.int32)
         and tensor.dim() > 1
@@ -201,13 +203,16 @@ def are_words(name: str, tensor: torch.Tensor) -> bool:
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Of sequences of different lengths in one tensor all that it really holds."""
+    """Return the values; of a nested tensor (sequences of different lengths), all that it really holds."""
     values: torch.Tensor = tensor.detach().values() if tensor.is_nested else tensor
     return values
 
 
 def is_beside(place: int, tensor: torch.Tensor) -> bool:
-    """A mask, or behind the first input a state of zeros; what lies on a device is not asked."""
+    """Return whether an input is a mask or, after the first input, a state of zeros.
+
+    False for what lies on a device: reading it would wait.
+    """
     if not is_on_host(tensor) or tensor.dtype not in (torch.float32, torch.float64):
         return False
     values = array_over(tensor)
