@@ -1,1 +1,1 @@
-"""Train and evaluation mode."""
+"""Probes of train and evaluation mode."""

@@ -1,4 +1,4 @@
-"""Calls of `functional.dropout` that forget to say `training=`: `model.eval()` does not switch them off."""
+"""Finds calls of `functional.dropout` without `training=`, which `model.eval()` does not switch off."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ FUNCTIONS = (
     functional.alpha_dropout, functional.feature_alpha_dropout,
 )  # fmt: skip
 NAMES = frozenset(function.__name__ for function in FUNCTIONS)
-# Of (input, p, training, inplace), `training` is the third.
+# The index of each argument in (input, p, training, inplace).
 SHARE, TRAINING = 1, 2
 MOST_PLACES = 16
 MOST_LINES = 20_000
-# So many evaluations are listened to: those after them call the same lines.
+# Calls are watched in this many evaluations; later ones call the same lines.
 EVALUATIONS = 3
 
 
 class FunctionalDropout:
-    """`listen` while a model is evaluated; `places` are the lines of its calls that drop units then.
+    """Watches dropout calls while a model is evaluated; `places` are the lines that drop units then.
 
-    Who writes `training=True` means it, as for many samples of one answer. A line that cannot be read is left
-    alone.
+    A program that passes `training=True` means it, for example to sample several answers. A line whose
+    source cannot be read is left alone.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class FunctionalDropout:
         self._known: set[tuple[str, int]] = set()
 
     def listen(self, model: nn.Module) -> None:
-        """Until the end of the step."""
+        """Watch the calls until the end of the step."""
         self._model = model
         if not self._handles and self._left:
             self._left -= 1
@@ -57,10 +57,10 @@ class FunctionalDropout:
         self._handles, self._model = [], None
 
     def _called(self, given: tuple[Any, ...]) -> None:
-        """Runs inside of the user's call, and does not raise."""
+        """Check a call. Runs inside the user's call, and does not raise."""
         if self._model is None or self._model.training or not given[TRAINING] or not given[SHARE]:
             return
-        with suppress(SyntaxError, ValueError, RecursionError):  # the text is none of Python
+        with suppress(SyntaxError, ValueError, RecursionError):  # the source is not Python
             self._look(caller())
 
     def _look(self, frame: FrameType | None) -> None:
@@ -74,7 +74,7 @@ class FunctionalDropout:
 
 
 def caller() -> FrameType | None:
-    """Of the function that is listened to; None when it is torch itself, whose modules know their mode."""
+    """Return the frame that called the watched function, or None if that is torch, whose modules pass it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame.f_code):
         frame = frame.f_back
@@ -82,7 +82,7 @@ def caller() -> FrameType | None:
 
 
 def forgets_training(path: str, line: int) -> bool:
-    """Whether there are calls of these functions in this line, and none of them says in which mode."""
+    """Return whether the line calls these functions, and no call on it passes `training`."""
     lines = linecache.getlines(path)
     if not lines or len(lines) > MOST_LINES:
         return False
@@ -103,7 +103,7 @@ def last_line(call: ast.Call) -> int:
 
 
 def says_training(call: ast.Call) -> bool:
-    """Also when it may, in arguments that are only known while the program runs."""
+    """Return whether a call passes `training`, or may do so in arguments known only at run time."""
     return (
         len(call.args) > TRAINING
         or any(isinstance(each, ast.Starred) for each in call.args)

@@ -1,4 +1,4 @@
-"""Train and evaluation mode: in which of them dropout and batch norm are when the model is called."""
+"""The probe of modes: whether dropout and batch norm are in train or evaluation mode when called."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_NAMES = 64
 
 
 class WatchedModel:
-    """A watched model, and what its calls in this step were like."""
+    """A watched model, and what its calls in the current step were like."""
 
     __slots__ = (
         "all_in_eval", "calls", "in_eval", "looks", "model", "prefix", "switches", "trained_on",
@@ -50,15 +50,16 @@ class WatchedModel:
         self.begin()
 
     def begin(self) -> None:
-        """A step."""
-        self.calls = self.looks = 0  # that record gradients
+        """Begin a step."""
+        self.calls = self.looks = 0  # counts of calls that record gradients
         self.in_eval: list[Switch] = []
-        self.all_in_eval = True  # the model itself, in all these calls
+        self.all_in_eval = True  # whether the model itself was in evaluation mode in all of these calls
 
     def look(self) -> None:
-        """A switch counts as being in evaluation mode when it was so in all calls of the step.
+        """Note the modes at a call. A switch is in evaluation mode if it was so in all calls of the step.
 
-        Evaluations are not always made without gradients, and some attack the model in evaluation mode first.
+        Evaluations are not always made without gradients, and adversarial training may attack the model in
+        evaluation mode first.
         """
         self.all_in_eval = self.all_in_eval and not self.model.training
         among = self.in_eval if self.looks else self.switches
@@ -67,16 +68,16 @@ class WatchedModel:
 
     @property
     def was_seen(self) -> bool:
-        """All of the step's calls were looked at."""
+        """Whether all of the step's calls were looked at."""
         return 0 < self.looks == self.calls
 
 
 class ModeProbe:
-    """Hooks on the outermost modules (see `torch_probes.Probe`).
+    """Watches the modes by hooks on the outermost modules (see `probes.Probe`).
 
-    Calls that record gradients are looked at in probed steps, and in any step in which the model is in
-    another mode than in the call before. Calls without gradients are evaluations, unless their input is
-    that of the training; they are counted in every step.
+    Calls that record gradients are looked at in probed steps, and in any step in which the model's mode
+    differs from that of the call before. Calls without gradients are evaluations, unless their input is that
+    of the last training call; they are counted in every step.
     """
 
     def __init__(self, context: ProbeContext) -> None:
@@ -88,8 +89,8 @@ class ModeProbe:
         self._steps_of_optimizers = 0
         self._evaluations = self._evaluations_in_train = 0  # in this step
         self._in_a_row = self._most_in_a_row = 0
-        self._in_train: dict[str, None] = {}  # names, in the last evaluation that had any
-        self._root_trains = False  # in that evaluation, the model itself
+        self._in_train: dict[str, None] = {}  # names of switches, in the last evaluation that had any
+        self._root_trains = False  # the model itself was in train mode then
         self._dropout = FunctionalDropout()
         self._told: Mapping[str, Any] | None = None
         self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
@@ -138,7 +139,7 @@ class ModeProbe:
     def _look(self, root: WatchedModel) -> None:
         started = now()
         try:
-            if current_backward() != -1:  # computed again by activation checkpointing
+            if current_backward() != -1:  # recomputed by activation checkpointing
                 root.calls -= 1
                 return
             root.was_training = root.model.training
@@ -186,7 +187,7 @@ class ModeProbe:
     # ---- the end of a step -------------------------------------------------------------------------------
 
     def _is_trained(self, root: WatchedModel, stepped: bool) -> bool:
-        """Whether the calls of this step were followed by a backward pass or the step of an optimizer."""
+        """Return whether a backward pass or an optimizer step followed the calls of this step."""
         if any(each.grad is not None for each in root.model.parameters()):
             return True
         own = {id(each) for each in root.model.parameters()} if stepped else set()
@@ -198,11 +199,12 @@ class ModeProbe:
         )
 
     def _put_training(self, trained: list[WatchedModel]) -> None:
-        """Numbers of the models that were trained in this step."""
+        """Record the modes of the models that were trained in this step."""
         if not trained:
             return
         switches = [switch for root in trained for switch in root.switches]
         in_eval = [switch for root in trained for switch in root.in_eval]
+        # Freezing a part puts it into evaluation mode on purpose.
         frozen = {switch.name for switch in in_eval if switch.is_frozen}
         counted = [switch.name for switch in in_eval if switch.name not in frozen]
         self._collector.scalars[MODE_MODULES] = float(len(switches) - len(frozen))
@@ -232,7 +234,7 @@ class ModeProbe:
 
 
 def is_trained_on(root: WatchedModel, args: Any, kwargs: Any) -> bool:
-    """Whether the model is asked again about the batch of its last training call, or a view of it."""
+    """Return whether a call's input is the batch of the last training call, or a view of it."""
     known = root.trained_on() if root.trained_on is not None else None
     given = args[0] if args else next(iter(kwargs.values()), None)
     if known is None or type(given) is not Tensor:

@@ -1,4 +1,4 @@
-"""The modules of a model that do something else in training than in evaluation."""
+"""Finds the modules of a model that behave differently in training and in evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_netdebug.frameworks.torch.parameters import clean, wrappers_of
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Such a module, and whose parameters learn from its output: its own, else those around it."""
+    """A module with a mode; `learners`, itself or one around it, holds the parameters that it trains."""
 
     name: str
     module: nn.Module
@@ -22,16 +22,17 @@ class Switch:
 
     @property
     def is_frozen(self) -> bool:
-        """Part of what is not trained at all: there, evaluation mode is meant."""
+        """Whether it belongs to a part that is not trained at all, where evaluation mode is intended."""
         return not any(parameter.requires_grad for parameter in self.learners.parameters())
 
     @property
     def is_recalibrating(self) -> bool:
-        """Batch norm that averages over all batches, as `torch.optim.swa_utils.update_bn` sets it."""
+        """Whether it is a batch norm that averages over all batches, as `swa_utils.update_bn` sets it."""
         return isinstance(self.module, _NormBase) and self.module.momentum is None
 
 
 def switches_of(prefix: str, model: nn.Module, wants: Callable[[str], bool]) -> list[Switch]:
+    """Return the switches of a model whose full names are wanted."""
     wrappers = wrappers_of(model)
     found: list[Switch] = []
     modules = dict(model.named_modules())
@@ -46,19 +47,19 @@ def switches_of(prefix: str, model: nn.Module, wants: Callable[[str], bool]) -> 
 
 
 def is_switch(module: nn.Module) -> bool:
-    """Dropout that drops something, and normalisation that keeps statistics for evaluation."""
+    """Return whether a module drops something, or normalises with statistics that it keeps for evaluation."""
     if isinstance(module, _NormBase):
         return bool(module.track_running_stats)
     if isinstance(module, _DropoutNd):
         return bool(module.p > 0)
     if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
         return bool(module.dropout > 0)
-    share = getattr(module, "drop_prob", None)  # timm's and Hugging Face's dropout of whole paths
+    share = getattr(module, "drop_prob", None)  # stochastic depth of timm and Hugging Face
     return isinstance(share, float) and share > 0
 
 
 def learners_around(name: str, modules: dict[str, nn.Module]) -> nn.Module:
-    """The smallest module around it, itself included, that has parameters; else the outermost one."""
+    """Return the smallest module around a name, itself included, with parameters; else the outermost."""
     while name:
         if has_parameters(modules[name].parameters()):
             return modules[name]
