@@ -1,1 +1,1 @@
-"""Where NaN and infinities come from, and capsules of the steps in which they came."""
+"""Finds where NaN and infinities come from, and writes capsules of the steps in which they came."""

@@ -1,4 +1,4 @@
-"""What is known of a tensor that is not finite once the question about its origin was put."""
+"""The record of one question about a non-finite tensor, kept by `probe` until the answer is reported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tb_netdebug.frameworks.torch.numerics.origin_told import Origin
 
 @dataclass(slots=True)
 class Asked:
-    """`live` is an origin seen while operations were followed, `seen` one that layers have shown.
+    """What was known when the question was asked, and what has been learnt about the batch since.
 
-    `why_not` says why nothing could be asked. `left_out`: no backward pass followed.
+    `live` is an origin seen by following operations, `seen` one that the layer checks found. `why_not` says
+    why the question could not be asked. `left_out`: no backward pass followed.
     """
 
     step: int
@@ -26,19 +27,19 @@ class Asked:
     why_not: str = ""
     capsule: str | None = None
     left_out: bool = False
-    was_updated: bool = False  # with a gradient that was not finite, before this step
-    loss_function: str = ""  # that was the first to return it, at `loss_site`
+    was_updated: bool = False  # the weights, with a non-finite gradient, before this step
+    loss_function: str = ""  # the first one that returned the value, at `loss_site`
     loss_site: str = ""
-    is_of_function: bool = False  # that was given finite values only
-    is_of_target: bool = False  # that was given finite outputs, and a target that was not
+    is_of_function: bool = False  # all arguments of the loss function were finite
+    is_of_target: bool = False  # the outputs were finite, the target was not
     backward_site: str = ""
 
     def fate(self) -> dict[str, bool]:
-        """Return what became of this batch, and of the weights before it."""
+        """Return what became of this batch, and whether the weights were damaged before it."""
         return {"left_out": self.left_out, "was_updated": self.was_updated}
 
     def lines_of_loss(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is known of the line at which a loss made it: its own, or others to find it by."""
+        """Return the line at which the loss became non-finite, or the lines nearest to it that are known."""
         lines = {"site": fields.get("site", ""), "before": "", "backward": self.backward_site}
         if self.is_of_target:
             return {**lines, "site": self.loss_site, "operation": self.loss_function, "tensor": "target"}
@@ -46,4 +47,5 @@ class Asked:
             return lines
         if self.is_of_function or fields.get("tensor") == "target":
             return {**lines, "site": self.loss_site, "operation": self.loss_function}
+        # The value came out of an earlier operation: all that is known is that it was there by this call.
         return {**lines, "before": f"{self.loss_function} at {self.loss_site}"}

@@ -1,4 +1,4 @@
-"""What an optimizer keeps of the gradients that it was given, such as Adam's averages."""
+"""Looks into the state that an optimizer derives from gradients, such as Adam's averages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 
 
 def are_bad(optimizers: Iterable[Optimizer]) -> bool:
-    """Whether one of them holds NaN or infinity: then a gradient did, and no code wrote it by hand."""
+    """Return whether any optimizer state holds NaN or infinity.
+
+    If so, an earlier step was taken with a non-finite gradient: no user code writes to this state by hand.
+    """
     return any(
         isinstance(value, torch.Tensor) and flags_of(value).any
         for optimizer in optimizers

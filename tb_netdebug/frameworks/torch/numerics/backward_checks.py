@@ -1,6 +1,6 @@
-"""Follows a backward pass from operation to operation: which of them made a NaN of finite gradients.
+"""Follows a backward pass from operation to operation to find the one that made a NaN from finite gradients.
 
-For `check_numerics="ops"` and replays only: a hook on each operation of the graph reads its gradients.
+Used by `check_numerics="ops"` and by replays only: a hook on each operation of the graph reads its gradients.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tb_netdebug.frameworks.torch.numerics.graph_nodes import name_of, number_of
 from tb_netdebug.frameworks.torch.numerics.loss_lines import TRACE, user_line
 from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place
 
-# Gradients go to these, too, not only to operations.
+# Destinations of a gradient that are not operations: a parameter, and an input that needs no gradient.
 PARAMETER, NOBODY = -1, -2
 
 
 class Slope(NamedTuple):
     """An operation of the backward pass, such as "SqrtBackward0", and what is known of its forward one.
 
-    `number` is that of the forward operation; its line is empty where nobody has traced it.
+    `number` is the sequence number of the forward operation. `line` is empty if no trace was recorded.
     """
 
     operation: str
@@ -35,25 +35,25 @@ class Slope(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What is kept of an operation: nothing that holds it, for it holds our hook."""
+    """What the hook keeps of an operation: never the operation itself, which already holds the hook."""
 
     name: str
     number: int
     trace: Any
-    following: tuple[int, ...]  # the numbers of those that its gradients go to
+    following: tuple[int, ...]  # sequence numbers of the operations that receive its gradients
 
 
 class BackwardChecks:
-    """`found` is the first operation on the way back whose NaN or infinity got to a parameter."""
+    """Hooks for a backward pass; `found` is the first operation whose NaN or infinity reached a parameter."""
 
     def __init__(self, on_fault: Callable[[Exception], None] | None = None) -> None:
         self.found: Slope | None = None
         self._on_fault = on_fault
-        self._causes: dict[int, Slope] = {}  # by the number of the operation that is given such gradients
+        self._causes: dict[int, Slope] = {}  # keyed by the operation that receives the bad gradient
         self._hooks: list[Any] = []
 
     def begin(self, roots: Iterable[torch.Tensor]) -> None:
-        """Called before the pass."""
+        """Hook all operations behind the roots. Call it before the pass."""
         self.end()
         for node in forward_order(*roots):
             following = tuple(target_of(each) for each, _ in node.next_functions)
@@ -61,17 +61,21 @@ class BackwardChecks:
             self._hooks.append(node.register_hook(partial(self._look, kept)))
 
     def end(self) -> None:
-        """After the pass, or when there is none; a graph may be gone through again without us."""
+        """Remove the hooks, after the pass or without one.
+
+        The graph may be traversed again later, unobserved.
+        """
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
         self._causes.clear()
 
     def end_pass(self, _: Any) -> None:
-        """As `end`, for who says which pass has ended."""
+        """Remove the hooks; takes the argument that a backward watch passes."""
         self.end()
 
     def forget(self) -> None:
+        """Remove the hooks and drop what was found."""
         self.end()
         self.found = None
 
@@ -92,7 +96,7 @@ class BackwardChecks:
         cause = self._causes.get(node.number)
         if cause is None:
             if any(flags(each).any for each in given or ()):
-                return  # it was given to the whole pass
+                return  # it came from outside: the pass was started with it
             line = user_line(node.trace) if isinstance(node.trace, list) else ""
             cause = Slope(node.name.rpartition("::")[2], node.number, line)
         for each, number in zip(made, node.following, strict=False):
@@ -100,6 +104,7 @@ class BackwardChecks:
                 self.found = cause
                 return
             if each.any:
+                # The first cause wins: later gradients only add to a sum that is bad already.
                 self._causes.setdefault(number, cause)
 
 
@@ -110,7 +115,10 @@ def target_of(node: Any) -> int:
 
 
 def of_slope(slope: Slope, seen: Origin, place: Place | None) -> Origin:
-    """The origin of gradients, with the operation that made them; `place` is known of one in a model."""
+    """Return the origin of bad gradients with the operation that made them.
+
+    `place` is given for an operation inside a model; None leaves the origin's module as it was.
+    """
     told = replace(seen, operation=slope.operation, site=slope.line)
     if place is None:
         return told
@@ -118,5 +126,5 @@ def of_slope(slope: Slope, seen: Origin, place: Place | None) -> Origin:
 
 
 def flags(gradient: Any) -> NonFiniteFlags:
-    """Of none, too: many an operation has no gradient for some of what it was given."""
+    """Return the flags of a gradient; clean for None, as many operations have no gradient for some inputs."""
     return flags_of(gradient) if isinstance(gradient, torch.Tensor) else CLEAN

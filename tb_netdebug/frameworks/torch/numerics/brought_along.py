@@ -1,7 +1,8 @@
-"""A NaN of a loss that none of its operations made: followed back to the operand that brought it along.
+"""Traces a loss's NaN that none of its operations made back to the operand that brought it along.
 
-That is a tensor without a graph, mostly the labels. Operations that keep it show it; of others it is known
-when they make no NaN of finite values and all else that they were given is finite.
+That is a tensor without a graph, mostly the labels. An operation that saves its operand shows it directly.
+Other operations are conclusive if they make no NaN from finite values and all their other operands are
+finite.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from tb_netdebug.frameworks.torch.frames import user_frame
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import MARK, MOST_OPERATIONS, name_of
 
-# The place of what an operation has kept among what it was given.
+# The operand position of each tensor that an operation saves.
 PLACES = {"self": 0, "input": 0, "other": 1, "target": 1, "mat2": 1, "exponent": 1}
-# Those that make no NaN of finite values. A sum that overflows to both infinities is not thought of.
+# Operations that make no NaN from finite values. A sum that overflows to both infinities is not considered.
 PASSING_ON = frozenset({
     "Add", "Sub", "Rsub", "Mul", "Neg", "Abs", "Sum", "Mean", "Pow", "Dist", "Norm", "LinalgVectorNorm",
     "View", "Reshape", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Expand", "Clone", "ToCopy",
@@ -27,22 +28,22 @@ PASSING_ON = frozenset({
     "Relu", "Sigmoid", "Tanh", "Clamp", "ClampMin", "ClampMax", "Maximum", "Minimum", "Max", "Min",
     "Softplus", "LogSigmoid", "Exp", "Expm1", "Exp2",
 })  # fmt: skip
-MOST_FRAMES = 4  # so far outwards variables are looked at
+MOST_FRAMES = 4  # so many frames outwards are searched for variables
 MOST_VARIABLES = 256
 
 
 class Operand(NamedTuple):
-    """The operations of which one was given it, and the variable of the program that held it, if any did."""
+    """The operations of which one was given the operand, and the variable that held it, if one is known."""
 
     nodes: tuple[Any, ...]
     variable: str
 
 
 def operand_of(node: Any, *, is_nan: bool, is_maker: bool = True) -> Operand | None:
-    """Return the one that made this operation's result bad; None when it is not known to be one.
+    """Return the operand that made this operation's result bad; None when that is not certain.
 
-    Where another operation may have made it of finite values, as one that `is_maker`, only an operand that a
-    variable shows is sure. An infinity may have come of big numbers anywhere, so it has to be seen, too.
+    If an operation may have made it from finite values, as one that `is_maker`, only an operand held by a
+    variable is certain. An infinity can come from large numbers anywhere, so its operand must be seen, too.
     """
     found = list(paths(node, set(), is_nan=is_nan, is_maker=is_maker))
     given = [each.node for each in found if each.is_given]
@@ -55,13 +56,14 @@ def operand_of(node: Any, *, is_nan: bool, is_maker: bool = True) -> Operand | N
 
 
 class End(NamedTuple):
-    """Of a way back from a bad result: an operation that was given it, or one that may have made it."""
+    """The end of a way back from a bad result: an operation that was given it, or may have made it."""
 
     node: Any
     is_given: bool
 
 
 def paths(node: Any, seen: set[Any], *, is_nan: bool, is_maker: bool = False) -> Iterator[End]:
+    """Yield where the ways back from a bad result end."""
     if node in seen:
         return
     seen.add(node)
@@ -81,12 +83,12 @@ def paths(node: Any, seen: set[Any], *, is_nan: bool, is_maker: bool = False) ->
 
 
 def kept_inputs(node: Any) -> dict[int, torch.Tensor]:
-    """What the operation was given and has kept, by its place."""
+    """Return the saved operands of an operation, by position."""
     kept = {}
     for part, place in PLACES.items():
         try:
             value = getattr(node, f"_saved_{part}", None)
-        except RuntimeError:  # it is gone, after an earlier backward pass
+        except RuntimeError:  # freed by an earlier backward pass
             continue
         if isinstance(value, torch.Tensor):
             kept[place] = value.detach()
@@ -94,7 +96,7 @@ def kept_inputs(node: Any) -> dict[int, torch.Tensor]:
 
 
 def is_finite_source(node: Any) -> bool:
-    """Whether it is an output of a model, which were finite, or a weight that is."""
+    """Return whether the node is a model's output, all of which were finite, or a finite weight."""
     if node is None:
         return False
     return MARK in node.metadata or (
@@ -103,7 +105,7 @@ def is_finite_source(node: Any) -> bool:
 
 
 def is_nan_or_infinite(tensor: torch.Tensor) -> bool:
-    """Minus infinity is what masks are made of."""
+    """Return whether the tensor holds NaN or +inf; -inf is what masks are made of."""
     found = flags_of(tensor)
     return found.nan or found.pos_inf
 
@@ -112,9 +114,9 @@ def is_nan_or_infinite(tensor: torch.Tensor) -> bool:
 
 
 def in_sight() -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors without a graph that are not finite, by the names of the variables that hold them.
+    """Yield non-finite tensors without a graph, with the names of the variables that hold them.
 
-    Of the functions that are running, the innermost with such a variable.
+    Only the innermost running function with such a variable is searched.
     """
     frame = user_frame(sys._getframe(1))
     for _ in range(MOST_FRAMES):
@@ -124,7 +126,7 @@ def in_sight() -> Iterator[tuple[str, torch.Tensor]]:
             (name, value)
             for name, value in islice(frame.f_locals.items(), MOST_VARIABLES)
             if type(value) is torch.Tensor
-            and value.numel() > 1  # a number may be anything, such as the best loss so far
+            and value.numel() > 1  # a single number may be anything, such as the best loss so far
             and value.grad_fn is None
             and is_nan_or_infinite(value)
         ]
@@ -135,7 +137,7 @@ def in_sight() -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def variable_of(node: Any, seen: list[tuple[str, torch.Tensor]]) -> str:
-    """Return the variable that the operation can have been given; empty unless it is the only one."""
+    """Return the variable that the operation may have been given; empty unless exactly one tensor fits."""
     shapes = [tuple(each.shape) for each in getattr(node, "_input_metadata", None) or ()]
     fitting = {
         each.data_ptr(): name
@@ -146,7 +148,7 @@ def variable_of(node: Any, seen: list[tuple[str, torch.Tensor]]) -> str:
 
 
 def fits(given: tuple[int, ...], result: tuple[int, ...]) -> bool:
-    """Whether an operand of this shape gives a result of that one, element by element."""
+    """Return whether an operand of this shape broadcasts to a result of that one."""
     try:
         return tuple(torch.broadcast_shapes(given, result)) == result
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Capsules: the batch, the weights and everything else that is needed to run one step again, in one file."""
+"""Writes capsules: the batch, the weights and everything else needed to run one step again, in one file."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tb_netdebug.version import __version__
 VERSION = 1
 MOST_BYTES = 512 << 20
 MOST_CAPSULES = 3
-# So much of the disk stays free.
+# So much of the disk is left free.
 ROOM_BYTES = 256 << 20
-# What goes first when a capsule would be too big, and what it is called.
+# Parts that are left out when a capsule would be too big, in this order, and their names in the report.
 DISPENSABLE = {"optimizers": "the states of the optimizers", "models": "the weights", "calls": "the batch"}
 
 
 class CapsuleWriter:
-    """Writes `<run>/capsules/step-<n>.pt`, at most three in a run; the training waits until it is there.
+    """Writes `<run>/capsules/step-<n>.pt`, at most three per run. The run waits for the file.
 
-    What holds tensors and plain values only can be read with `torch.load(…, weights_only=True)`: no code of
-    anybody runs.
+    Capsules hold tensors and plain values only, so `torch.load(…, weights_only=True)` reads them: no code
+    runs.
     """
 
     def __init__(self, run_dir: Path, *, most_bytes: int = MOST_BYTES, room_bytes: int = ROOM_BYTES) -> None:
@@ -61,7 +61,10 @@ class CapsuleWriter:
         optimizers: Sequence[torch.optim.Optimizer],
         about: Mapping[str, Any],
     ) -> Path | str:
-        """The file, or in half a sentence why there is none. `about` becomes JSON texts. Never raises."""
+        """Write a capsule and return its path, or half a sentence on why there is none.
+
+        `about` is stored as JSON texts. Raises nothing but what a signal handler of the user's raises.
+        """
         if self.is_full:
             return f"{MOST_CAPSULES} capsules are enough for a run"
         try:
@@ -114,7 +117,7 @@ class CapsuleWriter:
         return content
 
     def _made_smaller(self, content: dict[str, Any]) -> list[str]:
-        """Leaves out what does not fit, the least needed first; says what."""
+        """Leave out what does not fit, the least needed first, and return what was left out and why."""
         free = shutil.disk_usage(self._folder).free - self._room_bytes
         most = min(self._most_bytes, free)
         left_out = []
@@ -135,6 +138,7 @@ class CapsuleWriter:
         while path.exists():
             number += 1
             path = self._folder / f"step-{step}{own}-{number}.pt"
+        # Write under another name first: a reader never sees half a file.
         unfinished = self._folder / f".{path.name}.{os.getpid()}"
         try:
             torch.save(content, unfinished)
@@ -160,9 +164,9 @@ def call_of(portable: Portable, number: int, call: ModelCall) -> dict[str, Any]:
 
 
 def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return parameters and buffers by the names that they have in a state_dict.
+    """Return parameters and persistent buffers under their state_dict names.
 
-    That itself may be the user's code, with hooks that count or clean up, and is not called.
+    `state_dict` itself is not called: it may be user code, with hooks that count or clean up.
     """
     return {
         f"{prefix}{name}": tensor
@@ -180,14 +184,14 @@ def modules_of(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Mo
 
 
 def extras(model: nn.Module) -> Iterator[str]:
-    """Yield what a state_dict would hold beside tensors: only the user's own code can give it."""
+    """Yield what a state_dict would hold besides tensors, which only user code could supply."""
     for prefix, module in modules_of(model):
         if type(module).get_extra_state is not nn.Module.get_extra_state:
             yield f"the extra state of {prefix.rstrip('.') or type(module).__name__}"
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return what its state_dict gives, without the hooks that it may have on that."""
+    """Return what the optimizer's state_dict would give, without running hooks on it."""
     numbers: dict[int, int] = {}
     groups = []
     for group in optimizer.param_groups:
@@ -198,12 +202,12 @@ def state_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def evaluating(model: nn.Module) -> list[str]:
-    """The modules in eval mode; the root has an empty name."""
+    """Return the names of the modules in eval mode; the root's name is empty."""
     return [name for name, module in model.named_modules() if not module.training]
 
 
 def random_states(portable: Portable) -> dict[str, Any]:
-    """When the capsule was written; the state before a call is kept with the call."""
+    """Return all generator states at the time of writing; the state before a call is kept with the call."""
     version, numbers, following = random.getstate()
     return {
         "torch": torch.get_rng_state(),

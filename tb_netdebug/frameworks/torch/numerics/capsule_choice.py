@@ -1,4 +1,4 @@
-"""Which of the models of a script the capsule is of."""
+"""Chooses which of a script's models a capsule belongs to. `netdebug replay` uses it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from tb_netdebug.frameworks.torch.numerics.search import inner
 
 
 def choose(content: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> dict[str, nn.Module]:
-    """Models by the names in the capsule: those called so, else those that its weights fit; none if there
-    are none. They are on the CPU afterwards, as the batch is."""
+    """Return models by their names in the capsule, moved to the CPU like the batch; empty if there are none.
+
+    Models of the right names come first, then models that the capsule's weights fit.
+    """
     names = list(content["models"]) or sorted({call["model"] for call in content["calls"]}) or [""]
     sets = [modules for models in given if (modules := modules_in(models))]
     for models in sets:
@@ -22,6 +24,7 @@ def choose(content: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> dict[
     found = by_weights(content, names, sets)
     if found:
         return on_cpu(found)
+    # Nothing fits. Take the models by name, or the only one, so that the error says what does not fit.
     named = [models for models in sets if set(names) <= models.keys()]
     return on_cpu({name: named[0][name] for name in names}) if named else on_cpu(only(names, sets))
 
@@ -38,7 +41,7 @@ def fits(content: dict[str, Any], models: Mapping[str, nn.Module], names: Iterab
 def by_weights(
     content: dict[str, Any], names: Sequence[str], sets: Sequence[Mapping[str, nn.Module]]
 ) -> dict[str, nn.Module]:
-    """Each name gets the first that fits and that no other name has got; all of them, or nothing."""
+    """Return for each name the first model that fits and is not yet taken; all names, or nothing."""
     states = content["models"]
     candidates = {id(each): each for models in sets for each in models.values()}
     found: dict[str, nn.Module] = {}
@@ -52,7 +55,7 @@ def by_weights(
 
 
 def only(names: Sequence[str], sets: Sequence[Mapping[str, nn.Module]]) -> dict[str, nn.Module]:
-    """When there is one name and one model, the mistake is told about these two."""
+    """Return the first model under the first name: the mismatch is then reported about these two."""
     models = [each for models in sets for each in models.values()]
     return {names[0]: models[0]} if models else {}
 

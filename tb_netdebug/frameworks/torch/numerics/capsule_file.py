@@ -1,4 +1,4 @@
-"""Reads a capsule from a file that anybody may have written: nothing in it is run, and all has bounds."""
+"""Reads a capsule from a file that anybody may have written: it runs nothing and bounds everything."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ MOST_DEPTH = 64
 MOST_VALUES = 2_000_000
 MOST_OPTIMIZERS = 1000
 MOST_STEP = 1 << 62
-# What tensors may be in all where they are not as big as the file: an expanded one takes no room in it.
+# The bound on all tensors where they are larger than the file: an expanded tensor takes no room in it.
 ROOM_BYTES = 1 << 30
 
 
-# They hold nothing.
+# Values with nothing inside them.
 ATOMS = (bool, int, float, str, bytes)
 
 
 class CapsuleError(Exception):
-    """A capsule that cannot be read, or that does not fit the model; says what to do."""
+    """A capsule that cannot be read or does not fit the model; the message says what to do."""
 
 
 def load_capsule(path: str | Path) -> dict[str, Any]:
-    """What is inside; nothing of it is run. Raises CapsuleError."""
+    """Return the content of a capsule without running any of it. Raises CapsuleError."""
     size = check_file(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what else is wrong with it
+            warnings.simplefilter("ignore")  # a damaged file makes torch warn as well
             content = torch.load(Path(path), map_location="cpu", weights_only=True)
         checked_content(content, path, size)
     except CapsuleError:
         raise
-    except Exception as error:  # whatever a damaged or hostile file makes torch raise
+    except Exception as error:  # anything that a damaged or hostile file makes torch raise
         raise CapsuleError(
             f"{path} cannot be read as a capsule: it is damaged, or holds more than tensors and plain "
             f"values, which is never loaded ({why(error)})"
@@ -58,7 +58,10 @@ def load_capsule(path: str | Path) -> dict[str, Any]:
 
 
 def why(error: Exception) -> str:
-    """In a few words; what torch advises, to load it in a way that runs what is in it, is no good advice."""
+    """Return the error in a few words.
+
+    torch's own message advises to load the file in a way that runs its content, so it is never quoted.
+    """
     return type(error).__name__ if "weights_only" in str(error) else first_line(error)
 
 
@@ -66,7 +69,7 @@ def why(error: Exception) -> str:
 
 
 def check_file(path: str | Path) -> int:
-    """The size of what could be a capsule; only its directory is read."""
+    """Return the size of a file that may be a capsule, reading only its zip directory."""
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -79,7 +82,7 @@ def check_file(path: str | Path) -> int:
         raise CapsuleError(f"there is no file {path}; look in capsules/ of a run") from None
     except CapsuleError:
         raise
-    except Exception as error:  # zipfile raises many kinds for damaged files
+    except Exception as error:  # zipfile raises many kinds of errors for damaged files
         raise CapsuleError(
             f"{path} cannot be read as a capsule: it is damaged, or no capsule at all ({first_line(error)})"
         ) from None
@@ -87,11 +90,12 @@ def check_file(path: str | Path) -> int:
 
 
 def check_entries(entries: list[zipfile.ZipInfo], path: str | Path, size: int) -> None:
-    """torch.save never compresses; whoever does wants it to grow."""
+    """Raise CapsuleError for a zip directory that torch.save would not write, such as a compressed one."""
     wrong = ""
     if len(entries) > MOST_ENTRIES:
         wrong = f"it has {len(entries)} parts"
     elif any(each.compress_type != zipfile.ZIP_STORED for each in entries):
+        # torch.save never compresses, so a compressed file is meant to grow when it is read.
         wrong = "it is compressed, which no capsule is"
     elif sum(each.file_size for each in entries) > size:
         wrong = "its parts would be bigger than the file"
@@ -105,7 +109,7 @@ def check_entries(entries: list[zipfile.ZipInfo], path: str | Path, size: int) -
 
 
 def checked_content(content: Any, path: str | Path, size: int) -> None:
-    """Raises CapsuleError for what is no capsule, or none that can be worked with."""
+    """Raise CapsuleError for content that is no capsule, or not a usable one."""
     version = content.get("netdebug_capsule") if isinstance(content, dict) else None
     if not isinstance(version, int):
         raise CapsuleError(f"{path} is no capsule of NetDebug")
@@ -120,6 +124,7 @@ def checked_content(content: Any, path: str | Path, size: int) -> None:
 
 
 def faults(content: dict[str, Any], size: int) -> Iterator[str]:
+    """Yield what is wrong with the values of a capsule."""
     if not -MOST_STEP <= content["step"] <= MOST_STEP:
         yield "its step is no number of a step"
     if len(content["optimizers"]) > MOST_OPTIMIZERS:
@@ -157,7 +162,10 @@ def is_call(call: Any) -> bool:
 
 
 def measured(content: dict[str, Any], most_bytes: int) -> str:
-    """What is wrong with the sizes of it all; every value is met once, as often as it is referred to."""
+    """Return what is wrong with the sizes; empty when nothing is.
+
+    A shared value counts as often as it is referred to.
+    """
     waiting: list[tuple[Any, int]] = [(content, 0)]
     values_left, bytes_left = MOST_VALUES, most_bytes
     while waiting:
@@ -182,7 +190,7 @@ def measured(content: dict[str, Any], most_bytes: int) -> str:
 
 
 def bytes_when_used(tensor: torch.Tensor) -> int:
-    """What its values take, however little room they have in the file."""
+    """Return the bytes of the tensor's values, however little room they take in the file."""
     parts = [tensor]
     if tensor.layout is torch.sparse_coo:
         parts = [tensor._values(), tensor._indices()]
@@ -192,7 +200,7 @@ def bytes_when_used(tensor: torch.Tensor) -> int:
 
 
 def stored_bytes(value: Any) -> int:
-    """Of all tensors inside, for what has been checked."""
+    """Return the bytes of all tensors inside a value that has been checked."""
     if isinstance(value, torch.Tensor):
         return bytes_when_used(value)
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
@@ -200,7 +208,7 @@ def stored_bytes(value: Any) -> int:
 
 
 def text_of(content: dict[str, Any], name: str) -> Any:
-    """What a JSON text says; None for one that says nothing, or too much."""
+    """Return the content of a JSON text; None when it is missing, broken or too long."""
     text = content.get(name)
     if not isinstance(text, str) or len(text) > MOST_TEXT:
         return None

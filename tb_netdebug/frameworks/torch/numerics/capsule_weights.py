@@ -1,4 +1,4 @@
-"""Puts the weights of a capsule into a model, by name; no code of the model runs."""
+"""Copies a capsule's weights into a model by name, without running code of the model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError
 from tb_netdebug.frameworks.torch.numerics.search import first_line
 
 MOST_NAMED = 3
-# What state_dict added for modules with a state of their own, in capsules of version 1.
+# The suffix under which state_dict keeps a module's extra state, found in capsules of version 1.
 EXTRA = "_extra_state"
 
 
 def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and persistent buffers, under the names of state_dict."""
+    """Return parameters and persistent buffers under their state_dict names."""
     found: dict[str, torch.Tensor] = {}
     for place, module in model.named_modules(remove_duplicate=False):
         prefix = f"{place}." if place else ""
@@ -30,7 +30,7 @@ def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def misfit(state: Mapping[str, Any], model: nn.Module) -> str:
-    """Why these weights are not this model's, in half a sentence; empty when they are."""
+    """Return why these weights are not this model's, in half a sentence; empty when they fit."""
     own = weights_of(model)
     given = {name: value for name, value in state.items() if not name.endswith(EXTRA)}
     missing = [name for name in own if name not in given]
@@ -55,7 +55,7 @@ def listed(names: list[str]) -> str:
 
 
 def put_weights(state: Mapping[str, Any], model: nn.Module, *, version: int) -> list[str]:
-    """Copies them; sentences about those that the capsule could not hold. Raises CapsuleError."""
+    """Copy the weights and return a note on each that the capsule could not hold. Raises CapsuleError."""
     wrong = misfit(state, model)
     try:
         if wrong and version == 1 and model_takes(state, model):
@@ -82,7 +82,10 @@ def copied(state: Mapping[str, Any], own: Mapping[str, torch.Tensor]) -> list[st
 
 
 def model_takes(state: Mapping[str, Any], model: nn.Module) -> bool:
-    """Capsules of version 1 hold what state_dict gave, which a model may have changed: it takes that back."""
+    """Return whether the model loads the state itself.
+
+    Capsules of version 1 hold the output of state_dict, which the model may have customised.
+    """
     try:
         model.load_state_dict(dict(state))
     except Exception:

@@ -1,4 +1,4 @@
-"""Exceptions that end a training: seen on their way to `sys.excepthook`, or when the monitor is closed."""
+"""Catches exceptions that end a run: on their way to `sys.excepthook`, or when the monitor is closed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tb_netdebug.core.start_folder import as_typed
 from tb_netdebug.recording.guard import MonitorError
 
 MOST_CHARACTERS = 1 << 14
-# The program was asked to stop, by us.
+# NetDebug itself raises these to stop the program: they are not crashes.
 ASKED_FOR = (FindingError, MonitorError)
 
 
 class CrashWatch:
-    """Calls the method `on_crash(error, traceback)` once, and does not keep its object alive.
+    """Calls the method `on_crash(error, traceback)` once, holding its object by a weak reference only.
 
-    It returns the capsule, or why there is none in half a sentence, which is told; None keeps quiet. The
-    hooks that were there before are called first.
+    The method returns the capsule, or half a sentence on why there is none, which is printed. None prints
+    nothing. Hooks that were installed before are called first.
     """
 
     def __init__(self, on_crash: Callable[[Exception, str], Path | str | None]) -> None:
@@ -33,14 +33,15 @@ class CrashWatch:
         self._is_done = False
         self._before = sys.excepthook
         self._before_in_thread = threading.excepthook
-        self._own, self._own_in_thread = self._hook, self._hook_in_thread  # each access makes another object
+        self._own, self._own_in_thread = self._hook, self._hook_in_thread  # each access makes a new object
         sys.excepthook = self._own
         threading.excepthook = self._own_in_thread
 
     def close(self) -> None:
-        """Whoever closes because of an exception still has it in flight."""
+        """Report the exception in flight, if one is the reason for closing, and remove the hooks."""
         self._tell(sys.exc_info()[1])
         self._is_done = True
+        # Somebody may have installed a hook over ours since. Leave theirs in place.
         if sys.excepthook is self._own:
             sys.excepthook = self._before
         if threading.excepthook is self._own_in_thread:

@@ -1,4 +1,4 @@
-"""Accelerators in use, and the states of their random generators."""
+"""Accelerators that the program uses, and the states of their random number generators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ACCELERATORS = ("cuda", "xpu", "mps")
 
 
 def accelerators_in_use() -> list[str]:
-    """Return the names of those that the program has begun to use."""
+    """Return the names of the accelerators that the program has initialised."""
     return [name for name in ACCELERATORS if is_in_use(name)]
 
 
@@ -18,7 +18,7 @@ def is_in_use(name: str) -> bool:
 
 
 def device_states() -> dict[str, list[torch.Tensor]]:
-    """Return the states of all generators, in host memory."""
+    """Return the states of all accelerator generators, copied to host memory, by accelerator."""
     found = {}
     for name in accelerators_in_use():
         module = getattr(torch, name)

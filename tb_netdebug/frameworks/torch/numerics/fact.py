@@ -1,4 +1,4 @@
-"""The fact `first-nonfinite`: what is told of the first value that is not finite."""
+"""The fields of the fact `first-nonfinite`: the first value that is not finite. `probe` records the fact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MOST_SCRIPT = 200
 
 
 def as_fact(found: Searched, what_else: str, kind: str) -> dict[str, Any]:
-    """Return the fields of `first-nonfinite`; without an origin in the models it is `what_else`."""
+    """Return the fields of `first-nonfinite`.
+
+    `what_else` ("loss" or "gradient") is the culprit when the models have no origin to blame.
+    """
     origin = found.origin
     how = {"why_not": found.why_not, "repeats": found.repeats, "is_open": found.is_open}
     if origin is None or origin.masked_only:
@@ -39,9 +42,9 @@ def as_fact(found: Searched, what_else: str, kind: str) -> dict[str, Any]:
 
 
 def script() -> str:
-    """Return what one types behind `netdebug replay CAPSULE` to run this program with its arguments.
+    """Return what to type after `netdebug replay CAPSULE` to run this program with its arguments.
 
-    Empty when it is neither a module nor a file.
+    Empty when the program is neither a module nor a file. Arguments that make it too long are left out.
     """
     words = module_words() or file_words()
     text = shlex.join([*words, *sys.argv[1:]]) if words else ""
@@ -49,16 +52,20 @@ def script() -> str:
 
 
 def module_words() -> list[str]:
-    """Return `-m` and the name, of a program that Python runs as a module; a path would break its imports."""
+    """Return `-m` and the module's name if Python runs the program as a module.
+
+    A path would break its imports.
+    """
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    # A profiler that runs as a module gives the words of its script; a folder or archive has no name.
+    # A profiler run as a module (`-m cProfile x.py`) puts the script's words into argv, so argv[0] is not the
+    # origin of the spec. A folder or an archive runs as plain `__main__`, which cannot be named.
     if spec is None or spec.name == "__main__" or sys.argv[:1] != [spec.origin]:
         return []
     return ["-m", spec.name.removesuffix(".__main__")]
 
 
 def file_words() -> list[str]:
-    """Return the path as it was typed, of a program that has changed to another folder the whole one."""
+    """Return the path as typed; the absolute path if the program has changed its folder since."""
     if not sys.argv or not sys.argv[0].endswith(".py"):
         return []
     path = Path(START_FOLDER or "", sys.argv[0])

@@ -1,4 +1,4 @@
-"""Whether a tensor holds NaN or infinities; asked of tensors in host memory, or where waiting is allowed."""
+"""Tests a tensor for NaN and infinities. Use it for host memory, or where waiting for a device is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb_netdebug.frameworks.torch.values import UnreadableError, is_direct, is_f
 
 @dataclass(frozen=True, slots=True)
 class NonFiniteFlags:
-    """Which kinds there are."""
+    """Which kinds of non-finite values a tensor holds."""
 
     nan: bool = False
     pos_inf: bool = False
@@ -25,12 +25,12 @@ class NonFiniteFlags:
 
     @property
     def is_mask(self) -> bool:
-        """Infinities only: what masks are made of."""
+        """Whether all non-finite values are infinities, as in an attention mask."""
         return self.any and not self.nan
 
     @property
     def kind(self) -> str:
-        """The worst of them."""
+        """The worst kind: NaN before Inf before -Inf; empty when all values are finite."""
         return "NaN" if self.nan else "Inf" if self.pos_inf else "-Inf" if self.neg_inf else ""
 
 
@@ -38,19 +38,23 @@ CLEAN = NonFiniteFlags()
 
 
 def flags_of(tensor: torch.Tensor) -> NonFiniteFlags:
-    """Waits for the device that the tensor is on. What cannot be read counts as finite."""
+    """Return which non-finite values the tensor holds, waiting for its device.
+
+    A tensor that cannot be read counts as finite.
+    """
     if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return CLEAN
-    if is_functorch_wrapped(tensor):  # it has no memory that could be read
+    if is_functorch_wrapped(tensor):  # it has no memory of its own to read
         return CLEAN
     if is_direct(tensor):
+        # One fast pass settles the usual case. Only a tensor that fails it is searched for each kind.
         if not kernel.sum_squares([host_item(tensor)], torch.get_num_threads())[1]:
             return CLEAN
         return counted(tensor.detach())
     try:
         return counted(plain(tensor))
     except (UnreadableError, RuntimeError):
-        # Only what was seen is blamed; that a layer's output cannot be read is told by the reader.
+        # Blame only what was seen. The reader reports the outputs of layers that it cannot read.
         return CLEAN
 
 

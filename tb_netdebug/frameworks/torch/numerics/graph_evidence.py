@@ -1,7 +1,7 @@
-"""What the graph of a loss still knows of a forward pass: tensors that operations have kept for backward.
+"""Reads what the graph of a loss still knows of a forward pass: tensors that operations saved for backward.
 
-Looking at them may run code of the user (hooks on saved tensors), so a process that does not train does it.
-Which module an operation belongs to is known of those that use weights; of others when a call is repeated.
+Reading them may run user code (hooks on saved tensors), so only a process that does not train does it. An
+operation that uses weights belongs to their module. For the others, the call is repeated.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
 from tb_netdebug.frameworks.torch.values import tensors_in
 
 MOST_NODES = 20_000
-# On the way from an operation to a weight that it uses.
+# Operations that may stand between a weight and the operation that uses it.
 PASSING = frozenset(
     {"T", "Transpose", "Permute", "View", "ToCopy", "Expand", "Unsqueeze", "Reshape", "Slice", "Select"}
 )
 MOST_PASSED = 4
 OUTPUTS = ("_saved_result", "_saved_out")
 
-Owner = tuple[str, str]  # the name of a module and its class
+Owner = tuple[str, str]  # a module's name and class
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The first operation that has kept a NaN or +inf, or made one; numbers are those of operations."""
+    """The first operation that saved a NaN or +inf, or made one; numbers are autograd's sequence numbers."""
 
     origin: Origin
     number: int
-    last_output: int  # of the models
-    is_within: bool  # the module named by the origin, for certain
-    operations: tuple[tuple[int, str], ...]  # all of the graph, with their names
+    last_output: int  # the newest operation that made an output of a model
+    is_within: bool  # whether the named module encloses it for certain
+    operations: tuple[tuple[int, str], ...]  # all operations of the graph, with their names
 
     @property
     def is_in_a_model(self) -> bool:
@@ -50,7 +50,7 @@ class Sighting:
 
 
 def first_seen(root: torch.Tensor, models: Mapping[str, nn.Module]) -> Sighting | None:
-    """Return it with the innermost module that is known to be around it."""
+    """Return the first bad operation, with the innermost module that is known to enclose it."""
     nodes = forward_order(root)
     last_output = max((number_of(node) for node in nodes if MARK in node.metadata), default=-1)
     weights = owners_of_weights(models)
@@ -66,7 +66,7 @@ def first_seen(root: torch.Tensor, models: Mapping[str, nn.Module]) -> Sighting 
 
 
 def roots_of(models: Mapping[str, nn.Module]) -> list[Owner]:
-    """Return the models themselves: what is within them may have a name without theirs."""
+    """Return the names and classes of the models themselves; names of inner modules may lack the root's."""
     names = names_of(models)
     return [names[id(model)] for model in models.values()]
 
@@ -90,14 +90,14 @@ def forward_order(*roots: torch.Tensor) -> list[Any]:
 
 
 def evidence_of(node: Any) -> tuple[bool, bool]:
-    """Return whether such a value was made here, and whether it was given already."""
+    """Return whether a non-finite value was made here, and whether the operation was already given one."""
     inputs = outputs = False
     for name in dir(node):
         if not name.startswith("_saved_"):
             continue
         try:
             kept = getattr(node, name)
-        except RuntimeError:  # it is gone, after an earlier backward pass
+        except RuntimeError:  # freed by an earlier backward pass
             continue
         found = [flags_of(each.detach()) for _, each in tensors_in(kept)]
         if any(each.nan or each.pos_inf for each in found):
@@ -106,7 +106,7 @@ def evidence_of(node: Any) -> tuple[bool, bool]:
 
 
 def makes_one(node: Any) -> bool:
-    """Whether what this operation was given is known to make a NaN or an infinity: a log of 0."""
+    """Return whether the operation's inputs are known to make a NaN or an infinity, such as a log of 0."""
     return part_of(node) not in ("", "target")
 
 
@@ -141,7 +141,7 @@ def owner_of(node: Any, weights: Mapping[int, Owner], passed: int = 0) -> Owner 
 
 
 def module_around(owners: list[Owner | None], place: int, models: Mapping[str, nn.Module]) -> Owner:
-    """Return the owner of the operation, or the innermost module that holds those before and behind it."""
+    """Return the operation's owner, or the innermost module that encloses its neighbours with an owner."""
     own = owners[place]
     if own is not None:
         return own
@@ -157,7 +157,7 @@ def module_around(owners: list[Owner | None], place: int, models: Mapping[str, n
 
 
 def common_length(first: list[str], second: list[str]) -> int:
-    """Return how many of them are the same from the beginning on."""
+    """Return the length of the common prefix."""
     pairs = zip(first, second, strict=False)
     return next(
         (place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second))
@@ -172,14 +172,14 @@ def is_of_torch(module: nn.Module) -> bool:
 
 
 class ModuleSpans:
-    """Which operations run inside of which module."""
+    """Repeats a call and notes which operations run inside which module."""
 
     def __init__(self) -> None:
         self._running: list[tuple[nn.Module, int]] = []
         self._spans: list[tuple[int, int, nn.Module]] = []
 
     def repeat(self, call: ModelCall, model: nn.Module) -> list[Any]:
-        """Make the call, and return its operations in order; raise what it raises."""
+        """Repeat the call and return its operations in order. Raise what it raises."""
         with ExitStack() as stack:
             for module in model.modules():
                 stack.callback(before_forward(module, self._enter).remove)
@@ -191,7 +191,7 @@ class ModuleSpans:
         return forward_order(*(each for _, each in tensors_in(output)))
 
     def around(self, node: Any) -> list[nn.Module]:
-        """Return the modules in which an operation ran, the innermost first."""
+        """Return the modules inside which an operation ran, innermost first."""
         number = number_of(node)
         spans = [each for each in self._spans if each[0] <= number < each[1]]
         return [module for _, _, module in sorted(spans, key=lambda span: span[1] - span[0])]
@@ -206,7 +206,7 @@ class ModuleSpans:
 
 
 def suspect_of(modules: Sequence[nn.Module]) -> nn.Module | None:
-    """Return the first with code of the user, as layers of torch do the same every time; else the first."""
+    """Return the first module with user code, since torch's own layers repeat exactly; else the first."""
     own = (each for each in modules if not is_of_torch(each))
     return next(own, modules[0] if modules else None)
 
@@ -214,8 +214,8 @@ def suspect_of(modules: Sequence[nn.Module]) -> nn.Module | None:
 def between(before: Sequence[nn.Module], behind: Sequence[nn.Module] = ()) -> nn.Module | None:
     """Return the module that did something between an operation in `before` and one in `behind`.
 
-    It was one that had not ended, or one that had begun, if only one of them has code of the user; else it is
-    known of the module around both alone. Of modules in each other the outermost is right for certain.
+    It is a module that had not ended, or one that had begun, if only one of the two sides has user code. Else
+    only a module around both is certain. Among nested modules, the outermost is certain.
     """
     not_ended = [each for each in before if each not in behind and not is_of_torch(each)]
     begun = [each for each in behind if each not in before and not is_of_torch(each)]
@@ -225,14 +225,14 @@ def between(before: Sequence[nn.Module], behind: Sequence[nn.Module] = ()) -> nn
 
 
 def placed(seen: Sighting, call: ModelCall, models: Mapping[str, nn.Module], model: nn.Module) -> Origin:
-    """Return the origin with its innermost module, told by a repetition; as it was when that fails.
+    """Return the origin with its innermost module, found by repeating the call; unchanged when that fails.
 
-    Both times the same operations run, up to the place at which something was different: there it was made.
+    The same operations run both times up to the first difference: the value was made there.
     """
     spans = ModuleSpans()
     try:
         nodes = spans.repeat(call, model)
-    except Exception:  # the user's own code runs here
+    except Exception:  # user code runs here
         return seen.origin
     here = [name for number, name in seen.operations if call.first_operation <= number <= seen.last_output]
     before = sum(call.first_operation <= number < seen.number for number, _ in seen.operations)
@@ -243,12 +243,12 @@ def placed(seen: Sighting, call: ModelCall, models: Mapping[str, nn.Module], mod
         module = suspect_of(spans.around(nodes[before]))
     elif same + same_behind < len(there):
         module = suspect_of(spans.around(nodes[same]))
-    else:  # more operations than in the repetition
+    else:  # the first run had more operations than the repetition
         module = between(*(spans.around(node) for node in nodes[max(same - 1, 0) : same + 1]))
     if module is None:
         return seen.origin
     where, class_name = names_of(models)[id(module)]
     if seen.is_within and not f"{where}.".startswith(f"{seen.origin.where}."):
-        return seen.origin  # where the weights around it say that it cannot be
+        return seen.origin  # the weights around the operation rule that module out
     is_own = next(module.children(), None) is not None
     return replace(seen.origin, where=where, class_name=f"{class_name} (own code)" if is_own else class_name)

@@ -1,4 +1,4 @@
-"""Operations of autograd's graph: their names, and those between a loss and the outputs of models."""
+"""Operations of autograd's graph: names, order, and those between a loss and the models' outputs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 
 import torch
 
-# Left on the operation that made a model's output: there the loss begins. It keeps nothing alive.
+# Metadata key set on the operation that made a model's output: the loss begins there. The value is a plain
+# True, so it keeps nothing alive.
 MARK = "netdebug_output"
 MOST_OPERATIONS = 64
 
 
 def mark_output(output: torch.Tensor) -> None:
-    """Called when a model puts it out."""
+    """Mark the operation that made this output of a model, as the beginning of the loss."""
     node: Any = output.grad_fn
     if node is not None:
         node.metadata[MARK] = True
 
 
 def nodes_of(root: torch.Tensor, most: int) -> Iterator[Any]:
-    """From the loss backwards, as far as the outputs of models and as parameters."""
+    """Yield up to `most` operations from the loss backwards, stopping at model outputs and at parameters."""
     waiting: deque[Any] = deque([root.grad_fn])
     seen: set[Any] = set()
     while waiting and len(seen) < most:
@@ -34,11 +35,11 @@ def nodes_of(root: torch.Tensor, most: int) -> Iterator[Any]:
 
 
 def number_of(node: Any) -> int:
-    """In the order in which they ran."""
+    """Return the operation's sequence number; numbers rise in the order in which operations ran."""
     return int(node._sequence_nr())
 
 
 def name_of(node: Any) -> str:
-    """As `Log` of LogBackward0."""
+    """Return the operation's short name, such as "Log" for LogBackward0."""
     name: str = node.name().rpartition("::")[2]
     return name.partition("Backward")[0]

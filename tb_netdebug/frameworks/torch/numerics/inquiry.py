@@ -1,4 +1,4 @@
-"""Where the NaN of a step came from, found out by a copy of the process: the training runs nothing twice."""
+"""Asks a forked copy of the process where the NaN of a step came from; the run itself repeats nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tb_netdebug.recording.fork.question import why_not as why_no_fork
 from tb_netdebug.recording.guard import Guard
 
 MOST_SECS = 60.0
-# In all that a program does: one of many short runs may diverge in each.
+# The limit for the whole program, because each of many short runs may diverge.
 MOST_WAITED_SECS = 10.0
 
 Fields = dict[str, Any]
@@ -31,13 +31,13 @@ NO_FIELDS: Fields = {"operations": []}
 
 
 class Inquiry:
-    """Ask one question at a time; `found` is the answer, with further fields of the fact."""
+    """Asks one question at a time; `found` returns the answer with further fields of the fact."""
 
-    # An answer in the very step says most, so the run waits this long for it. Then it goes on, and the copy
-    # may take its time.
+    # An answer within the step itself is worth most, so the run waits this long for it. Then it goes on, and
+    # the copy may take its time.
     patience_secs = 2.0
     patience_at_end_secs = 3.0
-    waited_secs = 0.0  # in all runs of this process
+    waited_secs = 0.0  # summed over all runs of this process
 
     def __init__(self, models: Mapping[str, nn.Module], guard: Guard) -> None:
         self._models = models
@@ -50,7 +50,7 @@ class Inquiry:
         return self._question is not None
 
     def ask(self, calls: Sequence[ModelCall], root: torch.Tensor) -> str:
-        """Ask about the step that is going on; what is returned says why that cannot be done."""
+        """Ask about the current step. Return why that is impossible; empty when the question was asked."""
         why_not = self._why_not(calls)
         if not why_not:
             inquire = partial(answer_about, list(calls), self._models, root, self._guard)
@@ -58,7 +58,7 @@ class Inquiry:
         return why_not
 
     def found(self, wait_secs: float = 0.0) -> tuple[Searched, Fields] | None:
-        """Return the answer, once; None while there is none."""
+        """Return the answer once; None while there is none."""
         question = self._question
         if question is None:
             return None
@@ -69,18 +69,19 @@ class Inquiry:
             return None
         self._question = None
         if answer is None:
+            # The copy failed or ran out of time, so nothing more is asked in this run.
             self._is_lost = True
             return Searched(why_not=question.why_not, is_open=True), NO_FIELDS
         return Searched.from_dict(answer["found"]), answer["fields"]
 
     def drop(self) -> None:
-        """Nobody wants to know any more. Harmless when nothing was asked."""
+        """Withdraw the question, if one was asked: nobody needs the answer any more."""
         question, self._question = self._question, None
         if question is not None:
             question.close()
 
     def give_up(self) -> tuple[Searched, Fields] | None:
-        """The run ends: return what is known by then."""
+        """Return what is known when the run ends, after one last wait."""
         found = self.found(self.patience_at_end_secs)
         if found is None and self._question is not None:
             self._question.close()
@@ -102,8 +103,12 @@ class Inquiry:
 def answer_about(
     calls: Sequence[ModelCall], models: Mapping[str, nn.Module], root: torch.Tensor, guard: Guard
 ) -> dict[str, Any]:
-    """In the copy. The graph is read before anything runs, for some of it can be read but once."""
-    guard.is_off = True  # nothing of ours looks on
+    """Answer the question, in the forked copy.
+
+    The graph is read before anything runs, because some of it can be read only once.
+    """
+    guard.is_off = True  # our own hooks must not record this
+    # Only this thread came along into the copy: a parallel loop would wait for workers that are not there.
     torch.set_num_threads(1)
     if hasattr(torch.compiler, "set_stance"):
         torch.compiler.set_stance("force_eager")
@@ -113,7 +118,8 @@ def answer_about(
     with intercepted():
         found = search(calls, models)
     if found.origin is None and found.repeats is None and seen is not None and seen.is_in_a_model:
-        # It was there. When nothing kept it from being run again, it is not there then.
+        # The graph proves that the value was there, yet a repetition did not show it. If nothing prevented
+        # the repetition, the value does not come back.
         found = replace(found, repeats=None if found.why_not else False, is_open=True)
     if found.is_open and seen is not None:
         call = calls[found.call] if found.repeats is False else None
@@ -124,7 +130,7 @@ def answer_about(
 
 
 def fields_of_loss(root: torch.Tensor) -> Fields:
-    """What the graph of a loss tells, when the models are not to blame."""
+    """Return what the graph tells about a loss when the models are not to blame."""
     culprit = culprit_of(root)
     return {
         "operations": operations_of(root),
@@ -136,7 +142,7 @@ def fields_of_loss(root: torch.Tensor) -> Fields:
 
 
 def is_elsewhere(calls: Sequence[ModelCall]) -> bool:
-    """Whether a batch lies on a device other than the host."""
+    """Return whether any tensor of a batch is on a device other than the host."""
     return any(
         not tensor.is_cpu
         for call in calls
@@ -148,7 +154,7 @@ def is_elsewhere(calls: Sequence[ModelCall]) -> bool:
 def is_shared(tensor: torch.Tensor) -> bool:
     try:
         return bool(tensor.is_shared())
-    except (RuntimeError, NotImplementedError):  # it has no memory of its own, as a sparse one
+    except (RuntimeError, NotImplementedError):  # a sparse tensor, for example, has no memory of its own
         return False
 
 

@@ -1,7 +1,7 @@
-"""Looks at every output of every layer for NaN and +inf: in all steps, or for a while after a bad loss.
+"""Checks every output of every layer for NaN and +inf: in all steps, or for a while after a bad loss.
 
-One cheap pass over each output: a few percent of a step in host memory, and on an accelerator one more small
-kernel a layer, whose answer is not waited for.
+Each output costs one cheap pass: a few percent of a step in host memory. On an accelerator it is one more
+small kernel per layer, whose result is read later without waiting.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ is_compiling = torch.compiler.is_compiling
 is_traced = torch._C._is_tracing
 is_grad_enabled = torch.is_grad_enabled
 
-# A loss on an accelerator is known to be bad some steps later; so long the next bad one is waited for.
+# On an accelerator a bad loss is known only some steps later. The hooks then stay on for so many steps to
+# catch the next one.
 STEPS_ARMED = 64
 MODULE_CALL = nn.Module._call_impl.__code__
 
 
 class LayerChecks:
-    """`found` gives the first layer, in the order of calls, that made a NaN or +inf since the last time."""
+    """Hooks on all layers; `found` returns the first layer, in call order, that made a NaN or +inf."""
 
     def __init__(self, context: ProbeContext, *, always: bool) -> None:
         self._context = context
@@ -55,10 +56,11 @@ class LayerChecks:
 
     @property
     def are_idle(self) -> bool:
-        """Nobody looks, and nothing is left to be told: so it is in ordinary steps."""
+        """Whether no hook is on and no finding waits, as in ordinary steps."""
         return not self._hooks and self._found is None
 
     def arm(self) -> None:
+        """Put the hooks on for the next `STEPS_ARMED` steps."""
         self._armed_steps = STEPS_ARMED
         if not self._hooks:
             self._put_on()
@@ -79,6 +81,7 @@ class LayerChecks:
                 self.close()
 
     def found(self) -> Origin | None:
+        """Return what was found since the last call, and forget it."""
         found, self._found = self._found, None
         return found
 
@@ -109,7 +112,7 @@ class LayerChecks:
     def _check(self, module: nn.Module, args: Any, tensor: torch.Tensor) -> None:
         where, class_name = self._names.get(id(module), ("", type(module).__name__))
         if not self._context.reader.is_on_host(tensor):
-            # The greatest value is NaN where there is a NaN, and does not mind a mask of -inf.
+            # The maximum propagates NaN and shows +inf, but ignores a mask of -inf. One scalar is enough.
             self._device.scalar(tensor.detach().amax(), (where, class_name))
             return
         found = flags_of(tensor)
@@ -121,7 +124,7 @@ class LayerChecks:
 
 
 def origin_at(module: nn.Module, args: Any, found: NonFiniteFlags, where: str, class_name: str) -> Origin:
-    """What one look at the arguments and the weights of a layer can say."""
+    """Return the origin as far as one look at the layer's arguments and weights can tell."""
     for name, parameter in module.named_parameters(recurse=False):
         if (bad := flags_of(parameter)).any:
             return Origin("parameter", where, class_name, bad.kind, 0, parameters_finite=False, tensor=name)
@@ -140,25 +143,26 @@ def origin_at(module: nn.Module, args: Any, found: NonFiniteFlags, where: str, c
 def between_layers(
     names: Mapping[int, tuple[str, str]], found: NonFiniteFlags, frame: FrameType | None
 ) -> Origin | None:
-    """Return the origin of what the first bad layer was given already, while the call of it goes on.
+    """Return the origin of a value that was already non-finite when the first bad layer was called.
 
-    No layer before it has put that out. So it was made by the code of a module around it: the innermost one
-    that was given finite values only. None when no module is around the layer.
+    Called while that layer's call is still on the stack. No earlier layer has put the value out, so the code
+    of an enclosing module made it: the innermost one whose arguments were finite. None when no module
+    encloses it.
     """
     outermost: tuple[str, str] | None = None
     calls = (known for known in module_calls(frame) if id(known[0]) in names)
-    next(calls, None)  # the layer itself
+    next(calls, None)  # skip the layer itself
     for module, args in calls:
         where, class_name = names[id(module)]
         given = [flags_of(tensor) for _, tensor in tensors_in(args)]
-        if not any(each.nan or each.pos_inf for each in given):  # minus infinity is what masks are made of
+        if not any(each.nan or each.pos_inf for each in given):  # -inf is what masks are made of
             return Origin("output", where, f"{class_name} (own code)", found.kind, 0)
         outermost = where, class_name
     return None if outermost is None else Origin("input", *outermost, found.kind, 0, inputs_finite=False)
 
 
 def module_calls(frame: FrameType | None) -> Iterator[tuple[nn.Module, Any]]:
-    """Yield the modules whose calls go on, the innermost first, with their arguments."""
+    """Yield the modules whose calls are on the stack, innermost first, with their arguments."""
     while frame is not None:
         if frame.f_code is MODULE_CALL:
             given = frame.f_locals

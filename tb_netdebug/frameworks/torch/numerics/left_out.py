@@ -1,8 +1,8 @@
-"""Finds batches that a program leaves out itself, without a backward pass, because their loss is not finite.
+"""Finds batches whose non-finite loss makes the program skip the backward pass.
 
-A suspect is the first bad tensor since the last backward pass: a NaN that a model puts out, or a loss that a
-loss function returns. It is asked about at once, while everything is as it was. What becomes of it is known
-when the next backward pass begins or the step ends. Tensors on accelerators are not looked at.
+A suspect is the first bad tensor since the last backward pass: a NaN in a model's output, or a loss that a
+loss function returns. The question about it is asked at once, while everything is as it was. Its fate is
+known when the next backward pass begins or the step ends. Tensors on accelerators are not checked.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from tb_netdebug.recording.clock import now
 is_traced = torch._C._is_tracing
 current_backward = torch._C._current_graph_task_id
 
-# Left on the operation that made a suspect. It keeps nothing alive.
+# Metadata key set on the operation that made a suspect. It keeps nothing alive.
 MARK = "netdebug_suspect"
-# Reading so many values takes about a microsecond; bigger outputs show in their loss.
+# Reading so many values takes about a microsecond. Larger outputs show in their loss.
 MOST_OUTPUT_VALUES = 4096
-# A program that gets a finite loss from such values means them. After so many times nothing is suspected.
+# A program that computes a finite loss from such values intends them. After so many times nothing is
+# suspected.
 MOST_MEANT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """What is known of such a tensor. `asked` is what `ask` has returned, None when enough was asked before.
+    """What is known of a bad tensor; `asked` is the result of `ask`, None when too much was asked already.
 
-    `function` is the loss function that returned it, at the line `site`; `made_here` when it was given finite
-    values only, `of_target` when what was not finite has no graph.
+    `function` is the loss function that returned it, at the line `site`. `made_here`: its arguments were
+    finite. `of_target`: the non-finite arguments had no graph.
     """
 
     asked: Asked | None
@@ -54,7 +55,7 @@ class Suspect:
     of_target: bool = False
 
     def known(self) -> Asked | None:
-        """Return all that is known of it."""
+        """Return the question with what is known of the loss function; None when nothing was asked."""
         if self.asked is not None:
             self.asked.loss_function, self.asked.loss_site = self.function, self.site
             self.asked.is_of_function, self.asked.is_of_target = self.made_here, self.of_target
@@ -62,15 +63,15 @@ class Suspect:
 
 
 class LeftOut:
-    """Calls `ask(tensor)` for a suspect, which may return None, and keeps the answer until `take`."""
+    """Calls `ask(tensor)` for a suspect and keeps the result, which may be None, until `take`."""
 
     def __init__(self, context: ProbeContext, ask: Callable[[torch.Tensor], Asked | None]) -> None:
         self._context = context
         self._ask = ask
         self._suspect: Suspect | None = None
         self._meant = 0
-        self.is_differentiated = False  # in this step, or an optimizer has stepped
-        self.may_be_used = False  # the suspect: gradients were taken, nobody knows of what
+        self.is_differentiated = False  # gradients were taken in this step, or an optimizer has stepped
+        self.may_be_used = False  # gradients were taken since the suspect, perhaps of it
         self._handles = [
             listen(each.function, after=partial(self._look_at_loss, each.name)) for each in loss_functions()
         ]
@@ -82,16 +83,16 @@ class LeftOut:
         return self._suspect is not None
 
     def take(self) -> Suspect | None:
-        """Return the suspect, which is none any more."""
+        """Return the suspect and forget it."""
         taken, self._suspect = self._suspect, None
         return taken
 
     def note_use(self, *_: Any) -> None:
-        """What this step has computed is used for gradients or weights."""
+        """Note that this step's results are used for gradients or weights."""
         self.is_differentiated = True
 
     def look_at_output(self, output: torch.Tensor) -> None:
-        """Called when a model has put it out in a training call. Infinities are what masks are made of."""
+        """Check a model's output in a training call. Infinities alone are ignored: masks are made of them."""
         if (
             self._suspect is None
             and self._meant < MOST_MEANT
@@ -106,7 +107,7 @@ class LeftOut:
             self.suspect(output)
 
     def suspect(self, tensor: torch.Tensor, **known: Any) -> None:
-        """Ask about a tensor that is not finite, if it has a graph."""
+        """Ask about a non-finite tensor if it has a graph."""
         node: Any = tensor.grad_fn
         if node is None or current_backward() != -1:
             return
@@ -115,11 +116,11 @@ class LeftOut:
         self.may_be_used = False
 
     def is_in(self, roots: Iterable[torch.Tensor]) -> bool:
-        """Whether these were computed with the suspect."""
+        """Return whether the roots were computed with the suspect."""
         return any(MARK in node.metadata for node in forward_order(*roots))
 
     def was_meant(self) -> None:
-        """A finite loss was computed with the suspect."""
+        """Note that a finite loss was computed with the suspect."""
         self._meant += 1
 
     def end_step(self) -> None:
@@ -136,7 +137,7 @@ class LeftOut:
         self.may_be_used = True
 
     def _look_at_loss(self, function: str, args: tuple[Any, ...], output: Any) -> None:
-        """In ordinary steps it ends with the number."""
+        """Check the result of a loss function; in ordinary steps this ends with reading the number."""
         if (
             self._suspect is not None
             or type(output) is not torch.Tensor

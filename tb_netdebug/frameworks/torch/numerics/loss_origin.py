@@ -1,4 +1,4 @@
-"""What a loss was computed with after the models, read off its graph before that is used and gone."""
+"""Reads from a loss's graph which operation made it non-finite, before the backward pass frees the graph."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def is_bad(values: torch.Tensor) -> torch.Tensor:
 
 
 def is_infinite(values: torch.Tensor) -> torch.Tensor:
-    """A NaN was given to such an operation already."""
+    """Return where values are infinite; a NaN does not count, since such an operation was given it."""
     return torch.isinf(values)
 
 
-# Of an operation: what it has kept for its backward pass, and when that makes a NaN or an infinity.
+# Per operation: the tensor that it saves for backward, and the test by which that tensor proves the operation
+# made a NaN or an infinity.
 CULPRITS: dict[str, tuple[str, Test]] = {
     **dict.fromkeys(("Log", "Log2", "Log10"), ("self", lambda values: values <= 0)),
     "Log1P": ("self", lambda values: values <= -1),
@@ -50,14 +51,14 @@ CULPRITS: dict[str, tuple[str, Test]] = {
 
 
 def operations_of(root: torch.Tensor) -> list[str]:
-    """The operations between the outputs of the models and the loss, in about their order; the last few."""
+    """Return the last few operations between the models' outputs and the loss, roughly in order."""
     return [name_of(node) for node in nodes_of(root, MOST_NAMED)][::-1]
 
 
 class Culprit(NamedTuple):
-    """An operation that made a NaN or an infinity: "Log", what of it was bad: "self", and its line.
+    """An operation that made a NaN or an infinity ("Log"), its bad tensor ("self") and its line.
 
-    The part "operand" is a tensor without a graph that the operation was given, and `variable` held it.
+    The part "operand" is a tensor without a graph that the operation was given; `variable` held it.
     """
 
     operation: str = ""
@@ -67,14 +68,14 @@ class Culprit(NamedTuple):
 
 
 def culprit_of(root: torch.Tensor) -> Culprit:
-    """Return the first operation that is known to be one; empty when none is. Waits for a device."""
+    """Return the first operation known to be to blame, or an empty culprit. Waits for the device."""
     is_nan = flags_of(root).nan
     for node in sorted(nodes_of(root, MOST_OPERATIONS), key=number_of):
         part = part_of(node)
         if part == "target":
             return Culprit(name_of(node), part, line_of(node))
         was_given = any(map(is_nan_or_infinite, kept_inputs(node).values()))
-        if was_given or part == "result":  # which is NaN as well when the operation was given one
+        if was_given or part == "result":  # a bad result may also come from a bad operand
             operand = operand_of(node, is_nan=is_nan, is_maker=not was_given)
             if operand is not None:
                 return of_operand(operand)
@@ -85,7 +86,7 @@ def culprit_of(root: torch.Tensor) -> Culprit:
 
 
 def of_operand(operand: Operand) -> Culprit:
-    """Name the operation and its line where there is but one."""
+    """Return a culprit for an operand, naming the operation and the line only if there is just one."""
     names = {name_of(each) for each in operand.nodes}
     lines = {line_of(each) for each in operand.nodes}
     return Culprit(
@@ -97,10 +98,10 @@ def of_operand(operand: Operand) -> Culprit:
 
 
 def part_of(node: Any) -> str:
-    """Return what of the operation shows that it makes such a value; empty when nothing does."""
+    """Return which saved tensor proves that this operation made a non-finite value; empty when none does."""
     part, test = CULPRITS.get(name_of(node), ("", is_bad))
     try:
         kept = getattr(node, f"_saved_{part}", None) if part else None
-    except RuntimeError:  # it is gone, after an earlier backward pass
+    except RuntimeError:  # freed by an earlier backward pass
         return ""
     return part if isinstance(kept, torch.Tensor) and bool(test(kept.detach()).any()) else ""

@@ -1,7 +1,7 @@
-"""Follows every operation of every training call, and so names the first that made a NaN or an infinity.
+"""Follows every operation of every training call to name the first one that made a NaN or an infinity.
 
-Each operation passes through Python and its result is read: a step takes several times as long, and on an
-accelerator each operation is waited for.
+Every operation passes through Python and its result is read. A step takes several times as long, and on an
+accelerator every operation is waited for.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ is_grad_enabled = torch.is_grad_enabled
 
 
 class OperationChecks:
-    """`origin` is what the calls of this step have shown."""
+    """Traces calls for `check_numerics="ops"`; `origin` is the first one found in this step."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._guard = context.guard
         self.origin: Origin | None = None
         self._calls: list[nn.Module] = []
         self._stack = ExitStack()
-        self._following = ExitStack()  # open while a call is followed
+        self._following = ExitStack()  # open while a call is being followed
         self._tracer = OriginTracer(context.models)
         self._tracer.keeps_places = True
         self._tracer.on_fault = lambda error: self._guard.fault("following operations", error)
@@ -55,7 +55,7 @@ class OperationChecks:
         self._tracer.places.clear()
 
     def place_of(self, number: int) -> Place | None:
-        """Where in a model the operation of this number was; None of one outside."""
+        """Return where in a model the operation with this number ran; None for one outside all models."""
         return self._tracer.places.get(number)
 
     def close(self) -> None:
@@ -64,8 +64,8 @@ class OperationChecks:
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if is_compiling() or is_jit_traced() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
-        if not self._calls:  # a call inside of a call is followed anyway
-            if is_compiled(module):  # being followed would have it compiled in other pieces
+        if not self._calls:  # an inner call is covered by the outermost one
+            if is_compiled(module):  # an active dispatch mode would make it recompile in other pieces
                 self._guard.say(COMPILED)
                 return
             try:

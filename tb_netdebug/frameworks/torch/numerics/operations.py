@@ -1,4 +1,4 @@
-"""What is known of torch's operations: which of them make infinities on purpose, and what they were given."""
+"""Knowledge about torch's operations, such as which of them make infinities on purpose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tb_netdebug.frameworks.torch.frames import user_frame
 from tb_netdebug.recording.frames import place_of
 
-# What they give is what happens to lie in memory.
+# Their results hold whatever is in memory, so a NaN in them means nothing.
 UNINITIALISED = frozenset(
     {
         "empty",
@@ -25,9 +25,9 @@ UNINITIALISED = frozenset(
         "set_",
     }
 )
-# An infinity that these make was asked for.
+# These turn a Python number into a tensor: an infinity in the result was asked for.
 ASKED_FOR = frozenset({"lift_fresh", "lift_fresh_copy", "scalar_tensor"})
-# A mask of −inf becomes one of +inf.
+# These can turn a mask of −inf into one of +inf, which is still a mask.
 SIGN_CHANGING = frozenset(
     {
         "neg",
@@ -45,12 +45,13 @@ SIGN_CHANGING = frozenset(
         "reciprocal_",
     }
 )
-# Processes would wait for each other, for the others do not repeat their forward pass.
+# Namespaces of collective operations. One process that repeats its forward pass alone would wait in them for
+# ever, because the others do not repeat theirs.
 TALKING = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 
 
 def flat(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors among the arguments or results of an operation: they are nested in lists only."""
+    """Yield the tensors in an operation's arguments or results, which nest in lists and tuples only."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -59,14 +60,15 @@ def flat(value: Any) -> Iterator[torch.Tensor]:
 
 
 def key_of(tensor: torch.Tensor) -> StorageWeakRef | None:
-    """Stands for the memory of a tensor, which its views share."""
+    """Return a key for the tensor's memory, which all its views share; None when it has none."""
     try:
         return StorageWeakRef(tensor.untyped_storage())
-    except RuntimeError:  # it has none, as a sparse tensor
+    except RuntimeError:  # a sparse tensor, for example, has no storage
         return None
 
 
 def is_all_of_it(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor covers its whole storage, so that a write to it replaces every value."""
     return tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
@@ -75,6 +77,6 @@ def is_infinite(value: Any) -> bool:
 
 
 def site() -> str:
-    """The innermost line that belongs neither to torch nor to us."""
+    """Return the innermost line of the stack that belongs to neither torch nor NetDebug."""
     frame = user_frame(sys._getframe(1))
     return "" if frame is None else place_of(frame)

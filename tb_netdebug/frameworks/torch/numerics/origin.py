@@ -1,7 +1,7 @@
-"""Where a NaN or an infinity comes from: followed from operation to operation through a forward pass.
+"""Traces where a NaN or an infinity comes from, operation by operation, through a forward pass.
 
-A value that is not finite and that nobody uses does no harm, and −inf is what masks are made of. So blamed is
-not the first operation that makes one, but the one whose result has got into the output.
+A non-finite value that nobody uses does no harm, and −inf is what masks are made of. So the blame goes not to
+the first operation that makes such a value, but to the one whose result reached the output.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MOST_ATTRIBUTES = 32
 
 
 class TalkingError(RuntimeError):
-    """The forward pass talks to other processes, so it cannot be repeated by one alone."""
+    """The forward pass communicates with other processes, so one process alone cannot repeat it."""
 
 
 class OriginTracer(TorchDispatchMode):
-    """Active around forward passes of `models`; afterwards `origin_of` tells about their outputs."""
+    """A dispatch mode around forward passes of `models`; afterwards `origin_of` explains their outputs."""
 
     def __init__(self, models: Mapping[str, nn.Module]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
@@ -56,12 +56,12 @@ class OriginTracer(TorchDispatchMode):
         self._count = 0
         self.on_fault: Callable[[Exception], None] | None = None
         self.keeps_places = False
-        self.places: dict[int, Place] = {}  # of operations, by autograd's numbers
+        self.places: dict[int, Place] = {}  # by autograd's sequence number of the operation
 
     # ---- before and after --------------------------------------------------------------------------------
 
     def begin(self, model: nn.Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
-        """What is not finite already, before a call of `model`."""
+        """Note which weights, buffers and arguments are already non-finite before a call of `model`."""
         self._running = [model]
         self._origins.clear()
         for each in self._models.values():
@@ -76,12 +76,12 @@ class OriginTracer(TorchDispatchMode):
                         found.kind,
                         self._next(),
                         inputs_finite=False,
-                        masked_only=found.is_mask and not found.pos_inf,  # masks are made of minus infinity
+                        masked_only=found.is_mask and not found.pos_inf,  # masks are made of -inf
                         tensor=f"input[{place}]{inside}",
                     )
 
     def origin_of(self, output: Any, model: nn.Module) -> Origin | None:
-        """Of what is not finite in the output the earliest origin; a mask only if there is nothing else."""
+        """Return the earliest origin of the non-finite values in the output; a mask as a last resort."""
         found = []
         for _, tensor in tensors_in(output):
             if (flags := flags_of(tensor)).any:
@@ -90,7 +90,7 @@ class OriginTracer(TorchDispatchMode):
         return min(found, key=lambda origin: (origin.masked_only, origin.order), default=None)
 
     def origin_in_attributes(self, model: nn.Module) -> Origin | None:
-        """Of what modules have put aside in attributes, as auxiliary losses are."""
+        """Return the origin of non-finite values in module attributes, such as auxiliary losses."""
         kept = [
             value
             for each in self._models.values()
@@ -103,11 +103,11 @@ class OriginTracer(TorchDispatchMode):
 
     @contextmanager
     def names(self) -> Iterator[None]:
-        """While it is open, the tracer knows which module is running."""
+        """Track which module is running while the context is open."""
         hooks = []
         for model in self._models.values():
             for module in model.modules():
-                # One that torch.jit.script has made takes none; what it does is told of the module around it.
+                # A scripted module takes no hooks. What it does is attributed to the enclosing module.
                 hooks.append(before_forward(module, self._enter))
                 hooks.append(after_forward(module, self._leave, always_call=True))
         try:
@@ -134,7 +134,7 @@ class OriginTracer(TorchDispatchMode):
         return output
 
     def _refuse_to_talk(self) -> None:
-        if self.on_fault is None:  # nobody else is repeating a pass
+        if self.on_fault is None:  # this is a repeated pass, and the other processes repeat none
             raise TalkingError("its forward pass talks to other processes")
 
     def _enter(self, module: nn.Module, *_: Any) -> None:
@@ -145,7 +145,7 @@ class OriginTracer(TorchDispatchMode):
     def _leave(self, module: nn.Module, *_: Any) -> None:
         if is_compiling():
             return
-        if any(each is module for each in self._running):  # its author may have made == of it
+        if any(each is module for each in self._running):  # by identity: == may be overridden
             while self._running.pop() is not module:
                 pass
 
@@ -154,7 +154,7 @@ class OriginTracer(TorchDispatchMode):
         if name in UNINITIALISED:
             return
         if self.keeps_places and len(self.places) < MOST_PLACES:
-            number = next_operation() - 1  # of an operation without a gradient that of the one before it
+            number = next_operation() - 1  # without a gradient: that of the one before it
             if number not in self.places:
                 self.places[number] = Place(*self._around(), site())
         for tensor in [output] if isinstance(output, torch.Tensor) else list(flat(output)):
@@ -165,14 +165,17 @@ class OriginTracer(TorchDispatchMode):
             if found.any:
                 self._put(key, self._origin(func, name, args, kwargs, found))
             elif key in self._origins and is_all_of_it(tensor):
-                del self._origins[key]  # it was written over
+                del self._origins[key]  # overwritten with finite values
 
     def _origin(self, func: Any, name: str, args: Any, kwargs: Any, found: NonFiniteFlags) -> Origin:
         sources = list(self._sources(func, args, kwargs))
+        # A real non-finite operand explains the result, whatever this operation is.
         real = [source for source in sources if not source.masked_only]
         if real:
             return min(real, key=lambda source: source.order)
         if sources and not found.nan:
+            # Only masks came in and no NaN came out. The result is the mask passed on, unless a +inf is new
+            # here.
             is_new = found.pos_inf and name not in SIGN_CHANGING
             if not is_new or any(source.kind == "Inf" for source in sources):
                 return sources[0]
@@ -190,7 +193,7 @@ class OriginTracer(TorchDispatchMode):
         )
 
     def _around(self) -> tuple[str, str]:
-        """The name and the class of the innermost module that is running."""
+        """Return the name and the class of the innermost running module."""
         if not self._running:
             return "", ""
         module = self._running[-1]
@@ -198,7 +201,10 @@ class OriginTracer(TorchDispatchMode):
         return full, class_name + (" (own code)" if next(module.children(), None) is not None else "")
 
     def _sources(self, func: Any, args: Any, kwargs: Any) -> Iterator[Origin]:
-        """The origins of what an operation was given; what it writes to has its result by now."""
+        """Yield the origins of an operation's operands.
+
+        An operand that was written to holds the result by now, so only its recorded origin counts.
+        """
         written = {
             number
             for number, argument in enumerate(func._schema.arguments)
@@ -218,7 +224,7 @@ class OriginTracer(TorchDispatchMode):
                     yield known
 
     def _constant(self, tensor: torch.Tensor, found: NonFiniteFlags) -> Origin:
-        """A tensor from elsewhere: an attribute, or made before the call."""
+        """Return an origin for a tensor from elsewhere: an attribute, or one made before the call."""
         module = self._running[-1] if self._running else None
         full, class_name = self._names.get(id(module), ("", ""))
         origin = Origin(
@@ -254,6 +260,7 @@ class OriginTracer(TorchDispatchMode):
 
     def _put(self, key: StorageWeakRef, origin: Origin) -> None:
         if len(self._origins) >= MOST_TRACKED:
+            # Make room: freed storage can no longer explain anything.
             for old in [old for old in self._origins if old.expired()]:
                 del self._origins[old]
         self._origins[key] = origin
@@ -264,5 +271,5 @@ class OriginTracer(TorchDispatchMode):
 
 
 def is_transformed() -> bool:
-    """Whether a transform of torch.func is at work: reading the values of its tensors may crash."""
+    """Return whether a torch.func transform is active: reading the values of its tensors may crash."""
     return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None

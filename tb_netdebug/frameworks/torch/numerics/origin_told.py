@@ -1,4 +1,4 @@
-"""What made the first values that are not finite, as it is told, and the names of modules."""
+"""The origin of non-finite values as it is reported, and the module names used in reports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tb_netdebug.frameworks.torch.parameters import clean, wrappers_of
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What made the first values that are not finite.
+    """What made the first non-finite values.
 
-    `masked_only`: they are infinities that somebody put there, as masks are made. `masked_inputs`: so were
-    those that it was given. `tensor` names an input or a parameter, `operation` and `site` the operation and
-    its line, `before` a call that was given the values, with its line.
+    `masked_only`: they are infinities that somebody put there on purpose, as masks are made. `masked_inputs`:
+    the non-finite inputs were such infinities. `tensor` names an input or a parameter. `operation` and `site`
+    are the operation and its line. `before` is a call, with its line, that was already given the values.
     """
 
     what: str  # "output", "input", "parameter"
@@ -36,7 +36,7 @@ class Origin:
 
 
 class Place(NamedTuple):
-    """Of an operation in a model: the innermost module around it, and its line."""
+    """The place of an operation in a model: the innermost enclosing module, and the source line."""
 
     where: str
     class_name: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def names_of(models: Mapping[str, nn.Module]) -> dict[int, tuple[str, str]]:
-    """The full name and the class of each module, by id; a root is named after its class."""
+    """Return the full name and the class of each module, by id; a root is named after its class."""
     found: dict[int, tuple[str, str]] = {}
     for prefix, model in models.items():
         wrappers = wrappers_of(model)

@@ -1,4 +1,4 @@
-"""Any nested value as tensors and plain values, which can be loaded without running anybody's code."""
+"""Turns nested values into tensors and plain values, which load without running anybody's code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MOST_LEFT_OUT = 100
 
 
 class Portable:
-    """`of` turns a value into what can be carried; what cannot is None there and named in `left_out`.
+    """Converts values with `of`; what cannot be converted becomes None and is named in `left_out`.
 
-    `late` does so with what the program may have taken the memory of, such as a batch that is used up.
+    `late` is for values whose memory the program may have taken back, such as a batch that is used up.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,12 @@ class Portable:
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     def of(self, value: Any, name: str, depth: int = 0) -> Any:
+        """Return the value in portable form; `name` describes it in `left_out`."""
         if value is None or type(value) in (*ATOMS, torch.dtype):
             return value
         if is_tensor(value):
             return self._tensor(value, name)
-        atom = plain_atom(value)  # a number of NumPy, an enumeration
+        atom = plain_atom(value)  # a NumPy scalar or an enum
         if atom is not None:
             return atom
         if depth >= MOST_DEPTH:
@@ -45,6 +46,7 @@ class Portable:
         return self._leave(value, name)
 
     def late(self, value: Any, name: str) -> Any:
+        """Return the value in portable form, reading memory that may be gone with care."""
         self._is_late = True
         try:
             return self.of(value, name)
@@ -83,7 +85,7 @@ class Portable:
                 self._leave(tensor, name, "its memory cannot be read any more")
                 return None
         if tensor.layout is torch.strided and tensor.untyped_storage().nbytes() > tensor.nbytes:
-            return tensor.clone()  # a slice would take all that it is a slice of along
+            return tensor.clone()  # a view would drag its whole base along into the file
         return tensor
 
     def _leave(self, value: Any, name: str, why: str = "") -> None:
@@ -92,7 +94,7 @@ class Portable:
 
 
 def bytes_of(value: Any) -> int:
-    """Of all tensors inside, each memory once."""
+    """Return the bytes of all tensors inside, counting each storage once."""
     return sum(sizes_in(value).values())
 
 

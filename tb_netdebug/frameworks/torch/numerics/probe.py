@@ -1,7 +1,7 @@
-"""Says where the first NaN or infinity of a training comes from, and keeps the step in which it came.
+"""Reports where the first NaN or infinity of a run comes from, and writes a capsule of its step.
 
-In ordinary steps this costs a look at the number that a backward pass begins with. When that is not finite, a
-copy of the process runs the forward passes of the step again, followed from operation to operation.
+An ordinary step costs one look at the value from which a backward pass starts. If it is not finite, a forked
+copy of the process repeats the forward passes of the step, traced operation by operation.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.run_folder import is_distributed, rank
 
-# After the first time, news of it is told so many times more, each after steps that were well.
+# At most so many reports per run. After each, the steps must have been fine before the next.
 MOST_TOLD = 4
-# A root that is no single number (a backward pass with gradients given) is looked at up to this size.
+# A root with more than one value (a backward pass with gradients given) is tested up to this size.
 MOST_ROOT_VALUES = 1 << 16
 FIRST = "the first value that is not finite"
 AVERAGED = "gradients are averaged over processes: it may have come from another one"
 
 
 class NumericsProbe:
-    """Tells the fact `first-nonfinite` (see `probes.Probe`)."""
+    """The probe that records the fact `first-nonfinite` (see `probes.Probe`)."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
@@ -67,11 +67,11 @@ class NumericsProbe:
         self._keeper = CallKeeper(context.models, context.collector, context.guard, look=self._on_output)
         self._order = CallOrder(context.models)
         self._told = 0
-        self._is_well = True  # since the last time
+        self._is_well = True  # steps have been fine since the last report
         self._told_in_step = self._armed_in_step = -1
         self._inquiry = Inquiry(context.models, context.guard)
-        self._asked: Asked | None = None  # what the answer is awaited of
-        self._is_open = False  # the origin of the last one
+        self._asked: Asked | None = None  # the question whose answer has not come yet
+        self._is_open = False  # the last report could not name its origin for certain
         self._device_roots = DeviceRoots()
         self._layers = LayerChecks(context, always=context.settings.check_numerics == "layers")
         self._operations = OperationChecks(context) if self._follows else None
@@ -88,10 +88,10 @@ class NumericsProbe:
         self._hooks = list(self._watch_optimizers())
 
     def told_loss(self, loss: Any) -> None:
-        """What the user calls the loss of the step that ends."""
+        """Take what the user calls the loss of the step that ends; note it if nothing was differentiated."""
         is_tensor = isinstance(loss, torch.Tensor) and not is_functorch_wrapped(loss)
         is_known = bool(self._keeper.calls) or (is_tensor and loss.requires_grad)
-        value = self._collector.scalars.get(LOSS)  # that of a device comes later
+        value = self._collector.scalars.get(LOSS)  # a loss on a device arrives later
         if self._left_out.is_differentiated or not is_known or (value is not None and math.isfinite(value)):
             return
         self._collector.scalars[LOSS_LEFT_OUT] = 1.0
@@ -115,7 +115,7 @@ class NumericsProbe:
         self._keeper.forget()
 
     def _tell_late(self) -> None:
-        """What layers have shown in this step, or what a device says of steps before it."""
+        """Report what layers have shown in this step, or what a device says about earlier ones."""
         found = self._layers.found()
         if found is not None and not (self._is_open and found.what == "parameter"):
             self._is_well = self._is_well or self._is_open
@@ -123,13 +123,16 @@ class NumericsProbe:
             return
         for step, kind in self._device_roots.nonfinite():
             if not self._layers.are_armed:
-                self._layers.arm()  # that step is over by now: the next of its kind will be seen
+                self._layers.arm()  # that step is over: be ready for the next bad one
                 self._armed_in_step = self._collector.step
             elif step > self._armed_in_step and self._told == 0:
                 self._tell(Searched(), "loss", kind, list(self._keeper.calls))
 
     def capsule(self, reason: str, about: dict[str, Any]) -> Path | None:
-        """Writes the step that is going on into a file; None when that was not possible, which is said."""
+        """Write the current step into a file and return its path.
+
+        None when that was impossible; the user is told why.
+        """
         if self._capsules is None:
             return None
         written = self._write_capsule(reason, list(self._keeper.calls), about)
@@ -154,9 +157,9 @@ class NumericsProbe:
     # ---- the loss ----------------------------------------------------------------------------------------
 
     def _on_output(self, output: torch.Tensor) -> None:
-        """What a model has put out; from here on it is the loss that computes."""
+        """Note a model's output: from here on, operations belong to the loss."""
         self._loss_lines.begin()
-        if not self._follows:  # else looking at it would be followed, too
+        if not self._follows:  # the tracer would trace our own look at it
             self._left_out.look_at_output(output)
 
     def _before_backward(self, given: Any) -> None:
@@ -166,7 +169,7 @@ class NumericsProbe:
         bad = None
         for root in roots:
             if type(root) is not torch.Tensor or is_functorch_wrapped(root):
-                continue  # asking a tensor of another kind for its value may make processes talk
+                continue  # reading a subclass may make processes communicate
             if not self._context.reader.is_on_host(root):
                 self._device_roots.add(root, self._collector.step)
             elif not is_finite(root):
@@ -207,7 +210,7 @@ class NumericsProbe:
     # ---- a batch that the program leaves out ---------------------------------------------------------------
 
     def _forget(self, suspect: Suspect | None) -> None:
-        """Nobody wants to know any more what was asked about it."""
+        """Drop the question about this suspect: nobody needs the answer any more."""
         if suspect is not None and suspect.asked is not None:
             self._inquiry.drop()
 
@@ -216,7 +219,7 @@ class NumericsProbe:
         return self._ask(tensor) if is_free and self._keeper.calls else None
 
     def _tell_left_out(self) -> None:
-        """Report a suspect on which no backward pass has followed."""
+        """Report a suspect that no backward pass has followed."""
         suspect = self._left_out.take()
         if suspect is None:
             return
@@ -237,7 +240,7 @@ class NumericsProbe:
         if self._operations is not None:
             asked.live = self._operations.origin
         if asked.live is None:
-            asked.seen = self._layers.found()  # by the layer, in the pass that was
+            asked.seen = self._layers.found()  # found by the layer checks, in the pass itself
             asked.why_not = self._inquiry.ask(calls, root)
         return asked
 
@@ -253,7 +256,7 @@ class NumericsProbe:
             self._await(asked)
 
     def _await(self, asked: Asked) -> None:
-        """The step goes by without an answer, so its capsule is written now."""
+        """Remember the question past its step; the capsule is written now, while the step is still there."""
         self._asked = asked
         self._told_in_step, self._is_well = self._collector.step, False
         looked_for = Searched(why_not="it was still being looked for", is_open=True)
@@ -262,7 +265,7 @@ class NumericsProbe:
         asked.calls = []
 
     def _tell_of(self, found: Searched, fields: dict[str, Any], asked: Asked) -> None:
-        """An answer about a loss; where there is none the layers of the next steps are looked at."""
+        """Report an answer about a loss; if that is open, arm the layer checks for the next steps."""
         if found.origin is None and found.is_open and asked.seen is not None:
             found = replace(found, origin=asked.seen)
         is_late = asked is self._asked
@@ -279,9 +282,11 @@ class NumericsProbe:
             self._layers.arm()
 
     def _tell_answer(self, answer: tuple[Searched, dict[str, Any]] | None) -> None:
-        """One that has come after its step."""
+        """Report an answer that came after its step."""
         if answer is None or self._asked is None:
             return
+        # The question was asked while a report was allowed; the bad steps since then must not block its
+        # answer.
         self._is_well, was_well = True, self._is_well
         self._tell_of(*answer, self._asked)
         self._asked = None
@@ -290,7 +295,7 @@ class NumericsProbe:
     # ---- gradients ---------------------------------------------------------------------------------------
 
     def _watch_optimizers(self) -> Iterable[Any]:
-        """After the hooks that measure the gradients, so that their numbers are there."""
+        """Register hooks behind those that measure the gradients, whose numbers are needed here."""
         known = self._context.optimizers.known()
         if not known:
             yield optimizer_steps.BEGINNING.listen(self._before_step)
@@ -312,7 +317,7 @@ class NumericsProbe:
 
     def _on_bad_gradients(self, optimizer: Optimizer) -> None:
         seen = self._layers.found()
-        if seen is not None:  # it came up on the way there
+        if seen is not None:  # the layer checks saw it on the way there
             self._tell(Searched(seen), "gradient", seen.kind, list(self._keeper.calls))
             return
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
@@ -322,7 +327,7 @@ class NumericsProbe:
         slope = None if self._slopes is None else self._slopes.found
         if slope is not None and self._operations is not None:
             origin = of_slope(slope, origin, self._operations.place_of(slope.number))
-        if is_distributed(os.environ):  # nor is it known whether this step is the one to keep
+        if is_distributed(os.environ):  # nor is it known whether this step is worth a capsule
             self._tell(Searched(origin, why_not=AVERAGED), "gradient", origin.kind, None)
         else:
             self._tell(Searched(origin), "gradient", origin.kind, list(self._keeper.calls))
@@ -340,6 +345,7 @@ class NumericsProbe:
         calls: Sequence[ModelCall] | None,
         loss: Mapping[str, Any] | None = None,
     ) -> None:
+        """Record the fact and write a capsule of the calls, unless they are None."""
         if not self._may_tell():
             return
         self._told += 1
@@ -359,6 +365,7 @@ class NumericsProbe:
         if is_distributed(os.environ):
             fact["rank"] = rank(os.environ)
         if calls is not None:
+            # Calls after the one at fault add nothing to a replay.
             kept = calls[: found.call + 1] if found.call >= 0 else calls
             fact["capsule"] = self._write_capsule(FIRST, kept, {"first_nonfinite": fact})
         self._collector.fact("first-nonfinite", **fact)
@@ -386,11 +393,14 @@ class NumericsProbe:
         return None
 
     def _on_crash(self, error: Exception, trace: str) -> Path | str | None:
-        """An exception is about to end the training, or some other thread."""
+        """Write a capsule for an exception that is about to end the run, or a thread.
+
+        Return the capsule, why there is none, or None to stay silent.
+        """
         if self._guard.is_off or self._capsules is None:
             return None
         if self._collector.first_step is not None and not self._keeper.calls:
-            return None  # it is said that nothing was recorded
+            return None  # another message says that nothing was recorded
         if not self._keeper.calls:
             return "it came between two steps, when no batch was in the model"
         if self._keeper.thread != get_ident():

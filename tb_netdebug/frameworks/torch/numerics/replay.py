@@ -1,4 +1,7 @@
-"""Runs the batch of a capsule again, on the weights in it, and looks at what each module makes of it."""
+"""Runs a capsule's batch again on the capsule's weights and records what each module puts out.
+
+`nd.replay` and `netdebug replay` call it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ __all__ = ["CapsuleError", "Replay", "ReplayRow", "load_capsule", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class ReplayRow:
-    """One tensor that a module put out; `place` is where in the output it was."""
+    """One tensor that a module put out; `place` is its position in the output."""
 
     module: str
     class_name: str
@@ -43,7 +46,7 @@ class ReplayRow:
 
 @dataclass(slots=True)
 class Replay:
-    """What running the batch again has shown. `origin` is what made the first value that is not finite."""
+    """What running the batch again has shown; `origin` is what made the first non-finite value."""
 
     rows: list[ReplayRow] = field(default_factory=list)
     origin: Origin | None = None
@@ -56,7 +59,7 @@ class Replay:
         return self.origin is None and self.gradient is None
 
     def as_dict(self) -> dict[str, Any]:
-        """The origin in the fields of the fact `first-nonfinite`; empty when everything was finite."""
+        """Return the origin in the fields of the fact `first-nonfinite`; empty when everything was finite."""
         origin = self.origin or self.gradient
         return asdict(origin) if origin is not None else {}
 
@@ -68,10 +71,11 @@ def replay(
     backward: bool = False,
     loss: Callable[[Any], torch.Tensor] | None = None,
 ) -> Replay:
-    """Loads the weights of a capsule into `model` and runs the batch, with the same random numbers and modes.
+    """Load a capsule's weights into `model` and run its batch with the same random numbers and modes.
 
-    `model` is built as it was in the training; several as in `nd.watch`, by name. `backward` goes backward
-    from `loss(output)`, by default the sum of the outputs. Raises CapsuleError when they do not fit together.
+    Build `model` as in the run; give several by name, as in `nd.watch`. `backward` also runs the backward
+    pass from `loss(output)`, by default from the sum of the outputs. Raises CapsuleError when they do not
+    fit.
     """
     content = capsule if isinstance(capsule, dict) else load_capsule(capsule)
     models = {
@@ -100,7 +104,7 @@ def why_no_loss(done: Replay, *, backward: bool) -> str:
 
 
 def restore(content: dict[str, Any], name: str, model: nn.Module, done: Replay) -> None:
-    """Weights and modes; those of a capsule without weights are the ones that the model came with."""
+    """Restore weights and modes; a capsule without weights leaves those that the model came with."""
     states = content["models"]
     if not states:
         done.notes.append("the capsule holds no weights: those that the model was built with are used")
@@ -131,7 +135,7 @@ def run_call(
         stack.enter_context(tracer.names())
         stack.enter_context(conditions(call["autocast"]))
         tracer.keeps_places = backward
-        # With a trace on each operation, the line of one that goes wrong on the way back is known.
+        # Anomaly mode records a trace per operation, so the line of one that fails in backward is known.
         stack.enter_context(torch.autograd.set_detect_anomaly(True, False) if backward else torch.no_grad())
         stack.enter_context(statistics(models, done))
         tracer.begin(model, call["args"], call["kwargs"])
@@ -148,7 +152,7 @@ def run_call(
 
 
 def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any], done: Replay) -> nn.Module:
-    """The one that was called. Raises CapsuleError when it cannot be called again."""
+    """Return the model that was called. Raises CapsuleError when it cannot be called again."""
     model = models.get(call["model"])
     if model is None:
         raise CapsuleError(f"call {number} is one of the model {call['model']!r}, which was not given")
@@ -160,7 +164,7 @@ def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any],
 
 
 def set_random(call: dict[str, Any]) -> None:
-    """The random numbers of then are the next ones. Raises CapsuleError."""
+    """Restore the random generator as it was before the call. Raises CapsuleError."""
     try:
         torch.set_rng_state(call["random"])
     except RuntimeError as error:
@@ -168,12 +172,13 @@ def set_random(call: dict[str, Any]) -> None:
 
 
 def conditions(autocast: Mapping[str, str]) -> ExitStack:
-    """The automatic casts of then, on devices that are there."""
+    """Return a context with the autocast settings of the call."""
     stack = ExitStack()
     for device, name in autocast.items():
         dtype = getattr(torch, name, None)
         if isinstance(dtype, torch.dtype):
-            # Everything is in host memory now, whatever it was.
+            # Everything is in host memory now, so casts apply to the CPU. If both had some, the accelerator's
+            # win.
             stack.enter_context(torch.autocast("cpu", dtype))
             if device != "cpu":
                 break
@@ -181,7 +186,7 @@ def conditions(autocast: Mapping[str, str]) -> ExitStack:
 
 
 def statistics(models: Mapping[str, nn.Module], done: Replay) -> ExitStack:
-    """While it is open, the outputs of all modules are put down as rows."""
+    """Return a context in which the outputs of all modules are recorded as rows."""
     names = names_of(models)
 
     def look(module: nn.Module, _: Any, output: Any) -> None:
@@ -206,7 +211,7 @@ def statistics(models: Mapping[str, nn.Module], done: Replay) -> ExitStack:
 
 
 def summary_of(tensor: torch.Tensor) -> Summary | None:
-    """None for what has no values that could be read."""
+    """Return a summary of the tensor; None when it has no readable values."""
     try:
         values = plain(tensor).contiguous()
     except (UnreadableError, RuntimeError):
@@ -224,11 +229,11 @@ def gradient_of(
     loss: Callable[[Any], torch.Tensor] | None,
     places: Mapping[int, Place],
 ) -> Origin | None:
-    """Where the gradients go wrong on the way back from the loss."""
+    """Return where gradients go wrong on the way back from the loss; None when they stay finite."""
     for model in models.values():
         model.zero_grad()
     for _, tensor in tensors_in(output):
-        mark_output(tensor)  # from here on it is the loss
+        mark_output(tensor)  # operations from here on belong to the loss
     roots = [loss(output)] if loss else [each for _, each in tensors_in(output) if each.requires_grad]
     bad = next((root for root in roots if flags_of(root).any), None)
     if bad is not None:
@@ -242,7 +247,7 @@ def gradient_of(
 
 
 def origin_in_loss(root: torch.Tensor) -> Origin:
-    """Of a loss that is not finite, of finite outputs."""
+    """Return the origin of a non-finite loss that was computed from finite outputs."""
     culprit = culprit_of(root)
     tensor = culprit.part if culprit.part in ("target", "operand") else ""
     kind = flags_of(root).kind

@@ -1,4 +1,4 @@
-"""Runs the batch of a capsule again and again, forward and backward, for a debugger that stops it."""
+"""Runs a capsule's batch again and again, forward and backward, for a debugger that pauses it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ Loss = Callable[[Any], torch.Tensor]
 
 
 class Rerun:
-    """A session of the debugger in a thread of its own, paused before the step. `send` takes its frames.
+    """A debugger session in a thread of its own, paused before the step. `send` takes its frames.
 
-    The end of the step pauses it, too; whoever goes on from there is at its beginning again, with the
-    weights, modes and random numbers of the capsule. `notes` are sentences about what is not as it was;
-    `words_of` puts an error that ends the step into words.
+    The session pauses at the end of the step, too. Continuing from there goes back to the beginning, with the
+    weights, modes and random numbers of the capsule. `notes` are sentences about what differs from the
+    recorded step. `words_of` describes an error that ends the step.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Rerun:
         self._thread.start()
 
     def restart(self) -> None:
-        """What is left of the step is run without a stop. It has to be let go of by a client."""
+        """Run the rest of the step without a stop, once a client has let the session continue."""
         self._passing.set()
 
     def close(self) -> None:
-        """As `restart`, and then there is an end."""
+        """End the step as `restart` does, then the thread."""
         self._closing.set()
         self._passing.set()
         self.session.close()
@@ -125,7 +125,7 @@ class Rerun:
         try:
             for number, call in enumerate(self._content["calls"]):
                 self._call(number, call)
-        except Exception as error:  # the model's own, perhaps the very one that the capsule is about
+        except Exception as error:  # user code failed, perhaps as it did in the run
             note = f"The step failed: {self._words_of(error)}. {note}"
         if self._passing.is_set():
             self.session.bench.end_batch()
@@ -149,7 +149,10 @@ class Rerun:
             model.zero_grad(set_to_none=True)
 
     def _with_weights(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Raises CapsuleError for what could not be run again, before anything is run."""
+        """Return the content with weights to restore before each pass.
+
+        Raises CapsuleError for what cannot be run again, before anything runs.
+        """
         if not content["calls"]:
             raise CapsuleError(
                 "the capsule holds no batch: " + ("; ".join(content["left_out"]) or "none was seen")
@@ -170,19 +173,19 @@ class Rerun:
 
 
 class KeepingWorkbench(TorchWorkbench):
-    """Of a step that is run for nothing else than to be looked at: its tensors stay until its end."""
+    """A workbench for a step that is run only to be inspected: its tensors are kept until the end."""
 
     def need(self, needs: Needs) -> None:
         super().need(replace(needs, keep=True))
 
 
 def roots_of(output: Any) -> list[torch.Tensor]:
-    """Where backward begins when nobody knows the loss: their sum."""
+    """Return where backward begins without a loss: all outputs with a graph, which amounts to their sum."""
     return [each for _, each in tensors_in(output) if each.requires_grad]
 
 
 def workbench(models: Mapping[str, nn.Module], stops: Rerun, stack: ExitStack) -> TorchWorkbench:
-    """Without a recorder: nothing is written anywhere. The stack takes everything off again."""
+    """Return a workbench that records nothing. The stack removes its hooks."""
     collector, guard = StepCollector(), Guard(strict=False)
     parameters = Parameters(models, Settings().wants)
     reader = TensorReader(collector, Refusals(guard).refuse)
@@ -196,7 +199,7 @@ def workbench(models: Mapping[str, nn.Module], stops: Rerun, stack: ExitStack) -
 
 
 def about(path: str | Path, models: Mapping[str, nn.Module]) -> dict[str, Any]:
-    """As a session says it of itself (see debugger/README.md)."""
+    """Return the session's description of itself (see debugger/README.md)."""
     return {
         "run": [Path(path).name],
         "run_dir": "",

@@ -1,4 +1,4 @@
-"""Losses on an accelerator, asked whether they are finite without waiting for them."""
+"""Checks losses on an accelerator for NaN and infinities without waiting for the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_netdebug.frameworks.torch.device.summaries import DeviceSummaries
 
 
 class DeviceRoots:
-    """The answers come steps later."""
+    """Queues the loss of each step on the device; the answers arrive some steps later."""
 
     def __init__(self) -> None:
         self._device: DeviceSummaries | None = None
@@ -20,11 +20,11 @@ class DeviceRoots:
 
     @property
     def are_idle(self) -> bool:
-        """No loss has been on an accelerator yet."""
+        """Whether no loss has been on an accelerator yet."""
         return self._device is None
 
     def add(self, root: torch.Tensor, step: int) -> None:
-        """The first one of a step stands for all."""
+        """Queue a loss for its test. Only the first scalar root of a step is taken."""
         if step == self._newest or root.numel() != 1:
             return
         self._newest = step
@@ -33,7 +33,7 @@ class DeviceRoots:
         self._device.scalar(root.detach(), step)
 
     def nonfinite(self) -> Iterator[tuple[int, str]]:
-        """Called at the end of each step: the steps that were not, and what they were."""
+        """Yield the steps whose loss was not finite, with the kind. Called at the end of each step."""
         if self._device is None:
             return
         self._device.flush()

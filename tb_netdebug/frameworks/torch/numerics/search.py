@@ -1,6 +1,6 @@
-"""Runs the forward passes of a step again to find what made the first NaN or infinity.
+"""Repeats the forward passes of a step to find what made the first NaN or infinity.
 
-Nothing here restores what a forward pass changes: it is run in a process that does not train.
+Nothing here restores what a forward pass changes: it runs in a process that does not train.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NEEDS_GRADIENTS = "does not require grad"
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What made the first such value, as far as it is known.
+    """What made the first non-finite value, as far as is known.
 
-    `repeats`: the same batch on the same weights did it again; None when nobody could tell. `why_not` says
-    what kept us from looking. Without an origin the models put out finite numbers, unless `is_open`.
+    `repeats`: the same batch on the same weights made it again; None when that could not be told. `why_not`
+    says what prevented the search. Without an origin the models' outputs were finite, unless `is_open`.
     """
 
     origin: Origin | None = None
@@ -48,7 +48,7 @@ class Searched:
 
 
 def search(calls: Sequence[ModelCall], models: Mapping[str, nn.Module]) -> Searched:
-    """Return the first origin in the order of the calls."""
+    """Return the first origin, in the order of the calls."""
     if not calls:
         return Searched(why_not=NO_CALL, is_open=True)
     found = Searched(repeats=True)
@@ -62,13 +62,14 @@ def search(calls: Sequence[ModelCall], models: Mapping[str, nn.Module]) -> Searc
 
 
 def search_call(call: ModelCall, number: int, models: Mapping[str, nn.Module]) -> Searched:
+    """Repeat one call and return its origin, or why there is none."""
     outputs = [ref() for ref in call.outputs]
     was = joined(flags_of(each) for each in outputs if each is not None)
     was_bad = was.nan or was.pos_inf
     is_known = bool(outputs) and all(each is not None for each in outputs)
     try:
         origin = repeated(call, models)
-    except Exception as error:  # the user's own code runs here
+    except Exception as error:  # user code runs here
         why_not = f"its forward pass could not be run again ({first_line(error)})"
         return Searched(call=number, why_not=why_not, is_open=was_bad)
     if origin is not None:
@@ -79,13 +80,13 @@ def search_call(call: ModelCall, number: int, models: Mapping[str, nn.Module]) -
 
 
 def repeated(call: ModelCall, models: Mapping[str, nn.Module]) -> Origin | None:
-    """Return the origin of what is not finite in the output, or in what the modules have put aside."""
+    """Return the origin of non-finite values in the output, or in attributes that modules have set."""
     try:
         return repeated_with(call, models, gradients=False)
     except RuntimeError as error:
         if NEEDS_GRADIENTS not in str(error):
             raise
-    return repeated_with(call, models, gradients=True)  # a model that differentiates by its inputs
+    return repeated_with(call, models, gradients=True)  # a model that takes gradients in its forward pass
 
 
 def repeated_with(call: ModelCall, models: Mapping[str, nn.Module], *, gradients: bool) -> Origin | None:
@@ -102,7 +103,7 @@ def repeated_with(call: ModelCall, models: Mapping[str, nn.Module], *, gradients
 
 
 def inner(model: nn.Module) -> Any:
-    """Return the module as its author wrote it, without what spreads or compiles it."""
+    """Return the module as its author wrote it, without wrappers that distribute or compile it."""
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             model = model.module
@@ -113,7 +114,7 @@ def inner(model: nn.Module) -> Any:
 
 
 def copied(values: Any) -> Any:
-    """A forward pass may write to what it is given."""
+    """Return the values with all tensors copied, because a forward pass may write to its arguments."""
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), values)
 
 
