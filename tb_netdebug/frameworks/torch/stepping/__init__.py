@@ -1,1 +1,1 @@
-"""The debugger's side of torch: where a training can be stopped, and its tensors by name."""
+"""The debugger's side of torch: places where a run can be paused, and its tensors by name."""

@@ -1,4 +1,4 @@
-"""Stops in the backward pass: at its begin, and when the gradients of each layer are there."""
+"""Stops in the backward pass: at its beginning, and when the gradients of each layer have arrived."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, tensors_in
 
 
 class BackwardBegins:
-    """Told of every torch.autograd.backward and Tensor.backward of this training's thread.
+    """Sees every torch.autograd.backward and Tensor.backward on the run's thread.
 
-    Not by a BackwardWatch: that ends all exceptions, also those that are meant to end the training.
+    A BackwardWatch would not do: it swallows all exceptions, including those that are meant to end the run.
     """
 
     def __init__(self, visits: Visits, *, begin: Callable[[Any], None], end: Callable[[], None]) -> None:
@@ -41,6 +41,7 @@ class BackwardBegins:
             self._handle = None
 
     def _before(self, args: tuple[Any, ...]) -> None:
+        # A nested backward pass, as in activation checkpointing, is part of the outer one.
         if is_compiling() or not self._visits.are_wanted or current_backward() != -1:
             return
         try:
@@ -56,7 +57,7 @@ class BackwardBegins:
 
 
 class Outcome:
-    """An output as one or more layers gave it; the outermost of them got its gradient first."""
+    """An output with the layers that returned it; the outermost of them receives its gradient first."""
 
     __slots__ = ("layers", "seen", "version")
 
@@ -70,10 +71,10 @@ class Outcome:
 
 
 class BackwardStops:
-    """Hooks on outputs, put on in the forward pass, and on parameters. They change no gradient.
+    """Hooks on outputs, registered in the forward pass, and on parameters. They change no gradient.
 
-    A layer is told of after its backward pass when the last of its own parameters has got its gradient; one
-    of which some get none, at the end of the pass.
+    A layer's AFTER stop comes when the last of its own parameters has its gradient. If some of them get none,
+    it comes at the end of the pass.
     """
 
     def __init__(self, layers: SteppedLayers, visits: Visits, kept: KeptTensors) -> None:
@@ -81,14 +82,14 @@ class BackwardStops:
         self._visits = visits
         self._kept = kept
         self._outcomes: dict[int, Outcome] = {}
-        self._hooks: list[Any] = []  # on outputs of this batch
+        self._hooks: list[Any] = []  # on this batch's outputs
         self._weights: dict[int, tuple[nn.Parameter, Any]] = {}
         self._owners: dict[int, list[SteppedLayer]] = {}
-        self._arrived: dict[SteppedLayer, set[int]] = {}  # in this pass, of layers that are not complete
+        self._arrived: dict[SteppedLayer, set[int]] = {}  # incomplete layers of this pass
         self.is_on = False
 
     def put_on(self) -> None:
-        """On what has come since, too."""
+        """Put hooks on all parameters, including those that came after the last call."""
         self.is_on = True
         self._owners, weights = {}, {}
         for layer in self._layers.all():
@@ -100,6 +101,7 @@ class BackwardStops:
             self._weights.pop(key)[1].remove()
         for key, weight in weights.items():
             if key not in self._weights:
+                # This hook runs once the gradient is in `.grad`, so a client can read it at the stop.
                 hook = weight.register_post_accumulate_grad_hook(self._gradient_came)
                 self._weights[key] = weight, hook
 
@@ -118,7 +120,7 @@ class BackwardStops:
         self._arrived.clear()
 
     def came_out(self, layer: SteppedLayer, output: Any) -> None:
-        """Of a layer, in the forward pass."""
+        """Hook a layer's output in the forward pass."""
         if not self.is_on:
             return
         for place, tensor in tensors_in(output):
@@ -126,10 +128,11 @@ class BackwardStops:
                 self._follow(layer, place, tensor)
 
     def begin(self) -> None:
+        """Forget what arrived in an earlier pass."""
         self._arrived.clear()
 
     def end(self) -> None:
-        """What was not complete: some parameters of a layer had no part in the loss."""
+        """Visit the layers that are not complete: some of their parameters had no part in the loss."""
         for layer in list(self._arrived):
             del self._arrived[layer]
             self._visits.visit(Place(BACKWARD, layer.name, layer.class_name, AFTER))
@@ -144,6 +147,7 @@ class BackwardStops:
     def _output_gradient_came(self, outcome: Outcome, gradient: Tensor) -> None:
         if not self.is_on or not self._visits.are_wanted:
             return
+        # Inner layers returned the tensor first, so backward reaches the outermost first.
         for layer, place in reversed(outcome.layers):
             try:
                 self._kept.put("output_gradient", layer.name + place, gradient, module=layer.name)

@@ -1,4 +1,4 @@
-"""Of what the values of the batch before are kept, and when they are taken."""
+"""Decides which values of the previous batch are kept, and when they are copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_netdebug.frameworks.torch.stepping.tensors import ReachableTensors
 
 
 class ValueHistory:
-    """At the end of each batch, of the names that are wanted."""
+    """Copies the wanted tensors at the end of each batch."""
 
     def __init__(
         self,
@@ -26,10 +26,14 @@ class ValueHistory:
         self._previous = previous
         self._optimizers = optimizers
         self._wanted: frozenset[str] = frozenset()
-        self._steps_before = 0  # of optimizers, until the end of the batch before
+        self._steps_before = 0  # steps of optimizers up to the end of the previous batch
 
     def want(self, names: frozenset[str]) -> None:
-        """Weights that nothing has moved in this batch are those of the batch before, and taken at once."""
+        """Keep these names from now on; an update needs the weight from before it.
+
+        If no optimizer has stepped in this batch, the weights are still those of the previous batch. They are
+        then copied at once.
+        """
         self._wanted = names | {f"weight:{each[7:]}" for each in names if each.startswith("update:")}
         self._previous.keep_only(self._wanted)
         if self._optimizers.steps != self._steps_before or not self._optimizers.known():
@@ -41,7 +45,7 @@ class ValueHistory:
                 self._previous.take(name, weight)
 
     def end_batch(self) -> None:
-        """Updates first: they are made from the weights of the batch before."""
+        """Copy what is wanted. Updates come first, as they are made from the previous batch's weights."""
         self._steps_before = self._optimizers.steps
         for name in sorted(self._wanted, key=lambda name: not name.startswith("update:")):
             try:

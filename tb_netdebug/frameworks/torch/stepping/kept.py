@@ -1,4 +1,4 @@
-"""What of this batch stays within reach: inputs, outputs and their gradients, the batch, labels, the loss."""
+"""Keeps a batch's tensors within reach: inputs, outputs and their gradients, labels, the loss."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tb_netdebug.frameworks.torch.stepping.layers import SteppedLayer
 from tb_netdebug.frameworks.torch.stepping.quiet import reading
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, tensors_in
 
-# They would live on only for us. Memory that several share counts once.
+# The limit on memory that lives on only for us. Memory that several tensors share counts once.
 MOST_BYTES = 512 << 20
 
 
 @dataclass(slots=True, eq=False)
 class KeptTensor:
-    """`tensor` shares the memory of the one that was seen; None when it may go as it likes."""
+    """A tensor seen in this batch; `tensor` shares its memory, or is None if it is not kept alive."""
 
     kind: str
     of: str
@@ -32,21 +32,22 @@ class KeptTensor:
     memory: int
 
     def present(self) -> Tensor | None:
+        """Return the tensor, if it is still there."""
         return self.tensor if self.tensor is not None else self.seen()
 
     def is_overwritten(self) -> bool:
-        """Written to in place since, as by a ReLU(inplace=True)."""
+        """Return whether it was written to in place since, as by ReLU(inplace=True)."""
         tensor = self.present()
         return tensor is not None and version_of(tensor) != self.version
 
 
 class KeptTensors:
-    """In the order in which they were seen; of a layer that is called again the last call counts."""
+    """This batch's tensors in the order they were seen; a layer's last call replaces earlier ones."""
 
     def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._by_name: dict[str, KeptTensor] = {}
-        self._holders: dict[int, list[int]] = {}  # by memory: how many bytes, and how many hold it
+        self._holders: dict[int, list[int]] = {}  # by memory: its bytes, and the number of its holders
         self._bytes = 0
         self._keeps = False
         self.is_full = False
@@ -69,7 +70,7 @@ class KeptTensors:
             self.put("output", layer.name + place, tensor, module=layer.name)
 
     def put(self, kind: str, of: str, tensor: Tensor, *, module: str | None = None) -> None:
-        """Unless tensors are kept, for as long as somebody else holds it."""
+        """Note a tensor. It is kept alive only while `keep` is on."""
         if is_functorch_wrapped(tensor):
             return
         name = f"{kind}:{of}"
@@ -80,7 +81,7 @@ class KeptTensors:
             self._hold(found, tensor)
 
     def keep(self, is_wanted: bool) -> None:
-        """From now on, with what is still there; or no more, and what was kept may go."""
+        """Keep tensors alive from now on, with those that are still there; or stop, and let all go."""
         if self._keeps and not is_wanted:
             self.clear()
         elif is_wanted and not self._keeps:
@@ -107,7 +108,7 @@ class KeptTensors:
             self._bytes += size
         holders[1] += 1
         known.memory = memory
-        # A gradient is held itself: then autograd does not go on to add others to it in place.
+        # Hold a gradient itself: with another reference to it, autograd does not add to it in place.
         known.tensor = tensor if known.kind == "output_gradient" else without_graph(tensor)
 
     def _forget(self, name: str) -> None:
@@ -122,7 +123,8 @@ class KeptTensors:
 
 
 def without_graph(tensor: Tensor) -> Tensor:
-    if not is_intercepted():  # the usual case, and there are many
+    """Return the tensor detached, out of sight of the user's modes."""
+    if not is_intercepted():  # the usual case, which is worth a short cut
         return tensor.detach()
     with reading():
         return tensor.detach()
@@ -133,14 +135,14 @@ def version_of(tensor: Tensor) -> int:
 
 
 def memory_of(tensor: Tensor) -> int:
-    """Stands for its memory; a sparse tensor has none of its own, and is taken for one."""
+    """Return a key for the tensor's memory; for a sparse or nested tensor, which has none, its own id."""
     if tensor.layout is torch.strided and not tensor.is_nested:
         return int(tensor.untyped_storage()._cdata)
     return id(tensor)
 
 
 def bytes_of(tensor: Tensor) -> int:
-    """Of the whole memory that it keeps alive."""
+    """Return the bytes of the whole storage that the tensor keeps alive."""
     if tensor.layout is torch.strided and not tensor.is_nested:
         return int(tensor.untyped_storage().nbytes())
     return tensor.numel() * tensor.element_size()

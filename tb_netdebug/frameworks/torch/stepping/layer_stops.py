@@ -19,11 +19,11 @@ is_grad_enabled = torch.is_grad_enabled
 
 
 class LayerStops:
-    """Hooks on all layers, which also put aside what goes in and out.
+    """Hooks on all layers, which also note the tensors that go in and out.
 
-    They may be put on and taken off while layers run: torch goes through copies of its lists, so one that was
-    taken off is called once more, and one that was put on is not until the next call. A layer whose call is
-    repeated during backward (activation checkpointing) is not told of again.
+    They may be put on and taken off while layers run. torch iterates over copies of its hook lists: a hook
+    that was removed is called once more, and a new one only from the next call on. A call that is repeated in
+    the backward pass (activation checkpointing) does not stop again.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LayerStops:
         self.tells = False
 
     def put_on(self) -> None:
-        """On those that have come since, too."""
+        """Register hooks on all layers, including those that came after the last call."""
         wanted = {id(layer.module): layer for layer in self._layers.all() if layer.obstacle is None}
         for key in [key for key, (layer, _) in self._hooks.items() if not is_same(layer, wanted.get(key))]:
             self._remove(key)

@@ -1,4 +1,4 @@
-"""The layers of the watched models by the names that the graph of the run has, and their parameters."""
+"""The layers of the watched models, named as in the run's graph, and their parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPTED = "TorchScript leaves no place to stop at it"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SteppedLayer:
-    """`obstacle`: why its calls cannot be seen, None when they can."""
+    """A layer where the debugger may stop; `obstacle` says why its calls cannot be seen, if so."""
 
     name: str
     class_name: str
@@ -27,17 +27,20 @@ class SteppedLayer:
     obstacle: str | None
 
     def size(self) -> int:
-        """How many values all its parameters have."""
+        """Return the number of values in all its parameters."""
         return sum(each.numel() for each in self.module.parameters() if not is_lazy(each))
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """Those that it is trained by, without those of the layers within it."""
+        """Return its trainable parameters, without those of the layers inside it."""
         own = (each for each in self.module._parameters.values() if each is not None)
         return [each for each in own if each.requires_grad and each.is_leaf and not is_lazy(each)]
 
 
 class SteppedLayers:
-    """Made anew when the models have grown; a tied parameter or shared layer goes by its first name."""
+    """The registry of layers, rebuilt when models have grown.
+
+    A tied parameter or a shared layer goes by its first name.
+    """
 
     def __init__(self, models: Mapping[str, nn.Module], parameters: Parameters) -> None:
         self._models = models
@@ -50,7 +53,7 @@ class SteppedLayers:
         self._owners: dict[int, str] = {}
 
     def look(self) -> bool:
-        """Whether something has changed since the last look."""
+        """Rebuild the registry if the models have changed. Return whether they have."""
         self._parameters.current()
         if self.generation == self._parameters.changes:
             return False
@@ -59,13 +62,13 @@ class SteppedLayers:
         self._by_id = {}
         for layer in found:
             self._by_id.setdefault(id(layer.module), layer)
-        # What a wrapper wraps has the same name, and comes later.
+        # A wrapper and its content have the same name. The content comes later, so it wins.
         self._by_name = {layer.name: layer for layer in self._by_id.values()}
         self._find_weights()
         return True
 
     def all(self) -> list[SteppedLayer]:
-        """A parent comes before its children."""
+        """Return all layers, parents before their children."""
         self.look()
         return list(self._by_name.values())
 
@@ -79,7 +82,7 @@ class SteppedLayers:
         return self._weight_names.get(id(weight))
 
     def owner(self, weight: nn.Parameter) -> str | None:
-        """The name of the layer that has it."""
+        """Return the name of the layer that owns the parameter."""
         return self._owners.get(id(weight))
 
     def _find_weights(self) -> None:
@@ -100,7 +103,7 @@ class SteppedLayers:
 def layers_of(prefix: str, model: nn.Module) -> Iterator[SteppedLayer]:
     wrappers = wrappers_of(model)
     root = prefix or type(model).__name__
-    blocked: dict[str, str] = {}  # what is compiled is so with all that is in it
+    blocked: dict[str, str] = {}  # compiling a module compiles everything inside it
     for name, module in model.named_modules():
         obstacle = obstacle_of(module) or blocked.get(name.rpartition(".")[0] if name else "-")
         if obstacle is not None:
@@ -113,6 +116,7 @@ def layers_of(prefix: str, model: nn.Module) -> Iterator[SteppedLayer]:
 
 
 def obstacle_of(module: nn.Module) -> str | None:
+    """Return why calls of the module cannot be seen; None when they can."""
     if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
         return COMPILED
     if isinstance(module, torch.jit.ScriptModule):

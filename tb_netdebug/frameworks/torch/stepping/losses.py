@@ -1,4 +1,4 @@
-"""What loss functions are given beside the output, and the losses, while they are wanted."""
+"""Notes the labels that loss functions are given, and the losses, while they are wanted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ is_grad_enabled = torch.is_grad_enabled
 
 
 class Losses:
-    """Labels and losses are numbered as they come in a batch; the root of backward that no loss function of
-    torch has given is called "backward"."""
+    """Listens to torch's loss functions. Labels and losses are numbered in the order of a batch.
+
+    A root of backward that no loss function of torch has returned is called "backward".
+    """
 
     def __init__(self, visits: Visits, kept: KeptTensors) -> None:
         self._visits = visits
@@ -42,7 +44,7 @@ class Losses:
         self._calls = 0
 
     def differentiated(self, roots: Any) -> None:
-        """A backward pass is about to begin."""
+        """Note the roots of a backward pass that is about to begin."""
         known = {id(kept.present()) for _, kept in self._kept if kept.kind == "loss"}
         known |= {id(kept.seen()) for _, kept in self._kept if kept.kind == "loss"}
         found = [tensor for _, tensor in tensors_in(roots) if id(tensor) not in known]

@@ -17,12 +17,12 @@ from tb_netdebug.frameworks.torch.stepping.running import running
 from tb_netdebug.frameworks.torch.stepping.spans import Spans, current_node
 from tb_netdebug.frameworks.torch.stepping.visits import Visits, current_backward
 
-# They compute nothing: marks for torch's profiler.
+# Namespaces of operations that compute nothing: marks for torch's profiler.
 SKIPPED = ("profiler",)
 
 
 class OpMode(TorchDispatchMode):
-    """Passes every operation on as it came, after telling of it."""
+    """A dispatch mode that reports every operation and then passes it on unchanged."""
 
     def __init__(self, told: Callable[[Any], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
@@ -36,7 +36,7 @@ class OpMode(TorchDispatchMode):
 
     @property
     def is_inside(self) -> bool:
-        """Whether this thread is within an operation: torch has the mode in its hands, and puts it back."""
+        """Whether this thread is within an operation: torch then holds the mode and will put it back."""
         return bool(getattr(self._local, "depth", 0))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -50,11 +50,11 @@ class OpMode(TorchDispatchMode):
 
 
 class OpStops:
-    """The mode lies below all others, so those of the user's are taken off in the order they were put on.
+    """Puts the mode below all others, so that the user's modes still find themselves on top to be popped.
 
-    It goes on and off at moments when that is safe (`settle`), and passes operations on unseen until then. In
-    the backward pass torch gives each operation the modes that were on when the pass began; what comes later
-    goes on again at each operation of the graph.
+    The mode goes on and off only when that is safe (`settle`). Until then it passes operations on unreported.
+    In the backward pass, torch gives each operation the modes that were on when the pass began. A mode that
+    came later has to be put on again at each operation of the graph.
     """
 
     def __init__(self, layers: SteppedLayers, spans: Spans, visits: Callable[[], Visits]) -> None:
@@ -62,7 +62,7 @@ class OpStops:
         self._spans = spans
         self._visits = visits
         self._mode = OpMode(self._told)
-        self._hooks: list[Any] = []  # on the operations of a graph
+        self._hooks: list[Any] = []  # pre-hooks on the operations of a graph
         self.is_put = False
 
     @property
@@ -73,7 +73,7 @@ class OpStops:
         self._mode.is_on = is_wanted
 
     def settle(self) -> None:
-        """On the thread that trains. Costs next to nothing where nothing is to be done."""
+        """Put the mode on or off, on the run's thread. Costs next to nothing when there is nothing to do."""
         if not self._mode.is_on and not self.is_put:
             return
         visits = self._visits()
@@ -83,24 +83,25 @@ class OpStops:
         was_there = self._put()
         if self._mode.is_on and in_backward and not was_there and not self._hooks:
             self._follow_rest()
-        # What is done to the modes in a backward pass is forgotten after it.
+        # torch undoes changes to the modes at the end of a backward pass. So assume that the mode is on until
+        # a `settle` after the pass has looked.
         self.is_put = self._mode.is_on or in_backward
 
     def end_batch(self) -> None:
-        """The end of a backward pass will do as well."""
+        """Remove the hooks on the graph; also called at the end of a backward pass."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
     def _put(self, *_: Any) -> bool:
-        """To the bottom, or off; whether it was there."""
+        """Move the mode to the bottom, or take it off. Return whether it was on."""
         modes = popped()
         rest = [mode for mode in modes if mode is not self._mode]
         pushed([*rest, self._mode] if self._mode.is_on else rest)
         return len(rest) < len(modes)
 
     def _follow_rest(self) -> None:
-        """The operations that are still to come in this pass."""
+        """Register hooks on the operations that are still to come in this backward pass."""
         waiting = [] if current_node is None else [current_node()]
         seen: set[Any] = set(waiting)
         while waiting:
@@ -118,7 +119,7 @@ class OpStops:
         visits = self._visits()
         if not visits.are_wanted:
             return
-        # The nearest frames are the mode's own.
+        # Skip the frames of the mode itself.
         where = running(sys._getframe(2), self._layers, self._spans)
         if where is None:
             return

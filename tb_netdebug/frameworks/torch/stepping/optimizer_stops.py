@@ -14,7 +14,10 @@ from tb_netdebug.frameworks.torch.stepping.visits import Visits, is_compiling
 
 
 class OptimizerStops:
-    """An optimizer with a closure (LBFGS) trains while it steps: those stops come between its own two."""
+    """Listens to all optimizer steps.
+
+    An optimizer with a closure (LBFGS) trains while it steps: those stops come between its own two.
+    """
 
     def __init__(self, layers: SteppedLayers, visits: Visits, *, settle: Callable[[], None]) -> None:
         self._layers = layers

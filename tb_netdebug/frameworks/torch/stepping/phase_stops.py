@@ -18,16 +18,16 @@ from tb_netdebug.frameworks.torch.stepping.visits import Visits, current_backwar
 
 is_grad_enabled = torch.is_grad_enabled
 
-# Prefix of the model, what it is given by place, and what by name.
+# Called with the model's prefix, its positional arguments and its keyword arguments.
 Given = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 
 
 class PhaseStops:
-    """On the outermost modules that can be called, while gradients are recorded.
+    """Hooks on the outermost callable modules, for calls that record gradients.
 
-    They are there as long as anything is needed, for the other stops go by them; `tells` whether the session
-    hears of it. What is compiled in place has no hooks: they would make it compile again. `settle` is called
-    before a pass, `leave` after one, also when it has failed; it must leave the hooks alone then.
+    They stay on as long as anything is needed, because the other stops depend on them. `tells` says whether
+    the session hears of them. A module compiled in place gets no hooks, which would make it compile again.
+    `settle` is called before a pass, `leave` after one, even if it failed. `leave` must not touch the hooks.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PhaseStops:
         return self._running is not None
 
     def put_on(self) -> None:
-        """On those that have come since, too."""
+        """Register hooks on all entry modules, including those that came after the last call."""
         for prefix, model in self._models.items():
             for entry in entries_of(model):
                 if entry not in self._hooks and entry._compiled_call_impl is None:
@@ -73,14 +73,15 @@ class PhaseStops:
         self._running = None
 
     def _before(self, prefix: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        # Without kwargs when a hook before it has taken it off: torch goes through a copy of its list.
+        # kwargs are missing when an earlier hook has removed this one: torch iterates over a copy of its list
+        # but looks up afresh which hooks take kwargs.
         if is_compiling() or not self._hooks:
             return
         self._settle()
         if not self._visits.are_wanted or not is_grad_enabled() or current_backward() != -1:
             return
         if self._running is not None and self._running is not module:
-            return  # belongs to the pass that is going on
+            return  # part of the current pass
         self._running = module
         try:
             self._begin(prefix, args, kwargs or {})
@@ -100,6 +101,6 @@ class PhaseStops:
 
 
 def given_by_name(prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What a model was given: "0", "1", "mask"; of several models "G/0"."""
+    """Return a model's arguments by name: "0", "1", "mask"; with several models "G/0"."""
     found = {str(place): value for place, value in enumerate(args)} | kwargs
     return {joined(prefix, name): value for name, value in found.items()}

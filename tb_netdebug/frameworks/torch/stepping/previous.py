@@ -1,4 +1,4 @@
-"""Values of the batch before, of those tensors of which somebody wants them."""
+"""Copies of the previous batch's values, for those tensors that somebody wants to compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 256 << 20
 
 
 class PreviousValues:
-    """Copies on the device where the tensors are."""
+    """Copies by name, on the device of the tensors, within a limit for each and for all."""
 
     def __init__(self, *, most_bytes_each: int = MOST_BYTES_EACH, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes_each = most_bytes_each
@@ -39,7 +39,7 @@ class PreviousValues:
         self._squares.pop(name, None)
 
     def take(self, name: str, tensor: Tensor) -> None:
-        """A copy of the present values; the one before is written over, or forgotten when that fails."""
+        """Copy the present values over the previous copy; forget that one if copying fails."""
         old = self._copies.get(name)
         self.forget(name)
         with reading():
@@ -49,6 +49,7 @@ class PreviousValues:
                 return
             if not self._has_room(values):
                 return
+            # Reuse the memory: the copies are made in every batch.
             if old is not None and is_alike(old, values):
                 old.copy_(values)
             else:
@@ -56,7 +57,7 @@ class PreviousValues:
         self._copies[name] = old
 
     def change(self, name: str, tensor: Tensor) -> float | None:
-        """The norm of the difference by the norm before; None when they cannot be compared."""
+        """Return the norm of the difference divided by the norm before; None when they cannot be compared."""
         old = self._copies.get(name)
         if old is None:
             return None
@@ -71,6 +72,7 @@ class PreviousValues:
                 return None
         before = self._squares[name]
         if not before:
+            # A tensor of zeros has no norm to divide by.
             return float("inf") if moved else 0.0
         return float((moved / before) ** 0.5)
 
@@ -85,7 +87,7 @@ def is_alike(one: Tensor, other: Tensor) -> bool:
 
 
 def squares(tensor: Tensor) -> float:
-    """The sum of squares of all finite values."""
+    """Return the sum of squares of all finite values."""
     if not is_direct(tensor):
         tensor = plain(tensor.cpu()).contiguous()
     return kernel.sum_squares([host_item(tensor)], torch.get_num_threads())[0]

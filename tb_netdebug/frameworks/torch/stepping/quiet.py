@@ -1,4 +1,4 @@
-"""What the debugger does with tensors, without a graph and out of sight of the user's modes."""
+"""A context for the debugger's own work with tensors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tb_netdebug.frameworks.torch.interception import Unintercepted
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """No graph, and nobody who has overridden torch's functions is asked."""
+    """Enter a context without a graph, out of sight of the user's modes and overridden torch functions."""
     with Unintercepted(), torch.no_grad():
         yield

@@ -1,4 +1,4 @@
-"""The learning rates of all optimizers of a training, to be read and changed."""
+"""Reads and changes the learning rates of all optimizers of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb_netdebug.debugger.workbench import WorkbenchError
 
 
 def learning_rates(optimizers: Sequence[Optimizer], *, may_wait: bool) -> list[dict[str, Any]]:
-    """Of each group; the value of one that lies on a device is None unless it may be waited for."""
+    """Return the rate of each group; None for one on a device, unless waiting is allowed."""
     return [
         {
             "optimizer": number,
@@ -29,7 +29,10 @@ def learning_rates(optimizers: Sequence[Optimizer], *, may_wait: bool) -> list[d
 def set_learning_rate(
     optimizers: Sequence[Optimizer], optimizer: int, group: int | None, value: float
 ) -> None:
-    """A scheduler may write over it at its next step. Raises WorkbenchError before anything is changed."""
+    """Set the rate of a group, or of all groups of an optimizer.
+
+    A scheduler may overwrite it at its next step. Raises WorkbenchError before anything is changed.
+    """
     if not math.isfinite(value) or value < 0:
         raise WorkbenchError(f"a learning rate is a number from 0 on, not {value}")
     if not 0 <= optimizer < len(optimizers):
@@ -43,18 +46,19 @@ def set_learning_rate(
     for each in chosen:
         if isinstance(each["lr"], torch.Tensor):
             with torch.no_grad():
-                each["lr"].fill_(value)  # what is compiled or captured has this very tensor
+                each["lr"].fill_(value)  # compiled or captured code holds this very tensor
         else:
             each["lr"] = value
 
 
 def name_of(optimizer: Optimizer, group: dict[str, Any]) -> str:
-    """The class of the optimizer, and the name of the group if the user has given it one."""
+    """Return the optimizer's class, with the name of the group if the user has given it one."""
     given = group.get("name")
     return f"{type(optimizer).__name__} {given}" if isinstance(given, str) else type(optimizer).__name__
 
 
 def value_of(rate: Any, *, may_wait: bool) -> float | None:
+    """Return a rate as a float; None when it is no number, or on a device that may not be waited for."""
     if isinstance(rate, torch.Tensor):
         return float(rate) if rate.numel() == 1 and (rate.is_cpu or may_wait) else None
     return float(rate) if isinstance(rate, int | float) else None

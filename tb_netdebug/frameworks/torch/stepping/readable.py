@@ -1,4 +1,4 @@
-"""Tensors read where they are: in one pass for their statistics, and otherwise only what is asked for."""
+"""Reads tensors where they are: statistics in one pass, values only as far as they are asked for."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tb_netdebug.frameworks.torch.values import (
     plain,
 )
 
-# What has to be converted or brought from a device is copied in pieces of so many values.
+# Values that must be converted or fetched from a device are copied in pieces of this size.
 PIECE = 1 << 18
-# A sparse tensor is written out to be looked at when it has so few values.
+# A sparse tensor with at most so many values is made dense for reading.
 MOST_WRITTEN_OUT = 1 << 20
-# The kernel goes through views of so many dimensions.
+# The kernel reads views with up to so many dimensions.
 MOST_DIMENSIONS = 32
 
 
 class TensorReadable:
-    """One tensor (see `workbench.Readable`)."""
+    """One tensor for the debugger to read (see `workbench.Readable`)."""
 
     def __init__(
         self, entry: TensorEntry, tensor: Tensor, *, before: Callable[[], Readable | None] | None = None
@@ -66,7 +66,7 @@ class TensorReadable:
 
 
 class DifferenceReadable:
-    """What has become of one tensor less what it was; never held as a whole."""
+    """The difference of a tensor's values now and then; it is never held as a whole."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DifferenceReadable:
             return Summary.unpack(kernel.merge(found))
 
     def pieces(self) -> Iterator[Tensor]:
-        """In order; to be read one by one within `reading`."""
+        """Yield the difference in pieces, in order. Read each within `reading`."""
         yield from differences(self._now._tensor, self._then._tensor)
 
     def part(self, index: Index) -> NDArray[Any]:
@@ -103,9 +103,10 @@ class DifferenceReadable:
 
 
 def entry_of(kind: str, of: str, tensor: Tensor, *, module: str | None) -> TensorEntry:
+    """Return the entry that describes a tensor, with the shape in which its values are read."""
     shown = tensor
     if hasattr(tensor, "_local_tensor") or tensor.is_nested:
-        with reading(), suppress(UnreadableError):  # who reads it hears why
+        with reading(), suppress(UnreadableError):  # the error is reported when somebody reads it
             shown = laid_out(tensor)
     return TensorEntry(
         f"{kind}:{of}",
@@ -120,7 +121,7 @@ def entry_of(kind: str, of: str, tensor: Tensor, *, module: str | None) -> Tenso
 
 
 def packed(tensor: Tensor) -> bytes:
-    """The packed summary. A copy is made of what the kernel cannot read, piece by piece."""
+    """Return the packed summary. Only what the kernel cannot read is copied, piece by piece."""
     if is_functorch_wrapped(tensor):
         raise UnreadableError("inside a torch.func transform its values cannot be read")
     if not is_direct(tensor):
@@ -140,7 +141,7 @@ def packed(tensor: Tensor) -> bytes:
 
 
 def pieces(tensor: Tensor) -> Iterator[Tensor]:
-    """Views, cut along the longest dimension."""
+    """Yield views of the tensor, cut along its longest dimension."""
     if tensor.numel() <= PIECE:
         yield tensor
         return
@@ -154,12 +155,13 @@ def pieces(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def differences(now: Tensor, then: Tensor) -> Iterator[Tensor]:
-    """`now - then` in pieces, in host memory and as floating point numbers."""
+    """Yield `now - then` in pieces, in host memory and in floating point."""
     for one, other in zip(pieces(laid_out(now)), pieces(laid_out(then)), strict=True):
         yield widened(one) - widened(other)
 
 
 def widened(piece: Tensor) -> Tensor:
+    """Return a piece in host memory, in a type wide enough for a difference."""
     values = plain(piece.cpu())
     if values.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
         return values
@@ -167,7 +169,7 @@ def widened(piece: Tensor) -> Tensor:
 
 
 def indexable(tensor: Tensor) -> Tensor:
-    """With the dimensions of its entry."""
+    """Return the tensor with the dimensions of its entry."""
     if is_functorch_wrapped(tensor):
         raise UnreadableError("inside a torch.func transform its values cannot be read")
     is_sparse = tensor.layout is not torch.strided and not tensor.is_nested
@@ -179,7 +181,7 @@ def indexable(tensor: Tensor) -> Tensor:
 
 
 def numpy_of(chosen: Tensor) -> NDArray[Any]:
-    """A copy, of types that NumPy lacks as float32."""
+    """Return a NumPy copy, as float32 for types that NumPy lacks."""
     values = plain(chosen.cpu()).resolve_conj()
     if values.dtype is torch.bfloat16:
         values = values.to(torch.float32)

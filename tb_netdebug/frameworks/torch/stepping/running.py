@@ -1,4 +1,4 @@
-"""What is being computed at this moment, read off the frames of the thread: no call has to be followed."""
+"""Reads off the thread's frames what is being computed at the moment, without tracing any call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENGINE_FOLDER = torch.autograd.__file__.rpartition("__init__")[0]
 def running(
     frame: FrameType | None, layers: SteppedLayers, spans: Spans
 ) -> tuple[str, SteppedLayer | None] | None:
-    """The phase and the innermost layer of what `frame` has called; None for what we do ourselves."""
+    """Return the phase and the innermost layer of what `frame` has called; None for NetDebug's own work."""
     in_backward = current_backward() != -1
     is_nearest = True
     while frame is not None:
@@ -37,6 +37,6 @@ def running(
         if is_nearest and not code.co_filename.startswith(FOREIGN):
             if code.co_filename.startswith(OURS):
                 return None
-            is_nearest = False  # further out, it may be we who run the program
+            is_nearest = False  # frames of ours further out may just be running the program
         frame = frame.f_back
     return (BACKWARD, spans.running()) if in_backward else (FORWARD, None)

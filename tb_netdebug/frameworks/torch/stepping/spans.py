@@ -1,4 +1,4 @@
-"""Which layer an operation of the backward pass belongs to: autograd numbers what it records."""
+"""Finds the layer of an operation in the backward pass, by the sequence numbers that autograd records."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ current_node = getattr(torch._C, "_current_autograd_node", None)
 
 
 class Spans:
-    """The numbers of the operations that each call of a layer has recorded; empty where torch tells none."""
+    """The sequence numbers that each call of a layer recorded; empty where torch exposes none."""
 
     def __init__(self, layers: SteppedLayers) -> None:
         self._layers = layers
-        self._began: list[tuple[SteppedLayer, int]] = []  # calls that are going on
-        self._spans: list[tuple[int, int, SteppedLayer]] = []  # inner calls come before those around them
+        self._began: list[tuple[SteppedLayer, int]] = []  # calls in progress
+        self._spans: list[tuple[int, int, SteppedLayer]] = []  # inner calls come before enclosing ones
 
     def enter(self, layer: SteppedLayer) -> None:
+        """Note that a call of the layer begins."""
         if next_number is not None:
             self._began.append((layer, next_number()))
 
     def leave(self, layer: SteppedLayer) -> None:
-        """Calls that have ended with an exception were never left."""
+        """End a call, and drop inner calls that an exception ended."""
         while self._began:
             entered, first = self._began.pop()
             if entered is layer:
@@ -38,12 +39,12 @@ class Spans:
         self._spans.clear()
 
     def running(self) -> SteppedLayer | None:
-        """In the backward pass: whose operation it is."""
+        """Return the layer of the operation that the backward pass is executing."""
         node: Any = None if current_node is None else current_node()
         if node is None:
             return None
         variable = getattr(node, "variable", None)
-        if variable is not None:  # its gradient is added to what is there
+        if variable is not None:  # an AccumulateGrad node: it belongs to its parameter's layer
             return self._layers.named(self._layers.owner(variable))
         number = node._sequence_nr()
         return next((layer for first, end, layer in self._spans if first <= number < end), None)

@@ -1,4 +1,4 @@
-"""The numbers of many tensors at once, for watchpoints."""
+"""Summarises many tensors at once, for watchpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_COUNTS = np.empty(0, np.uint64)
 
 
 def summaries_of(tensors: ReachableTensors, names: Sequence[str]) -> dict[str, Summary]:
-    """In one call of the kernel; those that have to be converted one by one."""
+    """Return summaries in one call of the kernel; only tensors that must be converted are read one by one."""
     direct = {name: tensor for name in names if (tensor := direct_tensor(tensors, name)) is not None}
     packed = kernel.summarize([host_item(each) for each in direct.values()], torch.get_num_threads())
     known = {name: numbers_of(each) for name, each in zip(direct, packed, strict=True)}
@@ -30,12 +30,15 @@ def summaries_of(tensors: ReachableTensors, names: Sequence[str]) -> dict[str, S
         try:
             found[name] = known[name] if name in known else tensors.readable(name).summary()
         except WorkbenchError:
-            continue  # left out, as promised
+            continue  # what cannot be read is left out, as the protocol promises
     return found
 
 
 def changes_of(tensors: ReachableTensors, previous: PreviousValues, names: Sequence[str]) -> dict[str, float]:
-    """Of updates nothing is told: a change of a change."""
+    """Return the relative change of each tensor since the previous batch.
+
+    Updates are left out: theirs would be the change of a change.
+    """
     found = {}
     for name in names:
         tensor = tensor_of(tensors, name)
@@ -46,7 +49,7 @@ def changes_of(tensors: ReachableTensors, previous: PreviousValues, names: Seque
 
 
 def direct_tensor(tensors: ReachableTensors, name: str) -> Tensor | None:
-    """One that the kernel reads as it is."""
+    """Return the tensor if the kernel can read it as it is."""
     tensor = tensor_of(tensors, name)
     return tensor if tensor is not None and is_direct(tensor) else None
 
@@ -61,6 +64,6 @@ def tensor_of(tensors: ReachableTensors, name: str) -> Tensor | None:
 
 
 def numbers_of(packed: bytes) -> Summary:
-    """Without bins: those of many would take longer to unpack than to make."""
+    """Return a summary without bins, which would take longer to unpack than to compute."""
     fields = (*HEADER.unpack_from(packed), NO_BINS, NO_COUNTS)
     return Summary(*fields)

@@ -15,7 +15,7 @@ from tb_netdebug.frameworks.torch.stepping.previous import PreviousValues
 from tb_netdebug.frameworks.torch.stepping.readable import DifferenceReadable, TensorReadable, entry_of
 from tb_netdebug.frameworks.torch.values import tensors_in
 
-# In the order in which a batch makes them; those of one line come as they were seen.
+# Kinds in the order in which a batch makes them. Kinds of one line come in the order in which they were seen.
 STAGES = (
     ("batch",),
     ("input", "output"),
@@ -46,7 +46,7 @@ class ReachableTensor:
 
 
 class ReachableTensors:
-    """Weights by the names of parameters, layers' by the names of layers."""
+    """Finds tensors by name: parameters by their own names, inputs and outputs by their layer's."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ReachableTensors:
                 yield from self._of_kinds(wanted)
 
     def find(self, name: str) -> ReachableTensor:
-        """Raises WorkbenchError with what to do instead."""
+        """Return the tensor of this name. Raises WorkbenchError with what to do instead."""
         kind, _, of = name.partition(":")
         if kind in ("weight", "gradient", "update"):
             return self._of_weight(kind, of)
@@ -79,12 +79,14 @@ class ReachableTensors:
         return self._of_batch(name)
 
     def readable(self, name: str) -> Readable:
+        """Return the tensor of this name for reading. Raises WorkbenchError."""
         found = self.find(name)
         entry = found.entry()
         now = TensorReadable(entry, found.tensor, before=lambda: self._before(entry))
         if found.kind != "update":
             return now
         then = self._previous.get(f"weight:{found.of}")
+        # An update is the difference to the copy of the weight from the previous batch.
         if then is None or then.shape != found.tensor.shape:
             raise WorkbenchError(
                 f"{name} is known from the next batch on: the weights before a step are kept once it was "
@@ -102,7 +104,7 @@ class ReachableTensors:
         kind = kinds[0]
         if kind == "weight":
             yield from self._weights(kind)
-        elif kind == "gradient":  # backward comes to the last layers first
+        elif kind == "gradient":  # backward reaches the last layers first
             yield from reversed(list(self._gradients()))
         elif kind == "update":
             yield from (

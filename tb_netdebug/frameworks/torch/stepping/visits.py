@@ -1,4 +1,4 @@
-"""The way to the session: where the training is, told on the threads of this training alone."""
+"""Reports to the session where the run is, from the run's own threads only."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ current_backward = torch._C._current_graph_task_id
 
 
 class Visits:
-    """`settle` is called after each visit, when operations are told to modes again."""
+    """The way from the stops to the session; `settle` is called after each visit, with the modes back on."""
 
     def __init__(self, stops: Stops, guard: Guard, settle: Callable[[], None]) -> None:
         self._stops = stops
         self._settle = settle
-        self._visiting: set[int] = set()  # threads
+        self._visiting: set[int] = set()  # ids of threads that are within a visit
         self.guard = guard
         self.thread = get_ident()
 
@@ -34,11 +34,12 @@ class Visits:
         return self._stops.is_alert and not self.guard.is_off and not is_traced() and self._is_here()
 
     def visit(self, place: Place) -> None:
-        """A fault of the session's own ends here; what it raises on purpose goes on into the training."""
+        """Report a place. The session's own faults end here; what it raises on purpose reaches the run."""
         ident = get_ident()
         if ident in self._visiting:
-            return  # what the session does there, such as calling a layer
+            return  # the session itself does something there, such as calling a layer
         self._visiting.add(ident)
+        # The user's modes must not see what the session does while the run is paused.
         modes = popped()
         try:
             self._stops.visit(place)
@@ -64,7 +65,7 @@ class Visits:
 
 
 def is_python_thread(ident: int) -> bool:
-    """Threads of autograd's are not: they serve the backward pass of whoever waits for them."""
+    """Return whether Python started the thread. autograd's threads work for whoever waits for their pass."""
     return any(
         each.ident == ident and not isinstance(each, threading._DummyThread) for each in threading.enumerate()
     )

@@ -1,4 +1,4 @@
-"""What the debugger gets of a training with torch: the way in (see `debugger.workbench.Workbench`)."""
+"""The debugger's access to a torch run (see `debugger.workbench.Workbench`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tb_netdebug.recording.guard import Guard
 
 
 class TorchWorkbench:
-    """Puts on what is needed, and nothing before that."""
+    """The workbench for torch. It registers only the hooks that the session needs, and none before that."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TorchWorkbench:
 
     @property
     def cannot(self) -> list[str]:
-        """One sentence for each part of a model, not for each layer of it."""
+        """The obstacles: one sentence per part of a model, not per layer."""
         shut = {layer.name: layer for layer in self._layers.all() if layer.obstacle is not None}
         return [f"{layer.name}: {layer.obstacle}." for layer in shut.values() if layer.parent not in shut]
 
@@ -128,7 +128,7 @@ class TorchWorkbench:
         self._phases.take_off()
 
     def _put_on(self) -> None:
-        """What the needs ask for; the rest is taken off."""
+        """Put on the hooks that the needs ask for, and take off the rest."""
         needs = self._needs
         self._phases.tells = self._begins.tells = self._steps.tells = needs.phases
         self._calls.tells = needs.layers
@@ -148,14 +148,17 @@ class TorchWorkbench:
             part.put_on() if is_needed else part.take_off()
 
     def _settle(self) -> None:
-        """The mode that follows operations cannot leave from within one; the last hooks wait for it."""
+        """Settle the operation mode; take off the last hooks once it has gone.
+
+        The mode cannot be removed from within an operation, so the phase hooks wait for it.
+        """
         had_mode = self._ops.is_put
         self._ops.settle()
         if had_mode and not self._ops.is_put and self._needs == NOTHING:
             self._phases.take_off()
 
     def _note_thread(self) -> None:
-        if not self._visits.is_paused:  # else it may be one of autograd's
+        if not self._visits.is_paused:  # while paused, the thread may be one of autograd's
             self._visits.thread = get_ident()
 
     def _begin_forward(self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -192,7 +195,7 @@ class TorchWorkbench:
         return self._tensors.readable(name)
 
     def summaries(self, names: Sequence[str]) -> Mapping[str, Summary]:
-        """Their numbers alone, without bins, of most of them."""
+        """Return summaries of these tensors, mostly without bins."""
         return summaries_of(self._tensors, names)
 
     def changes(self, names: Sequence[str]) -> Mapping[str, float]:
@@ -216,7 +219,7 @@ class TorchWorkbench:
         }
 
     def scalars(self) -> Mapping[str, float]:
-        """Names as the user has given them to `step`, and "loss"."""
+        """Return the values that the user passed to `step`, under the user's names, and "loss"."""
         known = self._collector.scalars
         found = {
             name.removeprefix(OWN): float(value)
@@ -228,7 +231,7 @@ class TorchWorkbench:
         return found
 
     def _present_loss(self) -> float | None:
-        """What was computed last, before the step is told."""
+        """Return the newest loss, before the step is reported."""
         losses = [found.tensor for found in self._tensors.all("loss") if found.tensor.numel() == 1]
         if not losses or not losses[-1].is_cpu:
             return None
@@ -239,10 +242,10 @@ class TorchWorkbench:
         return rates.learning_rates(self._optimizers.known(), may_wait=self._visits.is_paused)
 
     def set_learning_rate(self, optimizer: int, group: int | None, value: float) -> None:
-        """A scheduler may write over it at its next step."""
+        """Set a learning rate, which a scheduler may overwrite at its next step."""
         rates.set_learning_rate(self._optimizers.known(), optimizer, group, value)
 
 
 def absolute(file: str) -> str:
-    """Code that was made up has a name such as "<stdin>" for a file."""
+    """Return the absolute path; generated code keeps its name, such as "<stdin>"."""
     return file if file.startswith("<") else str(Path(file).absolute())
