@@ -1,1 +1,1 @@
-"""What is trained, and what is not."""
+"""Which parameters of the watched models are trained, and which are not."""

@@ -1,4 +1,4 @@
-"""Whether a module without gradients is called at all, and in which order such modules run."""
+"""Finds out whether modules without gradients are called at all, and in which order they run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class CallWatch:
         return bool(self._hooks)
 
     def ask(self, members: Sequence[Member], models: Mapping[str, nn.Module]) -> None:
-        """For the next step. Hooks on a compiled model would make it compile again."""
+        """Watch the owners of these parameters in the next step.
+
+        A compiled model gets no hooks: they would make it compile again.
+        """
         owners = {
             member.owner_name: member.owner
             for member in members
@@ -42,7 +45,10 @@ class CallWatch:
         self._hooks = [before_forward(module, partial(self._note, name)) for name, module in owners.items()]
 
     def answer(self) -> dict[str, list[str]]:
-        """Takes the hooks off: names of modules that were called so far, only without gradients, or not."""
+        """Remove the hooks and return which modules were called.
+
+        The lists are those called so far, those called only without gradients, and those not called.
+        """
         self.close()
         without = [name for name in self._called_without_grad if name not in self._called]
         seen = {*self._called, *without}
@@ -64,6 +70,7 @@ class CallWatch:
 
 
 def is_compiled(model: nn.Module) -> bool:
+    """Return whether the model or any module inside it is compiled."""
     return any(
         isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
         for module in model.modules()

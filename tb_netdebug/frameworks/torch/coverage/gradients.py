@@ -1,4 +1,4 @@
-"""Which parameters never get a gradient."""
+"""Finds parameters that never get a gradient."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Any
 from tb_netdebug.frameworks.torch.coverage.members import Member
 
 MOST_NAMES = 256
-# One look may be too early: some call an optimizer before the first backward pass.
+# One look may be too early: some programs step an optimizer before the first backward pass.
 FEWEST_LOOKS = 2
 
 
 class GradientsSeen:
-    """Looked at when an optimizer is about to step.
+    """Counts which parameters had no gradient when an optimizer was about to step.
 
-    A parameter that has once had a gradient is never looked at again: experts and parts that are left out at
-    random get theirs now and then.
+    A parameter that has had a gradient once is never checked again: experts and randomly skipped layers get
+    theirs only now and then.
     """
 
     def __init__(self) -> None:
         self._looks = 0
         self._had: set[int] = set()
-        self._without: dict[int, int] = {}  # looks
+        self._without: dict[int, int] = {}  # by id: the number of looks without a gradient
         self._told: tuple[Any, ...] | None = None
         self._told_steps = 0
 
     def look(self, ids: Sequence[int], members: Mapping[int, Member]) -> None:
+        """Check the parameters with these ids."""
         self._looks += 1
         for key in ids:
             if key in self._had:
@@ -37,6 +38,7 @@ class GradientsSeen:
             if member.tensor.grad is not None:
                 self._had.add(key)
                 self._without.pop(key, None)
+            # A frozen parameter has no gradient for a reason, so its count starts over.
             elif member.tensor.requires_grad:
                 self._without[key] = self._without.get(key, 0) + 1
             else:
@@ -47,7 +49,7 @@ class GradientsSeen:
         return bool(self._had)
 
     def without(self, members: Mapping[int, Member], *, looks: int = FEWEST_LOOKS) -> list[Member]:
-        """Those that had none in so many looks."""
+        """Return the parameters without a gradient in at least so many looks."""
         return [
             members[key]
             for key, missed in self._without.items()
@@ -55,7 +57,10 @@ class GradientsSeen:
         ]
 
     def news(self, members: Mapping[int, Member], calls: Mapping[str, list[str]]) -> dict[str, Any] | None:
-        """The fact, if it has changed, or if the same has been so for twice as many steps."""
+        """Return the fact if it is due, else None.
+
+        It is due when it has changed, or has held for twice as many steps as when it was last recorded.
+        """
         none = self.without(members)
         if not none and not self._had:
             return None

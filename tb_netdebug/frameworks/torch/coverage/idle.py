@@ -1,4 +1,4 @@
-"""A training in which no optimizer steps: is it left out, or are the weights moved by something else?"""
+"""Detects a run in which no optimizer steps, and whether something else moves the weights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE, LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 
-# So many batches tell that nothing moves the weights: when gradients are cleared again and again without
-# having been used; when there never are any; when they are only added up, for batches may be accumulated.
+# After so many batches it is clear that nothing moves the weights: when gradients are cleared again and again
+# unused; when there never are any; when they only accumulate, as the program may accumulate over batches.
 BATCHES_CLEARED = 3
 BATCHES_WITHOUT_GRADIENT = 16
 BATCHES_ACCUMULATED = 64
@@ -20,9 +20,9 @@ MOST_PARAMETERS = 8
 
 
 class IdleParameters:
-    """Looks at a few parameters at the end of each step, until an optimizer steps or one of them moves.
+    """Checks a few parameters at the end of each step, until an optimizer steps or one of them moves.
 
-    Steps with gradients that are not finite do not count: a gradient scaler may have skipped the optimizer.
+    Steps with non-finite gradients do not count: a gradient scaler may have skipped the optimizer.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class IdleParameters:
         self.is_over = False
 
     def end_step(self, members: Mapping[int, Member], scalars: Mapping[str, float]) -> dict[str, Any] | None:
-        """The fact, when it is time to tell it; again after twice as many batches, and so on."""
+        """Return the fact when it is due, and again whenever the batches have doubled; else None."""
         watched = trainable_in(members)
         if not watched:
             return None
@@ -44,6 +44,7 @@ class IdleParameters:
             return self.end(0)
         gradient = next((each.grad for each in watched if each.grad is not None), None)
         self._note_gradient(gradient)
+        # Do not count this batch: the scaler may skip the optimizer for it.
         if scalars.get(NONFINITE_GRADIENTS):
             return None
         if self._saw_gradient or (LOSS in scalars and BATCH_SIZE in scalars):
@@ -56,7 +57,10 @@ class IdleParameters:
         return self._tell(0)
 
     def end(self, steps: int) -> dict[str, Any] | None:
-        """An optimizer has stepped after all, or weights were moved: what was said is taken back."""
+        """Stop checking: an optimizer has stepped, or weights were moved.
+
+        Return a fact that withdraws what was recorded; None if nothing was.
+        """
         self.is_over = True
         self.close()
         return self._tell(steps) if self._told_batches else None
@@ -73,7 +77,10 @@ class IdleParameters:
         return BATCHES_ACCUMULATED if self._saw_gradient else BATCHES_WITHOUT_GRADIENT
 
     def _has_moved(self, watched: list[torch.nn.Parameter]) -> bool:
-        """True, too, for what lies on a device: nobody shall wait for it, so nothing is said."""
+        """Return whether a parameter has moved.
+
+        True also for one on a device: its values would have to be waited for, so nothing is reported.
+        """
         for tensor in watched:
             state = state_of(tensor)
             if state is None or self._states.setdefault(id(tensor), state) != state:
@@ -81,7 +88,10 @@ class IdleParameters:
         return False
 
     def _note_gradient(self, gradient: torch.Tensor | None) -> None:
-        """Accumulated gradients stay in the same tensor; a new one means that the old was cleared."""
+        """Note whether gradients were cleared.
+
+        Accumulated gradients stay in the same tensor; a new tensor means that the old one was cleared.
+        """
         before = self._gradient() if self._gradient is not None else None
         if self._saw_gradient and (gradient is None or before is not gradient):
             self._was_cleared = True
@@ -90,7 +100,7 @@ class IdleParameters:
             self._gradient = weakref.ref(gradient)
 
     def _listen(self, tensor: torch.nn.Parameter) -> None:
-        """Gradients may come and be cleared within a step."""
+        """Watch for a gradient by a hook, because it may come and be cleared within a step."""
         if not self._saw_gradient and self._arrival is None:
             self._arrival = tensor.register_post_accumulate_grad_hook(self._arrive)
 
@@ -117,7 +127,7 @@ class IdleParameters:
 
 
 def trainable_in(members: Mapping[int, Member]) -> list[torch.nn.Parameter]:
-    """The last ones: they are the first to get gradients, and never frozen alone."""
+    """Return the last few trainable parameters: they get gradients first, and are never frozen alone."""
     tensors = [
         member.tensor for member in members.values() if member.tensor.requires_grad and not member.is_hidden
     ]

@@ -1,4 +1,4 @@
-"""Every parameter of the watched models: its name and the module that owns it."""
+"""Every parameter of the watched models, with its name and the module that owns it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tb_netdebug.frameworks.torch.parameters import clean, wrappers_of
 from tb_netdebug.frameworks.torch.values import is_tensor
 from tb_netdebug.recording.containers import key_text, parts_of
 
-# Where layers are put by mistake; lists in lists are looked through so deep, and each so far.
+# Containers in which layers end up by mistake, and how deep and how far these are searched.
 CONTAINERS = (list, tuple, dict)
 MOST_NESTED = 2
 MOST_ENTRIES = 1024
-# What torch itself keeps in a module.
+# Attributes of every module, which are torch's own.
 OF_TORCH = frozenset(vars(nn.Module()))
 
-# So many values of a parameter tell whether it was moved.
+# So many values of a parameter are compared to see whether it has moved.
 SELECTED = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One parameter; a tied one goes by its first name."""
+    """One parameter of a watched model; a tied one goes by its first name."""
 
     name: str
     tensor: nn.Parameter
@@ -42,7 +42,7 @@ class Member:
 
 
 def members_of(models: Mapping[str, nn.Module], wants: Callable[[str], bool]) -> dict[int, Member]:
-    """By id of the tensor, in the order of definition; those that have no values yet are left out."""
+    """Return the members by tensor id, in the order of definition, without those that have no values yet."""
     found: dict[int, Member] = {}
     for prefix, model in models.items():
         for member in in_module(prefix, model, wants):
@@ -64,7 +64,7 @@ def members_of(models: Mapping[str, nn.Module], wants: Callable[[str], bool]) ->
 def in_module(
     prefix: str, model: nn.Module, wants: Callable[[str], bool], *, below: str = ""
 ) -> Iterator[Member]:
-    """Tied parameters under each of their names; `below` is where a hidden module lies."""
+    """Yield all parameters of a module, tied ones under each name; `below` is where a hidden module lies."""
     wrappers = wrappers_of(model)
     for module_name, module in model.named_modules():
         owner = joined(".", below, clean(module_name, wrappers))
@@ -78,7 +78,7 @@ def in_module(
 def hidden_in(
     model: nn.Module,
 ) -> Iterator[tuple[str, tuple[str, nn.Module], nn.Module | nn.Parameter]]:
-    """Modules and parameters in plain lists and dicts of modules: where they are, and whose."""
+    """Yield modules and parameters in plain lists and dicts of modules, with their place and their owner."""
     registered = set(model.modules())
     wrappers = wrappers_of(model)
     for name, module in model.named_modules():
@@ -110,9 +110,9 @@ def joined(between: str, *parts: str) -> str:
 
 
 def state_of(tensor: nn.Parameter) -> tuple[int, bytes] | None:
-    """Changes when the values do; of a tensor on a device None, for nobody shall wait for that.
+    """Return a value that changes with the tensor's values; None on a device, which is never waited for.
 
-    The version alone is not enough: `parameter.data` can be changed without it.
+    The version alone is not enough, because `parameter.data` can be changed without it.
     """
     bits = array_over(tensor) if is_on_host(tensor) else None
     if bits is None:

@@ -1,4 +1,4 @@
-"""Which tensors the optimizers hold, and which parameters of the watched models none of them does."""
+"""Which tensors the optimizers hold, and which parameters of the watched models none of them holds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 
 MOST_GROUPS = 64
 MOST_NAMES = 256
-# More than these (a program may make one for every step, or one for each parameter) are not described.
+# Optimizers beyond this number are not described: a program may make one per step, or one per parameter.
 MOST_OPTIMIZERS = 64
 NOT_DESCRIBED = -1
-# Whoever thaws, thaws layers: so many of all frozen tensors, evenly spread, are looked at in each step.
+# Programs unfreeze whole layers, so a sample of the frozen tensors, evenly spread, is enough to check per
+# step.
 MOST_FROZEN = 64
 
 Kind = tuple[torch.Size, torch.dtype]
 
 
 class SteppedOptimizer:
-    """An optimizer that has stepped, and what it moves; neither is kept alive."""
+    """An optimizer that has stepped, and the tensors that it moves; neither is kept alive."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -47,7 +48,10 @@ class SteppedOptimizer:
         return any(key in members for key in self.ids)
 
     def look(self, optimizer: Optimizer, ids: tuple[int, ...]) -> None:
-        """It holds other tensors than before. It may be gone when this is told."""
+        """Describe the optimizer anew, as it holds other tensors than before.
+
+        Everything is copied: the optimizer may be gone when the fact is recorded.
+        """
         self.ids = ids
         self.is_told = self.number == NOT_DESCRIBED
         self._class_name = type(optimizer).__name__
@@ -59,7 +63,7 @@ class SteppedOptimizer:
         }
 
     def strangers(self, members: Mapping[int, Member]) -> Counter[Kind]:
-        """What it holds and no watched model does."""
+        """Return the shapes and types of tensors that it holds and no watched model owns."""
         return Counter(kind for key, kind in self._kinds.items() if key not in members)
 
     def fact(self, members: Mapping[int, Member], missing: Sequence[Member]) -> dict[str, Any]:
@@ -78,7 +82,7 @@ class SteppedOptimizer:
 
 
 class HeldTensors:
-    """All optimizers that were seen. A parameter that one of them has once held is not missing any more."""
+    """All optimizers that were seen. A parameter that any of them has held once is never missing again."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, SteppedOptimizer] = {}
@@ -86,12 +90,12 @@ class HeldTensors:
         self.ever: set[int] = set()
 
     def of(self, optimizer: Optimizer) -> SteppedOptimizer | None:
-        """What is known of it; None when it is new."""
+        """Return what is known of the optimizer; None when it is new."""
         known = self._by_id.get(id(optimizer))
         return known if known is not None and known.is_of(optimizer) else None
 
     def look(self, optimizer: Optimizer) -> SteppedOptimizer:
-        """Brings what is known of it up to date."""
+        """Update what is known of the optimizer, and return it."""
         ids = tuple(id(tensor) for group in optimizer.param_groups for tensor in group["params"])
         known = self.of(optimizer) or self._meet(optimizer, ids)
         if known.ids != ids:
@@ -99,14 +103,14 @@ class HeldTensors:
         return known
 
     def look_again(self) -> None:
-        """At what each of them holds by now."""
+        """Update what is known of all optimizers."""
         for held in list(self._by_id.values()):
             optimizer = None if held.reference is None else held.reference()
             if optimizer is not None:
                 self.look(optimizer)
 
     def hold(self, members: Mapping[int, Member], named: Sequence[Optimizer]) -> None:
-        """Takes down which parameters are held now; `named` by the user may not have stepped yet."""
+        """Note which parameters are held now, also by optimizers `named` by the user but not stepped yet."""
         for held in self._by_id.values():
             self.ever.update(key for key in held.ids if key in members)
         for optimizer in named:
@@ -118,7 +122,10 @@ class HeldTensors:
         return iter(self._by_id.values())
 
     def _meet(self, optimizer: Optimizer, ids: tuple[int, ...]) -> SteppedOptimizer:
-        """One that takes the place of another that is gone, with the same tensors, is that one again."""
+        """Register a new optimizer.
+
+        One that replaces a deleted optimizer, with the same tensors, takes over its record.
+        """
         gone = [key for key, held in self._by_id.items() if held.is_gone]
         again = next((self._by_id[key] for key in gone if self._by_id[key].ids == ids), None)
         for key in gone:
@@ -132,10 +139,10 @@ class HeldTensors:
 
 
 class Missing:
-    """The trainable parameters that no optimizer has.
+    """Finds trainable parameters that no optimizer has.
 
-    One whose values change is trained by something else than torch's optimizers (master copies, sharded ones,
-    averages of other weights), and does not count.
+    A parameter whose values change is trained by something other than torch's optimizers (master copies,
+    sharded copies, averages of other weights), and does not count.
     """
 
     def __init__(self) -> None:
@@ -145,10 +152,11 @@ class Missing:
 
     @property
     def has_thawed(self) -> bool:
-        """Whether something that was frozen when somebody looked is trainable now."""
+        """Whether a parameter that was frozen at the last look is trainable now."""
         return any(tensor.requires_grad for tensor in self._frozen)
 
     def of(self, members: Mapping[int, Member], held: set[int]) -> list[Member]:
+        """Return the members that no optimizer holds and that do not move."""
         found = []
         frozen = [each.tensor for each in members.values() if not each.tensor.requires_grad]
         self._frozen = frozen[:: len(frozen) // MOST_FROZEN + 1]
@@ -174,14 +182,14 @@ def described(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def are_alike(missing: Sequence[Member], strangers: Counter[Kind]) -> bool:
-    """Whether the optimizer holds a stranger for each parameter that is missing."""
+    """Return whether the optimizer holds a stranger of the same shape and type for each missing parameter."""
     return (
         bool(missing) and not Counter((each.tensor.shape, each.tensor.dtype) for each in missing) - strangers
     )
 
 
 def number_in(value: Any) -> float | None:
-    """A setting of an optimizer; one that lies on a device is not waited for."""
+    """Return a setting of an optimizer; None when it is on a device, which is never waited for."""
     if isinstance(value, torch.Tensor):
         return float(value) if value.is_cpu and value.numel() == 1 else None
     return float(value) if isinstance(value, int | float) else None

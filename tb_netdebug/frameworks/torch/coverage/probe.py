@@ -1,4 +1,4 @@
-"""What is trained: which parameters are in an optimizer, and which of them get gradients."""
+"""The probe for what is trained: which parameters are in an optimizer, and which of them get gradients."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ current_backward = torch._C._current_graph_task_id
 
 # The second optimizer of a pair steps after the first.
 STEPS_BEFORE_MISSING = 2
-# Some models are trained in every fifth step only, as the generator of a Wasserstein GAN.
+# Some models are trained in every fifth step only, such as the generator of a Wasserstein GAN.
 STEPS_BEFORE_MISSING_MODEL = 8
 
 
 class CoverageProbe:
-    """A hook on every optimizer of the process (see `probes.Probe`).
+    """Listens to every optimizer of the process (see `probes.Probe`).
 
-    Not only the optimizers that were given count: what any of them holds is not missing.
+    Optimizers that the user has not named count as well: a parameter that any of them holds is not missing.
     """
 
     def __init__(self, context: ProbeContext) -> None:
@@ -60,8 +60,8 @@ class CoverageProbe:
         self._unowned = Unowned()
         self._told_elsewhere = 0
         self._thread = get_ident()
-        self._late: list[SteppedOptimizer] = []  # their gradients are made while they step
-        self._steps = self._steps_before = 0  # of optimizers
+        self._late: list[SteppedOptimizer] = []  # with a closure: gradients come during the step
+        self._steps = self._steps_before = 0  # steps of all optimizers
         self._training_steps = 0
         self._has_news = False
         self._hook = optimizer_steps.BEGINNING.listen(self._before)
@@ -106,7 +106,7 @@ class CoverageProbe:
         return self._members
 
     def _before_backward(self, roots: Any) -> None:
-        """Only in the beginning: then nobody listens any more."""
+        """Look at the graph for unowned parameters, early in a run only; then the hook is removed."""
         if is_compiling() or get_ident() != self._thread or current_backward() != -1:
             return
         if self._unowned.wants(self._training_steps):
@@ -183,10 +183,10 @@ class CoverageProbe:
         self._told_missing = names
 
     def _ripe(self, missing: list[Member], members: Mapping[int, Member]) -> list[Member]:
-        """Those that should have been in an optimizer by now.
+        """Return the missing parameters that should have been in an optimizer by now.
 
-        A model of which no part is trained may be meant so: a teacher, or one that is copied now and then. It
-        counts when it gets gradients, or when an optimizer holds its like.
+        A model with no trained part may be meant so: a teacher, or a model that is copied into now and then.
+        It counts once it gets gradients, or once an optimizer holds tensors like its own.
         """
         if not missing or self._training_steps < STEPS_BEFORE_MISSING:
             return []
@@ -199,12 +199,14 @@ class CoverageProbe:
         return [member for member in missing if member.model in trained]
 
     def _all_given_have_stepped(self) -> bool:
-        """Whether the user has named optimizers, and none is still to come."""
+        """Return whether the user has named optimizers and all of them have stepped."""
         named = self._context.optimizers.known()
         return self._are_given and all(self._held.of(each) is not None for each in named)
 
     def _tell_gradients(self, members: Mapping[int, Member]) -> None:
         if self._gradients.had_any:
+            # A parameter without a gradient belongs to a module that is not called, or whose output is
+            # ignored. Watch the calls of its owner to tell them apart.
             self._calls.ask(self._gradients.without(members, looks=1), self._context.models)
         none = self._gradients.without(members)
         owners = {member.owner_name for member in none}

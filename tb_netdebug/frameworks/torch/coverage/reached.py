@@ -1,4 +1,4 @@
-"""Parameters that a loss depends on, read off its graph before a backward pass uses that up."""
+"""Reads from a loss's graph which parameters it depends on, before the backward pass frees the graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 MOST_NODES = 20_000
 LEAF = "torch::autograd::AccumulateGrad"
-# What a layer may do to a parameter before it uses it; an embedding looks up rows of it.
+# Operations through which a layer may use a parameter; an embedding looks up its rows.
 VIEWS = tuple(
     f"{name}Backward"
     for name in (
@@ -24,8 +24,8 @@ VIEWS = tuple(
 class Reached:
     """A parameter of no watched model, and where it is used.
 
-    `is_before`: what is made with it goes into layers of the watched models. `is_behind`: what those have
-    made meets it. Between two such layers it is both.
+    `is_before`: results made with it go into layers of the watched models. `is_behind`: it meets results of
+    those layers. A parameter between two such layers is both.
     """
 
     tensor: nn.Parameter
@@ -36,7 +36,10 @@ class Reached:
 def reached_by(
     roots: Sequence[Tensor], members: Container[int], *, most: int = MOST_NODES
 ) -> dict[int, Reached]:
-    """By id. Of a graph with more nodes a part is looked at. No value is read, and no gradient is touched."""
+    """Return the parameters that the roots depend on, by id, except the members.
+
+    A graph with more than `most` nodes is searched in part. No value is read and no gradient touched.
+    """
     nodes = in_order([root.grad_fn for root in roots], most)
     leaves = leaves_of(nodes)
     operations = {node: children_of(node) for node in nodes if node not in leaves}
@@ -50,7 +53,10 @@ def reached_by(
 def placed(
     operations: dict[Any, list[Any]], leaves: dict[Any, Tensor], depending: set[Any]
 ) -> dict[int, Reached]:
-    """From the roots on: `feeding` are the operations whose results go into a layer of the models."""
+    """Return where each parameter is used, walking from the roots to the leaves.
+
+    `feeding` are the operations whose results go into a layer of the models.
+    """
     found: dict[int, Reached] = {}
     feeding: set[Any] = set()
     for node in reversed(operations):
@@ -70,12 +76,14 @@ def placed(
 
 
 def in_order(roots: Sequence[Any], most: int) -> list[Any]:
-    """Every operation after those that it is made from."""
+    """Return the operations, each after those that it depends on."""
     ordered: list[Any] = []
     seen: set[Any] = set()
     waiting: list[tuple[Any, bool]] = [(root, False) for root in roots if root is not None]
     while waiting:
         node, is_done = waiting.pop()
+        # Depth first without recursion: a node is pushed again behind its children, and is done when it comes
+        # back.
         if is_done:
             ordered.append(node)
         elif node not in seen and len(seen) < most:
@@ -86,7 +94,7 @@ def in_order(roots: Sequence[Any], most: int) -> list[Any]:
 
 
 def leaves_of(nodes: Sequence[Any]) -> dict[Any, Tensor]:
-    """The tensor of each node that is a leaf, or nothing but a view of one."""
+    """Return the tensor of each node that is a leaf, or only a view of one."""
     leaves: dict[Any, Tensor] = {}
     for node in nodes:
         name = node.name()

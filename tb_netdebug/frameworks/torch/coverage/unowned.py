@@ -1,4 +1,4 @@
-"""Parameters that a loss depends on and that nobody trains: of no watched model and in no optimizer."""
+"""Finds parameters that a loss depends on but nobody trains: in no watched model and in no optimizer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 from tb_netdebug.frameworks.torch.coverage.reached import Reached, reached_by
 from tb_netdebug.frameworks.torch.host_arrays import array_over
 
-# Graphs are walked in these training steps, each time for a few backward passes.
+# The training steps in which graphs are walked, for a few backward passes each.
 STEPS_LOOKED_AT = frozenset({0, 1, 16})
 MOST_PASSES = 4
-# Layers within the model are missing at once; another network may have an optimizer that steps rarely.
+# A layer inside the model is missing at once. Another network may have an optimizer that rarely steps.
 STEPS_BEFORE_INSIDE = 2
 STEPS_BEFORE_OUTSIDE = 17
 MOST_TENSORS = 4096
@@ -30,7 +30,7 @@ FEWEST_VALUES = 16
 
 
 class Unowned:
-    """`look` at the beginning of backward passes, `news` at the end of steps, until it `is_over`."""
+    """Calls: `look` at the beginning of backward passes, `news` at the end of steps, until it `is_over`."""
 
     def __init__(self) -> None:
         self._found: dict[int, UnownedParameter] = {}
@@ -41,7 +41,7 @@ class Unowned:
         self._told: dict[str, tuple[int, ...]] = {}
 
     def wants(self, step: int) -> bool:
-        """`step` counts the steps of the training in which an optimizer has stepped."""
+        """Return whether to look in this step, counted in steps in which an optimizer has stepped."""
         if step != self._step:
             self._step, self._passes = step, 0
         return step in STEPS_LOOKED_AT and self._passes < MOST_PASSES
@@ -51,6 +51,7 @@ class Unowned:
         return steps > STEPS_BEFORE_OUTSIDE
 
     def look(self, roots: Sequence[torch.Tensor], members: Mapping[int, Member]) -> None:
+        """Note the parameters behind the roots that belong to no watched model."""
         self._passes += 1
         visible = {key for key, member in members.items() if not member.is_hidden}
         for key, reached in reached_by(roots, visible).items():
@@ -64,7 +65,10 @@ class Unowned:
     def news(
         self, steps: int, members: Mapping[int, Member], held: Iterator[Sequence[int]]
     ) -> Iterator[dict[str, Any]]:
-        """After so many training steps: the facts that have changed. `held` are the tensors of optimizers."""
+        """Yield the facts that have changed after so many training steps.
+
+        `held` are the ids of the tensors of each optimizer.
+        """
         for ids in held:
             owned = {key for key in ids if key in self._found}
             self._owned |= owned
@@ -85,13 +89,15 @@ class Unowned:
                 yield fact(place, group, names, members)
 
     def elsewhere(self) -> int:
-        """How many parameters that the loss depends on are trained by an optimizer that has nothing else, as
-        those of a rival."""
+        """Return how many parameters of the loss are trained by an optimizer of their own.
+
+        That optimizer holds nothing of the watched models, as that of a rival network does.
+        """
         return sum(found.is_used for key, found in self._found.items() if key in self._rivals)
 
 
 class UnownedParameter:
-    """One such parameter; it is not kept alive."""
+    """A parameter of no watched model, held by a weak reference."""
 
     def __init__(self, reached: Reached) -> None:
         tensor = reached.tensor
@@ -110,7 +116,7 @@ class UnownedParameter:
 
     @property
     def is_used(self) -> bool:
-        """Together with what the watched models make; a loss may have parts that are not."""
+        """Whether it is used together with results of the watched models, as not all parts of a loss are."""
         return self._is_before or self._is_behind
 
     @property
@@ -119,12 +125,12 @@ class UnownedParameter:
 
     @property
     def is_moved(self) -> bool:
-        """By something else than an optimizer of torch, or it is gone."""
+        """Whether something other than torch's optimizers has moved it, or it is gone."""
         tensor = self.tensor
         return tensor is None or mark_of(tensor) != self._state
 
     def add(self, reached: Reached, step: int) -> None:
-        """Steps count, not passes."""
+        """Note another look. Looks are counted per step, not per pass."""
         self.looks += step != self._step
         self._step = step
         self._is_before |= reached.is_before
@@ -154,13 +160,15 @@ def fact(
 
 
 def mark_of(tensor: nn.Parameter) -> Any:
-    """Changes when the values do, as far as this is known without waiting for a device."""
+    """Return a value that changes with the tensor's, as far as that is known without waiting for a device."""
     return state_of(tensor) or (0 if tensor.is_inference() else tensor._version)
 
 
 def is_fresh(tensor: nn.Parameter) -> bool:
-    """Whether it looks as random as torch makes it: evenly spread, or normal with deviation 1. What was
-    trained has longer tails. False where this is not known."""
+    """Return whether the tensor looks as random as torch initialises it; False where that is unknown.
+
+    That is uniform, or normal with a standard deviation of 1. Trained weights have longer tails.
+    """
     if tensor.dim() < 2 or tensor.dtype not in (torch.float32, torch.float64) or not is_on_host(tensor):
         return False
     bits = array_over(tensor)
