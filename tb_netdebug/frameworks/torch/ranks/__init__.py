@@ -1,1 +1,1 @@
-"""Several processes that train one model: what they agree on, and what lies in parts on all of them."""
+"""Several processes that train one model: the steps they sample together, and merged sharded tensors."""

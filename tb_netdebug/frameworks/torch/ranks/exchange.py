@@ -1,9 +1,10 @@
-"""The thread on which the processes of a training talk, in the steps that all of them have sampled.
+"""The thread on which the processes of a run communicate, in the steps that all of them have sampled.
 
-Ordinary steps cost a comparison. After each step that was agreed on, every process says which step it could
-sample next, and the latest of these is the next one; with it travel the samples of what lies in parts, which
-the first process puts together. All talk in the same order, whatever their trainings do: one that skipped
-the step, or has dropped its samples, says so, and the step is not merged. Nobody but this thread ever waits.
+Ordinary steps cost one comparison. After each agreed step, every process proposes the step that it could
+sample next; the latest proposal becomes the next agreed step. Samples of sharded tensors travel with the
+proposals, and the first process merges them. All processes communicate in the same order, whatever their runs
+do. A process that skipped the step or dropped its samples says so, and the step is not merged. Only this
+thread ever waits.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from tb_netdebug.frameworks.torch.ranks.letters import Letter, merged, squares, 
 from tb_netdebug.frameworks.torch.ranks.meeting import FAN, AbandonedError, RankMeeting, roll_call
 from tb_netdebug.recording.agreement import Agreement
 
-# Samples wait for the others in at most so many steps; then each process keeps its own part.
+# Samples of at most so many steps wait for the others. After that, each process keeps its own part.
 MOST_HELD = 64
-# A step that nobody reaches: the end.
+# A step that is never reached: it stands for the end.
 NEVER = 1 << 60
-# Until here the others may come: one may load its model much longer than this one does.
+# How long to wait for the others to appear: one may take much longer to load its model.
 MEETING_SECS = 120.0
-# How long `finish` waits for the others, who should be about to finish as well: when there are samples to be
-# merged, when there is only a last word to be said, and when the program fails or nobody has come yet.
+# How long `finish` waits for the others, which should be about to finish as well: when samples are to be
+# merged, when only the end is to be announced, and when the program fails or nobody has appeared yet.
 CLOSING_SECS, GOODBYE_SECS, LEAVING_SECS = 5.0, 1.0, 0.5
-# The first process is told of the steps of at most so many others.
+# Above this number of processes, the others no longer send their steps to the first one.
 MOST_RANKS_TOLD = 64
 
 Late = tuple[int, dict[str, float], list[Sample]]
@@ -38,7 +39,7 @@ Late = tuple[int, dict[str, float], list[Sample]]
 
 @dataclass(slots=True)
 class PendingSamples:
-    """Samples of a step that wait for the others: `parts` are given away, `samples` are kept back here."""
+    """Samples of a step that wait for the others: `parts` are sent, `samples` are held back meanwhile."""
 
     parts: dict[Series, bytes]
     samples: list[Sample]
@@ -46,7 +47,7 @@ class PendingSamples:
 
 
 class Exchange:
-    """`offer`, `passed`, `take` and `finish` belong to the training's thread."""
+    """Exchanges samples with the other processes. Only the run's thread calls its public methods."""
 
     def __init__(
         self, store: Any, name: str, rank: int, size: int, agreement: Agreement, *, fan: int = FAN
@@ -74,7 +75,10 @@ class Exchange:
     # ---- on the training's thread
 
     def offer(self, step: int, held: PendingSamples) -> bool:
-        """Samples of a step, before `passed` is told. Whether those kept back come by `take`."""
+        """Offer samples of a step. Return whether those held back will come by `take`.
+
+        Called before `passed` for the same step.
+        """
         with self._lock:
             agreed = self._agreement.step
             if self._is_over or (agreed is not None and step < agreed):
@@ -85,24 +89,25 @@ class Exchange:
             return True
 
     def passed(self, step: int) -> None:
+        """Note that the run has passed this step."""
         self._passed = step
         if step >= self._target:
             self._bell.put(None)
 
     def take(self) -> list[Late]:
-        """What has been decided since: merged samples, or those of this process as they were."""
+        """Return what was decided since the last call: merged samples, or this process's own as they were."""
         with self._lock:
             results, self._results = self._results, []
             return results
 
     @property
     def oldest(self) -> int:
-        """The first step whose samples are still to come; NEVER without one."""
+        """The first step whose samples are still to come; NEVER if there is none."""
         with self._lock:
             return min((step for step, held in self._held.items() if held.samples), default=NEVER)
 
     def finish(self) -> None:
-        """The training is over: what is held is settled with the others if they come, else alone."""
+        """Settle what is held, with the others if they come in time, else alone. The run is over."""
         with self._lock:
             is_owed = any(held.parts for held in self._held.values())
         patience = LEAVING_SECS if sys.exc_info()[0] is not None or not self._has_met else GOODBYE_SECS
@@ -123,12 +128,13 @@ class Exchange:
         except AbandonedError:
             if not self._is_closing:
                 self.complaint = "the other processes do not watch the same model"
-        except Exception as error:  # whatever torch raises: the others are gone, or cannot be reached
+        except Exception as error:  # torch raises many kinds when others are gone or unreachable
             self.complaint = f"the processes cannot talk to each other ({str(error).splitlines()[0][:200]})"
         finally:
             self._end()
 
     def _attend(self) -> None:
+        """Wait for all processes, connect, and exchange until the end."""
         self._meet_until = time.monotonic() + MEETING_SECS
         roll_call(self._store, self._name, self._size, self._is_wanted)
         self._meet_until = float("inf")
@@ -144,20 +150,25 @@ class Exchange:
             raise
 
     def _talk(self, meeting: RankMeeting) -> None:
+        """Run the exchange, one agreed step after the other."""
         agreement = self._agreement
         step, _ = meeting.exchange(self._proposal(-1), None, merged)
         while step < NEVER:
             self._agree(step)
             self._wait_for(step)
             before, agreement.step = self._passed, None
+            # None while the processes talk: the next agreed step is not known yet.
             following, whole = meeting.exchange(self._proposal(step), self._letter(step), merged)
             self._settle(step, whole)
+            # The run went on while the processes talked. The next proposal leaves twice that many steps, so
+            # that the run has not passed the step when it is agreed on.
             self._lead = 2 + 2 * (self._passed - before)
             agreement.cost_secs = time.thread_time()
             step = following
         self.complaint = "another process has ended its recording"
 
     def _agree(self, step: int) -> None:
+        """Make this the agreed step, and release the samples of earlier ones."""
         with self._lock:
             self._target = step
             self._agreement.step = step
@@ -166,7 +177,7 @@ class Exchange:
                 self._release(earlier)
 
     def _wait_for(self, step: int) -> None:
-        """Until the training has passed it, or will not any more."""
+        """Wait until the run has passed the step, or will not pass it any more."""
         while self._passed < step and not self._is_closing:
             try:
                 self._bell.get(timeout=1.0)
@@ -174,7 +185,7 @@ class Exchange:
                 continue
 
     def _proposal(self, step: int) -> int:
-        """The first step after this one that this process could sample, or has sampled already."""
+        """Return the first later step that this process could sample, or has sampled already."""
         with self._lock:
             held = min((each for each in self._held if each > step), default=None)
         if held is not None:
@@ -185,6 +196,7 @@ class Exchange:
         return max(wanted if is_sure else max(wanted, self._passed + self._lead), step + 1)
 
     def _letter(self, step: int) -> bytes | None:
+        """Return the letter for this step; None if its samples were dropped or never taken."""
         with self._lock:
             held = self._held.get(step)
         if held is None:
@@ -199,7 +211,7 @@ class Exchange:
         return [told.popleft() for _ in range(len(told))]
 
     def _settle(self, step: int, whole: bytes | None) -> None:
-        """In the first process the merged samples take the place of its own part."""
+        """Replace the first process's own part by the merged samples; without these, keep the own part."""
         if whole is None:
             with self._lock:
                 self._release(step)
@@ -220,8 +232,9 @@ class Exchange:
             self._results.append((step, scalars, samples))
 
     def _release(self, step: int) -> None:
-        """Each process keeps its own part of this step."""
+        """Let this process keep its own part of the step."""
         held = self._held.pop(step, None)
+        # Other processes than the first have recorded their own part already.
         if held is not None and held.samples:
             self._results.append((step, {}, held.samples))
 

@@ -1,4 +1,4 @@
-"""What the processes send each other: samples of their parts, and what the checks compare."""
+"""The messages between the processes: samples of sharded tensors, and what the checks compare."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Letter:
-    """`parts` are packed summaries; `told` are the last steps of each process."""
+    """One message: `parts` are packed summaries, `told` are the last steps of each process."""
 
     parts: dict[Series, bytes] = field(default_factory=dict)
     told: dict[int, list[StepRecord]] = field(default_factory=dict)
 
     def pack(self) -> bytes:
-        """A head of JSON with all names, and the summaries behind it."""
+        """Return the bytes: a JSON head with all names, then the summaries."""
         summaries: list[bytes] = [*self.parts.values()]
         head: dict[str, Any] = {
             "parts": [_place(series, summary) for series, summary in self.parts.items()],
@@ -46,6 +46,7 @@ class Letter:
 
     @classmethod
     def unpack(cls, data: bytes) -> Letter:
+        """Read a letter from the bytes that `pack` returned."""
         (length,) = _LENGTH.unpack_from(data)
         at = _LENGTH.size + length
         head = json.loads(data[_LENGTH.size : at])
@@ -66,7 +67,10 @@ class Letter:
 
 
 def merged(letters: Sequence[bytes]) -> bytes:
-    """One letter of several, which come in the order of their processes: so sums are added in one order."""
+    """Return one letter made of several.
+
+    They come in the order of their processes, so that sums are always added in the same order.
+    """
     whole = Letter()
     parts: dict[Series, list[bytes]] = {}
     for each in map(Letter.unpack, letters):
@@ -78,7 +82,7 @@ def merged(letters: Sequence[bytes]) -> bytes:
 
 
 def without_bins(records: Iterable[StepRecord]) -> list[StepRecord]:
-    """Of weights the checks compare sums alone."""
+    """Return the records with bare summaries: of weights, the checks compare only the sums."""
     return [
         StepRecord(
             each.step,
@@ -92,17 +96,20 @@ def without_bins(records: Iterable[StepRecord]) -> list[StepRecord]:
 
 
 def squares(summaries: Mapping[Series, bytes]) -> float:
-    """The sum of squares of all gradients."""
+    """Return the sum of squares of all gradients."""
     of_gradients = [summary for series, summary in summaries.items() if series.kind is Kind.GRADIENT]
     return float(sum(HEADER.unpack_from(summary)[-1] for summary in of_gradients))
 
 
 class _Cutter:
+    """Cuts the summaries off the end of a letter, in the order of its head."""
+
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
         self._at = at
 
     def all(self, places: Sequence[Sequence[Any]]) -> Iterable[tuple[Series, bytes]]:
+        """Yield each series with its summary."""
         for kind, name, length in places:
             summary = self._data[self._at : self._at + length]
             self._at += length

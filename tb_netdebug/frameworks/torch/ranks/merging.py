@@ -1,4 +1,4 @@
-"""Between the adapter and the other processes: what lies in parts is recorded as a whole by the first one."""
+"""Connects the adapter with the other processes: the first one records sharded tensors as a whole."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _watched_before: dict[str, count[int]] = {}
 
 
 class Merging:
-    """Does nothing in a training of one process.
+    """Sends samples of sharded tensors to be merged; does nothing in a run of one process.
 
-    The samples of parts are taken out of the step and come back merged, by `through`. Other processes than
-    the first keep their own as well: each file tells what its process holds.
+    The samples of parts are taken out of the step and come back merged, by `through`. All processes but the
+    first keep their own part as well: each file describes what its process holds.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Merging:
 
     @property
     def parts(self) -> int:
-        """How many parameters lie in parts."""
+        """The number of parameters that are sharded."""
         return len({series.name for series in self._parts})
 
     def follow(self, watched: Iterable[WatchedParameter]) -> None:
-        """The parameters are these by now."""
+        """Set the parameters that are watched by now."""
         if self._exchange is None:
             return
         self._parts = {
@@ -61,7 +61,10 @@ class Merging:
         }
 
     def end_step(self, *, is_late: bool) -> bool:
-        """Before the step is finished; whether samples of it come later. `is_late`: from a device, too."""
+        """Offer the step's samples before it is finished. Return whether samples of it come later.
+
+        `is_late`: samples of this step are still to come from a device as well.
+        """
         exchange, collector = self._exchange, self._collector
         if exchange is None:
             return is_late
@@ -77,8 +80,10 @@ class Merging:
         return self._is_late
 
     def through(self, arrived: list[Late], *, wait: bool) -> list[Late]:
-        """What has arrived from devices and from the others, by rising steps; behind a step that they still
-        talk about everything waits."""
+        """Return what arrived from devices and from the other processes, by rising steps.
+
+        Everything behind a step that is still being exchanged waits for it.
+        """
         exchange = self._exchange
         if exchange is None:
             return arrived
@@ -93,13 +98,13 @@ class Merging:
         before = exchange.oldest
         ready = sorted((each for each in self._late if each[0] < before), key=lambda each: each[0])
         self._late = [each for each in self._late if each[0] >= before]
-        if self._is_late:  # of a training on the host alone: the steps in between are complete
+        if self._is_late:  # all on the host: the steps in between are complete
             ready.append((min(before - 1, self._last), {}, []))
             self._is_late = before < NEVER
         return ready
 
     def _offer(self, step: int, samples: list[Sample]) -> list[Sample]:
-        """The samples that are not kept back for the others."""
+        """Offer samples and return those that are not held back for the others."""
         assert self._exchange is not None
         parts = [sample for sample in samples if sample.series in self._parts]
         given = {each.series: each.summary for each in parts if self._parts[each.series]}
@@ -115,6 +120,6 @@ class Merging:
 
 
 def name_of(watched: Iterable[WatchedParameter]) -> str:
-    """The same in all processes that watch the same model, and for each of several such models another."""
+    """Return a name that all processes watching this model agree on; the next such model gets another."""
     names = blake2b("\n".join(sorted(each.name for each in watched)).encode(), digest_size=8).hexdigest()
     return f"{names}/{next(_watched_before.setdefault(names, count()))}"

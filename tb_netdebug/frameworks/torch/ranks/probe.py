@@ -1,4 +1,4 @@
-"""How the processes share the work: how many of them train on batches of their own."""
+"""The probe for how processes share the work: how many of them train on batches of their own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tb_netdebug.recording import processes
 
 
 class RanksProbe:
-    """Tells once, as the fact `data-parallel`; of processes that share batches by design nothing is told (see
-    `probes.Probe`). The watched model may be the one inside of a wrapper: it is asked while that calls it.
+    """Records the fact `data-parallel` once; nothing for processes that share batches by design.
+
+    See `probes.Probe`. The watched model may be the one inside a wrapper, so the answer is looked up while
+    the wrapper is calling it.
     """
 
     def __init__(self, context: ProbeContext) -> None:
@@ -28,7 +30,7 @@ class RanksProbe:
             self._hook = before_forward(entry_of(self._model), self._look)
 
     def end_step(self) -> None:
-        """All is told in the first call."""
+        """Do nothing: everything is recorded in the first call."""
 
     def close(self) -> None:
         if self._hook is not None:
@@ -48,7 +50,7 @@ class RanksProbe:
 
 
 def batches_of(model: nn.Module) -> int | None:
-    """How many processes should get different batches; None when that cannot be told."""
+    """Return how many processes should get different batches; None when that is unknown."""
     calling = getattr(DistributedDataParallel, "_active_ddp_module", None)
     wrapper = model if isinstance(model, DistributedDataParallel) else calling
     if wrapper is not None:
