@@ -93,6 +93,7 @@ def hidden_in(
 def contents_of(
     place: str, container: Any, depth: int = MOST_NESTED
 ) -> Iterator[tuple[str, nn.Module | nn.Parameter]]:
+    """Yield modules and parameters in a container, with their place, and those in containers inside it."""
     for number, (key, each) in enumerate(parts_of(container, MOST_ENTRIES) or ()):
         inside = f"{place}[{key_text(key, number)}]"
         if is_module(each) or (is_tensor(each) and isinstance(each, nn.Parameter)):
@@ -117,5 +118,6 @@ def state_of(tensor: nn.Parameter) -> tuple[int, bytes] | None:
     bits = array_over(tensor) if is_on_host(tensor) else None
     if bits is None:
         return None
+    # Inference tensors have no version counter.
     version = 0 if tensor.is_inference() else tensor._version
     return version, selection(bits, SELECTED).tobytes()

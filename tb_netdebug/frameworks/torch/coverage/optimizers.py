@@ -92,6 +92,7 @@ class HeldTensors:
     def of(self, optimizer: Optimizer) -> SteppedOptimizer | None:
         """Return what is known of the optimizer; None when it is new."""
         known = self._by_id.get(id(optimizer))
+        # An id is reused once its optimizer is gone.
         return known if known is not None and known.is_of(optimizer) else None
 
     def look(self, optimizer: Optimizer) -> SteppedOptimizer:

@@ -205,8 +205,8 @@ class CoverageProbe:
 
     def _tell_gradients(self, members: Mapping[int, Member]) -> None:
         if self._gradients.had_any:
-            # A parameter without a gradient belongs to a module that is not called, or whose output is
-            # ignored. Watch the calls of its owner to tell them apart.
+            # A module without gradients is not called, or called under no_grad, or its output is ignored.
+            # Watch its calls to tell these apart.
             self._calls.ask(self._gradients.without(members, looks=1), self._context.models)
         none = self._gradients.without(members)
         owners = {member.owner_name for member in none}

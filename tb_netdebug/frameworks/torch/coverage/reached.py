@@ -82,7 +82,7 @@ def in_order(roots: Sequence[Any], most: int) -> list[Any]:
     waiting: list[tuple[Any, bool]] = [(root, False) for root in roots if root is not None]
     while waiting:
         node, is_done = waiting.pop()
-        # Depth first without recursion: a node is pushed again behind its children, and is done when it comes
+        # Depth first without recursion: a node is pushed again below its children, and is done when it comes
         # back.
         if is_done:
             ordered.append(node)

@@ -30,7 +30,7 @@ FEWEST_VALUES = 16
 
 
 class Unowned:
-    """Calls: `look` at the beginning of backward passes, `news` at the end of steps, until it `is_over`."""
+    """Tracks unowned parameters: `look` before backward passes, `news` after steps, until it `is_over`."""
 
     def __init__(self) -> None:
         self._found: dict[int, UnownedParameter] = {}
@@ -56,6 +56,7 @@ class Unowned:
         visible = {key for key, member in members.items() if not member.is_hidden}
         for key, reached in reached_by(roots, visible).items():
             known = self._found.get(key)
+            # An id is reused once its tensor is gone.
             if known is None or known.tensor is not reached.tensor:
                 if len(self._found) >= MOST_TENSORS:
                     continue

@@ -149,6 +149,7 @@ class CapsuleWriter:
 
 
 def call_of(portable: Portable, number: int, call: ModelCall) -> dict[str, Any]:
+    """Return a call in portable form, and whether all its arguments could be kept."""
     before = len(portable.left_out)
     args = portable.late(list(call.args), f"argument of call {number}")
     kwargs = portable.late(call.kwargs, f"argument of call {number}")

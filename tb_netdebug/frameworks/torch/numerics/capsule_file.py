@@ -180,6 +180,7 @@ def measured(content: dict[str, Any], most_bytes: int) -> str:
             inside = (*value, *value.values())
         elif isinstance(value, list | tuple | set | frozenset):
             inside = value
+        # Count before queueing, so that the queue stays bounded, too.
         if len(inside) > values_left or values_left < 0:
             return "it holds more values than a capsule has"
         if bytes_left < 0:

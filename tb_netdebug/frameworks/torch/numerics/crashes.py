@@ -57,6 +57,7 @@ class CrashWatch:
 
     def _tell(self, error: BaseException | None) -> None:
         ask = self._on_crash()
+        # KeyboardInterrupt and SystemExit are no crashes.
         if self._is_done or ask is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
             return
         self._is_done = True

@@ -59,6 +59,7 @@ def flags_of(tensor: torch.Tensor) -> NonFiniteFlags:
 
 
 def counted(tensor: torch.Tensor) -> NonFiniteFlags:
+    """Return the flags by one pass over the values for each kind."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     if not tensor.is_floating_point():

@@ -49,6 +49,7 @@ class LossLines:
         """
         if (self._always or self._steps_left) and not is_enabled():
             self._checked_nan = is_checking_nan()
+            # Without torch's own check for NaN, which would raise in the user's backward pass.
             set_enabled(True, False)
             self._cover(self._checked_nan)
 

@@ -159,6 +159,7 @@ class OriginTracer(TorchDispatchMode):
                 self.places[number] = Place(*self._around(), site())
         for tensor in [output] if isinstance(output, torch.Tensor) else list(flat(output)):
             found = flags_of(tensor)
+            # While no origin is known there is none to forget, so finite results cost no key.
             key = key_of(tensor) if found.any or self._origins else None
             if key is None:
                 continue

@@ -67,6 +67,7 @@ class Portable:
     def _tensor(self, tensor: torch.Tensor, name: str) -> torch.Tensor | None:
         known = self._tensors.get(id(tensor))
         if known is None:
+            # The original is kept with the result, so that its id is not reused meanwhile.
             known = self._tensors[id(tensor)] = tensor, self._plain(tensor, name)
         return known[1]
 

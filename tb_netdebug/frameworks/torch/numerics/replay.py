@@ -127,6 +127,7 @@ def run_call(
     backward: bool,
     loss: Callable[[Any], torch.Tensor] | None,
 ) -> None:
+    """Run one call of the capsule and record its outputs, its origin and, with `backward`, its gradients."""
     model = model_of(models, number, call, done)
     tracer = OriginTracer(models)
     order = CallOrder(models)
@@ -135,7 +136,8 @@ def run_call(
         stack.enter_context(tracer.names())
         stack.enter_context(conditions(call["autocast"]))
         tracer.keeps_places = backward
-        # Anomaly mode records a trace per operation, so the line of one that fails in backward is known.
+        # Anomaly mode records a trace per operation, so the line of one that fails in backward is known. Its
+        # own check for NaN stays off: it would raise instead of letting us follow the NaN.
         stack.enter_context(torch.autograd.set_detect_anomaly(True, False) if backward else torch.no_grad())
         stack.enter_context(statistics(models, done))
         tracer.begin(model, call["args"], call["kwargs"])

@@ -93,7 +93,7 @@ class Rerun:
         self.session.close()
         self._thread.join(CLOSE_SECS)
 
-    # ---- what a workbench tells of where it is -----------------------------------------------------------
+    # ---- called by the workbench -----------------------------------------------------------------------
 
     @property
     def is_alert(self) -> bool:

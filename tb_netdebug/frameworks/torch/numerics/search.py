@@ -66,6 +66,7 @@ def search_call(call: ModelCall, number: int, models: Mapping[str, nn.Module]) -
     outputs = [ref() for ref in call.outputs]
     was = joined(flags_of(each) for each in outputs if each is not None)
     was_bad = was.nan or was.pos_inf
+    # Outputs are held weakly: one that the program has dropped cannot be compared.
     is_known = bool(outputs) and all(each is not None for each in outputs)
     try:
         origin = repeated(call, models)
@@ -90,6 +91,7 @@ def repeated(call: ModelCall, models: Mapping[str, nn.Module]) -> Origin | None:
 
 
 def repeated_with(call: ModelCall, models: Mapping[str, nn.Module], *, gradients: bool) -> Origin | None:
+    """Repeat the call on copies of its arguments, with its random numbers, and return the origin."""
     model = inner(call.model)
     known = {name: inner(each) for name, each in models.items()}
     args, kwargs = copied(call.args), copied(call.kwargs)

@@ -72,7 +72,7 @@ class Exchange:
     def start(self) -> None:
         self._thread.start()
 
-    # ---- on the training's thread
+    # ---- on the run's thread
 
     def offer(self, step: int, held: PendingSamples) -> bool:
         """Offer samples of a step. Return whether those held back will come by `take`.
@@ -120,7 +120,7 @@ class Exchange:
             self._thread.join(timeout=0.1)
         self._end()
 
-    # ---- on the thread
+    # ---- on this class's own thread
 
     def _run(self) -> None:
         try:

@@ -76,6 +76,7 @@ class Tier:
 
     def _finish(self, work: Any) -> None:
         pause = FIRST_PAUSE_SECS
+        # Poll instead of blocking, so that this thread can leave.
         while not work.is_completed():
             if not self._is_wanted():
                 raise AbandonedError

@@ -131,6 +131,7 @@ def without_graph(tensor: Tensor) -> Tensor:
 
 
 def version_of(tensor: Tensor) -> int:
+    # Inference tensors have no version counter.
     return 0 if tensor.is_inference() else int(tensor._version)
 
 

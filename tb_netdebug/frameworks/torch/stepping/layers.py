@@ -101,6 +101,7 @@ class SteppedLayers:
 
 
 def layers_of(prefix: str, model: nn.Module) -> Iterator[SteppedLayer]:
+    """Yield the layers of a model, with the reason why the debugger cannot stop at them, if any."""
     wrappers = wrappers_of(model)
     root = prefix or type(model).__name__
     blocked: dict[str, str] = {}  # compiling a module compiles everything inside it

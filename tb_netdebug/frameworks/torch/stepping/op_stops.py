@@ -81,6 +81,7 @@ class OpStops:
             return
         in_backward = current_backward() != -1
         was_there = self._put()
+        # This pass began without the mode, so every operation still to come has to put it on.
         if self._mode.is_on and in_backward and not was_there and not self._hooks:
             self._follow_rest()
         # torch undoes changes to the modes at the end of a backward pass. So assume that the mode is on until

@@ -30,6 +30,7 @@ def running(
         code = frame.f_code
         if code is CALL and (layer := layers.of(frame.f_locals.get("self"))) is not None:
             return BACKWARD if in_backward else FORWARD, layer
+        # Frames further out have called backward. They are not what runs now.
         if in_backward and code.co_filename.startswith(ENGINE_FOLDER):
             break
         if code is OPTIMIZING:

@@ -55,6 +55,7 @@ def direct_tensor(tensors: ReachableTensors, name: str) -> Tensor | None:
 
 
 def tensor_of(tensors: ReachableTensors, name: str) -> Tensor | None:
+    """Return the tensor of this name; None for updates, and for one that is not within reach."""
     if name.startswith("update:"):
         return None
     try:

@@ -32,6 +32,8 @@ STAGES = (
 
 @dataclass(frozen=True, slots=True)
 class ReachableTensor:
+    """A tensor that can be read now; `of` is the name of its layer, parameter or argument."""
+
     kind: str
     of: str
     tensor: Tensor

@@ -61,6 +61,7 @@ class TorchWorkbench:
         self._tensors = ReachableTensors(self._layers, self._kept, self._previous, optimizers.known)
         self._history = ValueHistory(self._layers, self._tensors, self._previous, optimizers)
         self._spans = Spans(self._layers)
+        # The two need each other, so the visits are looked up when an operation is reported.
         self._ops = OpStops(self._layers, self._spans, lambda: self._visits)
         self._visits = Visits(stops, guard, self._ops.settle)
         self._losses = Losses(self._visits, self._kept)
