@@ -1,1 +1,1 @@
-"""Everything that knows TensorFlow and Keras."""
+"""Everything that imports TensorFlow or Keras to record and debug a Keras run."""

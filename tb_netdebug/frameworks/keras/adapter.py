@@ -1,4 +1,4 @@
-"""Keras and TensorFlow behind the seam: what `fit`, or a loop of the user's, shows of each step."""
+"""Adapt Keras on TensorFlow to the recorder: what `fit`, or a custom loop, shows of each step."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
 
 Late = list[tuple[int, dict[str, float], list[Sample]]]
-# Layers are made, and weights built, as late as in the first steps; later the tree is looked through seldom.
+# Layers are created, and weights built, as late as in the first steps; later the tree is rarely searched.
 STEPS_OF_GROWTH = 8
 STEPS_BETWEEN_GROWTH = 64
 
 
 class KerasAdapter:
-    """Fills the collector from the runs of `train_function`, or from a loop's own calls (see `Adapter`)."""
+    """Fills the collector from runs of `train_function` or a custom loop's own calls (see `Adapter`)."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class KerasAdapter:
         self._bench: KerasWorkbench | None = None
         listen(self._loop)
 
-    # ---- the seam ----------------------------------------------------------------------------------------
+    # ---- Adapter -----------------------------------------------------------------------------------------
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         collector = self._collector
@@ -133,6 +133,7 @@ class KerasAdapter:
         self._scalars.put_rates(optimizers)
         if look.probing:
             collector.scalars[UPDATES_MADE] = float(self._updates.made(optimizers))
+        # While an optimizer accumulates gradients, the weights have not moved.
         if look.sampling and self._updates.are_whole(optimizers):
             self._reading.add_weights(look)
         else:
@@ -153,7 +154,7 @@ class KerasAdapter:
     def prepare(self, *, sampling: bool) -> None:
         collector = self._collector
         if sampling and self._ended == 1 and self._settings.period is None and self._is_in_graph():
-            # so that TensorFlow has traced both versions after two steps, and never has to again
+            # TensorFlow has then traced both versions after two steps, and never has to again.
             collector.sampling = sampling = False
             self._light_step = collector.step
         self._loop.begin_step(sampling=sampling)
@@ -173,7 +174,7 @@ class KerasAdapter:
         return device_memory()
 
     def describe(self) -> dict[str, Any]:
-        """The same after `close`, when the models are gone."""
+        """Return the description of the run; after `close`, the one from before the models were released."""
         if self._description is not None:
             return {**self._description, "not_watched": self._refusals.sentences()}
         return {
@@ -209,7 +210,7 @@ class KerasAdapter:
         self._let_go()
 
     def _let_go(self) -> None:
-        """A closed monitor keeps no model alive."""
+        """Release the models: a closed monitor keeps none alive."""
         self.steps.clear()
         self._models.clear()
         self._network.forget()
@@ -222,21 +223,21 @@ class KerasAdapter:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the loss of single batches is not known here."""
+        """Whether the losses of single batches are unknown here."""
         return any(each.is_blind for each in self.steps)
 
     def begin_batch(self) -> None:
-        """Somebody may have given the model a new train function since the last batch."""
+        """Wrap any train function that the model got since the last batch."""
         for each in self.steps:
             each.take_over()
 
     def tell(self, told: Callable[[Any], None]) -> None:
-        """Calls it behind each batch, with Keras's results, on the training thread."""
+        """Call `told` after each batch, with Keras's results, on the training thread."""
         for each in self.steps:
             each.told = told
 
     def evaluated(self) -> None:
-        """An evaluation lies between two steps: its time belongs to neither."""
+        """Exclude an evaluation between two steps from the time of both."""
         self._collector.clock.finish()
         self._collector.scalars[EVALUATIONS] = 1.0
 
@@ -253,7 +254,7 @@ class KerasAdapter:
         self._reading.add_run(look, ran.tap, ran.shown, is_bad=is_bad, weights=ran.weights())
 
     def _tell_comparison(self, tap: StepTap) -> None:
-        """Of each graph once; a batch of one has nothing to be confused."""
+        """Report, once per graph, a subtraction of all pairs; with a batch of one nothing is confused."""
         size = int(self._collector.scalars.get(BATCH_SIZE, 0.0))
         if tap.compares_all and size > 1:
             tap.compares_all = False
@@ -262,7 +263,7 @@ class KerasAdapter:
     # ---- a loop of the user's own ------------------------------------------------------------------------
 
     def _before_loop_update(self, optimizer: Any) -> None:
-        """An optimizer is about to step in a loop of the user's own."""
+        """Handle an optimizer that is about to step in a custom loop."""
         if self._collector.first_step is not None:
             self._collector.first_step.updated(id(optimizer))
         if self._collector.sampling:
@@ -310,7 +311,10 @@ class KerasAdapter:
 
 
 def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
-    """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
+    """Return a factory for the adapter; `optimizer` is one, several in a list or by name, or None.
+
+    Raises TypeError for anything else.
+    """
     optimizers = listed(optimizer)
     for each in optimizers:
         if not isinstance(each, keras.optimizers.Optimizer):

@@ -1,4 +1,4 @@
-"""Whether a step has gone wrong, as far as its numbers tell, so that it is worth a full look."""
+"""Decide from a step's numbers whether it went wrong and so deserves a full sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_netdebug.recording.collector import StepCollector
 
 
 class Alarm:
-    """Looks at the loss, and at the norm of the gradients where that is due or where nothing else tells."""
+    """Checks the loss, and the gradient norm where that is due or nothing else would show trouble."""
 
     def __init__(
         self, collector: StepCollector, scalars: Scalars, *, looks_at_layers: bool, threads: int
@@ -29,7 +29,7 @@ class Alarm:
 
     def rings(self, ran: TracedRun) -> bool:
         health = ran.first("health")
-        if self._scalars.waits:  # the desk will know
+        if self._scalars.waits:  # the job queue will find out
             self._scalars.note(HEALTH, health)
             self.note_norm(ran.of("gradients"))
             return False
@@ -40,7 +40,7 @@ class Alarm:
         return is_bad or (self._looks_at_layers and has_bad_layer(ran))
 
     def note_norm(self, gradients: Sequence[Any], *, always: bool = False) -> None:
-        """That of a sampled step comes with its samples."""
+        """Record the gradient norm if it is due; a sampled step gets it with its samples."""
         collector = self._collector
         if not gradients or collector.sampling or not (always or collector.wants_norm):
             return
@@ -50,7 +50,7 @@ class Alarm:
 
 
 def has_bad_layer(ran: TracedRun) -> bool:
-    """Infinities below zero alone are masks."""
+    """Return whether a layer output has NaN or +infinity; -infinity alone is a mask."""
     flags = ran.of("flags")
     if flags:
         return any(bool(array_of(each)[:, POSITIVE : NAN + 1].any()) for each in flags)

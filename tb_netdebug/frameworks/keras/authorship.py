@@ -1,4 +1,4 @@
-"""Whose Python runs when a model is traced: Keras's alone, or the user's, too."""
+"""Decide whose Python runs when a model is traced: only Keras's, or the user's, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_DEPTH = 4
 
 
 def is_all_of_keras(model: Any) -> bool:
-    """Whether nothing that the user has written runs in its training step. Rather no than yes."""
+    """Return whether no code of the user's runs in the training step; False when in doubt."""
     try:
         parts = [model.optimizer, model.loss, *model._flatten_layers(), *metrics_of(model)]
         return all(map(is_of_keras, parts))
@@ -28,7 +28,10 @@ def metrics_of(model: Any) -> Iterator[Any]:
 
 
 def is_of_keras(part: Any, depth: int = 0) -> bool:
-    """It and the functions that it holds; a number, a name, an array are nobody's code."""
+    """Return whether a part, and the functions that it holds, are Keras's.
+
+    A number, a name or an array is nobody's code.
+    """
     if isinstance(part, keras.layers.Lambda):
         return False
     if isinstance(part, list | tuple):

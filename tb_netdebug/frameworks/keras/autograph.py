@@ -1,4 +1,4 @@
-"""TensorFlow's translator of Python into graphs, which our own functions have no need of."""
+"""Keep AutoGraph, TensorFlow's translator from Python to graphs, away from our own functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def unconverted(function: Function) -> Function:
-    """AutoGraph leaves the function as it is: only what it calls is the user's."""
+    """Return the function marked for AutoGraph to leave alone: only the code that it calls is the user's."""
     if keras.backend.backend() != "tensorflow":
         return function
     import tensorflow as tf

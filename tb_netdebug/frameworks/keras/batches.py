@@ -1,4 +1,4 @@
-"""What a batch holds: a fingerprint of it, and how its features are spread."""
+"""Fingerprint a batch, and measure how its features are distributed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
 from tb_netdebug.recording.collector import StepCollector
 
 MOST_INPUTS = 4
-# A selection of so many values tells one batch from another, unless nearly all of them are zeros.
+# This many values tell one batch from another, unless nearly all of them are zero.
 SELECTED = 1024
 SELECTED_OF_SPARSE = 1 << 17
 FEWEST_NONZERO = 64
@@ -25,7 +25,7 @@ MOST_VALUES = 1 << 17
 
 
 class KerasBatches:
-    """Samples `input/N` and `label/0`, and scalars `probe/…` of the inputs."""
+    """Samples `input/N` and `label/0`, and records scalars `probe/…` of the inputs."""
 
     def __init__(self, collector: StepCollector, reader: KerasTensorReader) -> None:
         self._collector = collector
@@ -35,7 +35,7 @@ class KerasBatches:
         self._follows = False
 
     def look(self, inputs: Sequence[Any], targets: Sequence[Any], *, is_sampled: bool) -> None:
-        """Once a step; what is too much for every step is left out of most."""
+        """Measure the batch of a step; the expensive parts run only in steps that are probed."""
         is_probed = self._collector.probing
         if is_probed or self._follows:
             self._fingerprint([array_of(each) for each in inputs])
@@ -61,15 +61,17 @@ class KerasBatches:
                 chosen = selection(array, SELECTED_OF_SPARSE)
             digest.update(f"{array.shape}{array.dtype.char}".encode())
             digest.update(chosen.tobytes())
+        # The 52 bits that a float holds exactly.
         number = int.from_bytes(digest.digest(), "little") >> 12
         self._collector.scalars[BATCH_ID] = float(number)
 
 
 def selection(array: Array, most: int) -> Array:
-    """About `most` values from all over the array, and not the same columns of each row."""
+    """Return about `most` values from all over the array, and not the same columns of each row."""
     if array.size <= 4 * most:
         return array.ravel()
     stride = array.size // most
+    # A stride coprime to the row length visits all columns.
     row = array.size // max(len(array), 1)
     while math.gcd(stride, row) != 1:
         stride += 1
@@ -77,7 +79,7 @@ def selection(array: Array, most: int) -> Array:
 
 
 def feature_scalars(array: Array) -> dict[str, float]:
-    """How the columns of a table, or the channels of pictures (the last dimension), are spread."""
+    """Return the spread of a table's columns, or of a picture's channels (the last dimension)."""
     if array.ndim not in (2, 4) or array.size == 0 or array.size == array.shape[-1]:
         return {}
     rows = array.reshape(-1, array.shape[-1])
@@ -85,6 +87,7 @@ def feature_scalars(array: Array) -> dict[str, float]:
     rows = rows[:: max(-(-rows.size // MOST_VALUES), 1)].astype(np.float64)
     if len(rows) < 2 or not np.isfinite(rows).all():
         return {}
+    # Values relative to the first row keep precision where the offset is large.
     first = rows[0]
     rest = rows - first
     drift = rest.mean(0)

@@ -1,4 +1,4 @@
-"""Listens to Keras's layers, losses and optimizers, and to TensorFlow's tapes, while somebody wants it."""
+"""Hook Keras's layers, losses and optimizers, and TensorFlow's tapes, while anyone listens."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ OPTIMIZERS = (optimizers.Optimizer, optimizers.LossScaleOptimizer)
 
 
 class CallListener(Protocol):
-    """Is told of every call in the process; what is not its own business it leaves alone."""
+    """Receives every call in the process and ignores those that are not its business."""
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
-        """A layer is about to be called."""
+        """Handle a layer that is about to be called."""
 
     def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
-        """A layer has been called."""
+        """Handle a layer that has been called, with its output."""
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
-        """A loss has been computed."""
+        """Handle a loss that has been computed."""
 
     def descends(self, target: Any, sources: Any) -> None:
-        """A GradientTape is asked for the gradients of the target by the sources."""
+        """Handle a target whose gradients with respect to the sources a GradientTape is about to compute."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
-        """An optimizer is about to move the variables."""
+        """Handle an optimizer that is about to update the variables."""
 
     def applied(self, optimizer: Any, variables: Any) -> None:
-        """It has."""
+        """Handle an optimizer that has updated the variables."""
 
 
+# Replaced, never modified: the hooks iterate over it without the lock.
 _listeners: tuple[CallListener, ...] = ()
 _originals: list[tuple[type, str, Any]] = []
 _lock = threading.RLock()
@@ -45,7 +46,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def listening(listener: CallListener) -> Iterator[None]:
-    """Tells the listener what happens inside of this block."""
+    """Register the listener for the duration of the block."""
     listen(listener)
     try:
         yield
@@ -54,7 +55,7 @@ def listening(listener: CallListener) -> Iterator[None]:
 
 
 def listen(listener: CallListener) -> None:
-    """From now on; the first one puts the hooks on."""
+    """Register a listener; the first one installs the hooks."""
     global _listeners
     with _lock:
         if not _listeners:
@@ -63,7 +64,7 @@ def listen(listener: CallListener) -> None:
 
 
 def leave(listener: CallListener) -> None:
-    """The last one takes the hooks off. Harmless for one that does not listen."""
+    """Unregister a listener; the last one removes the hooks. Harmless for one that is not registered."""
     global _listeners
     with _lock:
         before = _listeners
@@ -84,7 +85,7 @@ def _put_on() -> None:
 
 
 def defining(kinds: tuple[type, ...], name: str) -> list[type]:
-    """The classes, of these and those that they are made from, in whose own words the method stands."""
+    """Return the classes, among these and their bases, that define the method themselves."""
     found = {above: None for kind in kinds for above in kind.__mro__ if name in vars(above)}
     return list(found)
 
@@ -138,6 +139,7 @@ def _tape_hook(original: Any) -> Any:
 def _optimizer_hook(original: Any) -> Any:
     @unconverted
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        # `grads` may be a generator, and both the listeners and Keras read it.
         grads = list(grads)
         variables = list(trainable_variables) if trainable_variables is not None else None
         for listener in _listeners:
@@ -152,7 +154,7 @@ def _optimizer_hook(original: Any) -> Any:
 
 @contextmanager
 def heard(model: Any, computed: Callable[[Any], None]) -> Iterator[None]:
-    """Tells what `model.compute_loss` gives."""
+    """Pass each result of `model.compute_loss` to `computed` for the duration of the block."""
     original = model.compute_loss
 
     def compute_loss(*args: Any, **kwargs: Any) -> Any:

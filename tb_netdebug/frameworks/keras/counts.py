@@ -1,9 +1,9 @@
-"""How what a graph has counted of its tensors is laid out."""
+"""The layout of the counts that a graph computes of its tensors."""
 
 from __future__ import annotations
 
-# The name of what `health_of` gives, where it travels among scalars; it is none itself.
+# The key under which the result of `health_of` travels among the scalars; it is not recorded as one.
 HEALTH = "health"
-# TensorFlow's own count of values that are no numbers: place, size, -infinity, +infinity, NaN.
+# One row of TensorFlow's numeric summary: tensor id, size, and counts of -infinity, +infinity and NaN.
 COLUMNS = 5
 NEGATIVE, POSITIVE, NAN = 2, 3, 4

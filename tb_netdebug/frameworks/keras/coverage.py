@@ -1,4 +1,4 @@
-"""What is trained: which weights the optimizers hold, which get gradients, and in which mode layers run."""
+"""Report what is trained: weights held by optimizers, weights with gradients, and the modes of layers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tb_netdebug.recording.collector import StepCollector
 if TYPE_CHECKING:
     from tb_netdebug.frameworks.keras.tap import AppliedGradients, StepTap
 
+# A fact lists at most this many names; its `…_total` has their number.
 MOST_NAMES = 256
 FEWEST_LOOKS = 2
 
 
 class KerasCoverage:
-    """Facts `optimizer`, `gradients` and `modes`, each when it is first seen and when it changes."""
+    """Emits the facts `optimizer`, `gradients` and `modes`, when first seen and whenever they change."""
 
     def __init__(self, network: Network, collector: StepCollector) -> None:
         self._network = network
@@ -29,11 +30,16 @@ class KerasCoverage:
         self._idle = 0
 
     def look(self, tap: StepTap) -> None:
-        """At what a step has shown of its optimizers. A trace stands for all its runs: two say it all."""
+        """Inspect the optimizers, gradients and modes of one step.
+
+        A traced graph stands for all its runs, so after FEWEST_LOOKS steps of the same tap only the scalars
+        of the modes are repeated.
+        """
         if tap.looks >= FEWEST_LOOKS:
             self._put_modes(tap)
             return
         tap.looks += 1
+        # Counts the steps in a row in which no optimizer ran and every weight was frozen.
         self._idle = 0 if tap.applied_to or not self._is_all_frozen() else self._idle + 1
         if tap.applied_to:
             self._look_at_gradients(tap.applied_to)
@@ -113,7 +119,10 @@ class KerasCoverage:
         )
 
     def _tell_idle(self) -> None:
-        """Keras calls no optimizer where nothing can be trained, so no gradient is there to be told of."""
+        """Report that every weight is frozen.
+
+        Keras does not call the optimizer when nothing can be trained, so there are no gradients to report.
+        """
         frozen = [each.name for each in self._network.weights.values()]
         self._tell(
             "gradients",
@@ -167,6 +176,7 @@ class KerasCoverage:
         return [each for each in self._network.weights.values() if is_trainable(each)]
 
     def _tell(self, kind: str, number: int, fact: dict[str, Any], besides: tuple[str, ...] = ()) -> None:
+        # `besides` lists the keys that may change without making the fact a new one.
         known = {key: value for key, value in fact.items() if key not in besides}
         if self._told.get((kind, number)) != known:
             self._told[kind, number] = known
@@ -178,7 +188,7 @@ def is_trainable(watched: WatchedWeight) -> bool:
 
 
 def rate_of(optimizer: Any) -> float | None:
-    """The learning rate of now, of a schedule too; None for one that cannot be read here."""
+    """Return the current learning rate, also of a schedule; None if it cannot be read here."""
     try:
         rate = optimizer.learning_rate
         return float(rate.numpy() if hasattr(rate, "numpy") else rate)

@@ -1,4 +1,4 @@
-"""Which tf.data.Dataset a loop of the user's own takes its batches from, and how often it was started."""
+"""Watch which tf.data.Dataset a custom loop takes its batches from, and how often it was iterated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_KERAS = str(Path(keras.__file__).parent)
 
 
 class DatasetSource:
-    """A dataset that was iterated while we watched; `batches` is None when it does not know its length."""
+    """A dataset that was iterated while being watched; `batches` is None if its length is unknown."""
 
     __slots__ = ("batches", "starts")
 
@@ -31,10 +31,10 @@ class DatasetSource:
 
 
 class Datasets:
-    """While open, every dataset of the process tells when it is started.
+    """Counts the iterations of every dataset in the process until it is closed.
 
-    Those that `fit` and `evaluate` go through do not count. What was started for an evaluation is let go of
-    when a layer is called without a tape.
+    Datasets iterated by `fit` and `evaluate` do not count. A dataset iterated for an evaluation is dropped by
+    `let_go`, which is called when a layer runs without a tape.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -59,11 +59,11 @@ class Datasets:
             self._guard.fault("watching a dataset", error)
 
     def let_go(self) -> None:
-        """What was started has fed something else than a training step."""
+        """Drop the dataset iterated last: it fed something other than a training step."""
         self._begun = None
 
     def scalars(self) -> dict[str, float]:
-        """Of the dataset that was started for this step, as loaders of torch tell it; empty for none."""
+        """Return the scalars of the dataset that feeds this step, named as for torch; empty if none."""
         found, self._begun = self._begun, None
         if found is None or found.batches is None:
             return {}
@@ -74,16 +74,16 @@ class Datasets:
 
 
 def length_of(dataset: Any) -> int | None:
-    """None where it is infinite or unknown: TensorFlow has negative numbers for these."""
+    """Return the number of batches; None where TensorFlow reports a negative number: infinite or unknown."""
     length = int(dataset.cardinality())
     return length if length >= 0 else None
 
 
-# ---- the one place where Dataset is changed ----------------------------------------------------------------
+# ---- the only place where Dataset is patched ---------------------------------------------------------------
 
 _changing = threading.Lock()
 _listeners: list[Datasets] = []
-_patch: tuple[Any, Any] | None = None  # the original, and what stands in its place
+_patch: tuple[Any, Any] | None = None  # the original __iter__ and our replacement
 
 
 def listen(listener: Datasets) -> None:
@@ -97,7 +97,7 @@ def listen(listener: Datasets) -> None:
 
 
 def stop_listening(listener: Datasets) -> None:
-    """The last one puts everything back, unless somebody has put something over ours since."""
+    """Remove a listener; the last one restores `Dataset.__iter__` unless someone patched it after us."""
     global _patch
     with _changing:
         if listener in _listeners:
@@ -111,6 +111,7 @@ def telling(original: Any) -> Any:
     @wraps(original)
     def __iter__(self: Any) -> Iterator[Any]:  # noqa: N807
         iterator: Iterator[Any] = original(self)
+        # `fit` and `evaluate` iterate datasets from Keras's own files.
         is_of_keras = sys._getframe(1).f_code.co_filename.startswith(OF_KERAS)
         if not is_of_keras and tf.executing_eagerly():
             for listener in tuple(_listeners):

@@ -1,7 +1,7 @@
-"""A thread that does what would hold up the training: reading tensors of steps that are over.
+"""Read the tensors of finished steps on a background thread, so that reading does not delay training.
 
-TensorFlow's tensors do not change any more once a step has given them back, so they can be read while the
-next step runs. Numbers that come in this way are late by a step or two, and put where they belong.
+TensorFlow's tensors do not change once a step has returned them, so they can be read while the next step
+runs. Their numbers arrive a step or two late and are added to the record of their own step.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from tb_netdebug.core.records.step import Fact, Sample
 from tb_netdebug.recording.guard import Guard
 
-# Steps that wait to be read keep their tensors in memory; the training waits when these are too many.
+# Queued steps keep their tensors in memory; beyond these limits the training thread waits.
 MOST_JOBS = 4
 MOST_BYTES = 256 << 20
 
 
 @dataclass(slots=True)
 class Finished:
-    """What reading a step has found."""
+    """The numbers, samples and facts read from one step."""
 
     step: int
     scalars: dict[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Job:
 
 
 class JobQueue:
-    """Does jobs in the order in which they come. All methods are for the training thread."""
+    """Runs jobs in order on one thread. All its methods are called on the training thread."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -51,7 +51,7 @@ class JobQueue:
         self.cost_secs = 0.0
 
     def put(self, step: int, work: Callable[[], Finished | None], *, size: int = 0) -> None:
-        """Waits only when too much is waiting already."""
+        """Queue a job; wait only while more than MOST_JOBS jobs or MOST_BYTES bytes are queued."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="netdebug-desk", daemon=True)
             self._thread.start()
@@ -67,20 +67,20 @@ class JobQueue:
 
     @property
     def oldest(self) -> int | None:
-        """The first step that is not finished."""
+        """The first step that is not finished; None if there is none."""
         try:
             return self._jobs[0].step
         except IndexError:
             return None
 
     def wait(self) -> None:
-        """Until everything is finished."""
+        """Wait until all jobs are finished."""
         with self._changed:
             while self._jobs and self._thread is not None and self._thread.is_alive():
                 self._changed.wait(1.0)
 
     def close(self) -> None:
-        """Finishes what was begun. Harmless when called again."""
+        """Finish all queued jobs and stop the thread. Harmless when called again."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -95,13 +95,13 @@ class JobQueue:
                     self._changed.wait()
                 if not self._jobs:
                     return
-                job = self._jobs[0]  # it stays there until it is done: see `oldest`
+                job = self._jobs[0]  # it stays in the queue until it is done: see `oldest`
             self._do(job)
             with self._changed:
                 self._jobs.popleft()
                 self._bytes -= job.size
                 self._changed.notify_all()
-            del job  # and with it the tensors
+            del job  # releases the tensors
 
     def _do(self, job: Job) -> None:
         began = time.thread_time()

@@ -1,4 +1,4 @@
-"""A subtraction, in a train_step of the user's own, that compares each prediction with every target."""
+"""Detect a subtraction in a custom train_step that compares each prediction with every target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PASSED_ON = ("Identity", "Cast")
 
 
 def crosses(data: Any, is_prediction: Callable[[Any], bool]) -> bool:
-    """Whether the graph of the step makes (n, n) of targets (n,) and predictions (n, 1).
+    """Return whether the step's graph computes (n, n) from targets (n,) and predictions (n, 1).
 
-    Who wants all pairs adds a dimension to the targets, and is not meant.
+    Code that wants all pairs expands the targets itself and does not match.
     """
     given = data[1:] if isinstance(data, tuple | list) else ()
     targets = [
@@ -32,7 +32,7 @@ def is_column(tensor: Any) -> bool:
 
 
 def subtracted(tensor: Any) -> Iterator[tuple[Any, Any]]:
-    """The other side of each subtraction that it is a part of, and what comes out."""
+    """Yield the other operand and the result of each subtraction that a tensor takes part in."""
     for operation in tensor.consumers():
         if operation.type in SUBTRACTIONS:
             for other in operation.inputs:

@@ -1,6 +1,6 @@
-"""Follows every operation of a training step: one by one when it runs eagerly, else while it is traced.
+"""Follow every operation of a training step: as it runs when eager, otherwise while it is traced.
 
-It uses the same hook in TensorFlow as `tf.debugging.enable_check_numerics`, which raises; here nothing does.
+It uses the TensorFlow hook behind `tf.debugging.enable_check_numerics`, which raises; ours never does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tb_netdebug.recording.frames import is_foreign, place_of
 from tb_netdebug.recording.guard import Guard
 
 FOREIGN = tuple(str(Path(module.__file__).parent) for module in (keras, tf) if module.__file__)
-# Tensors by their ids, with how many of their values are no numbers.
+# Tensors by id, with the counts of their non-finite values.
 Known = Mapping[int, Counts]
 READING = "ReadVariableOp"
 BACKWARD = "gradient_tape/"
@@ -54,13 +54,13 @@ MERGED = "the compiled graph merges it with {}, so it may be one of these"
 
 
 class Following:
-    """Active as a context, and as a listener of layers (see `calls.Listener`), around a training step.
+    """Records operations while active as a context around a training step; also a `calls.CallListener`.
 
-    Whoever makes it runs the step: lines above that function are not of the step.
+    Create it in the function that runs the step: frames above that function do not belong to the step.
 
-    It ends where an optimizer begins: by then the harm is done. Eagerly, what is no number is known at
-    once; of
-    a graph, what its tensors hold has to be told, and operations between two that were looked at are one.
+    It stops where an optimizer begins, as the damage is done by then. In an eager step it sees bad values at
+    once. For a graph the caller must supply what the tensors hold, and operations between two inspected
+    tensors count as one.
     """
 
     def __init__(self, network: Network, guard: Guard) -> None:
@@ -84,7 +84,7 @@ class Following:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    # ---- what it is told ---------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         self._running.append(self._network.layers.get(id(layer)))
@@ -94,28 +94,29 @@ class Following:
             self._running.pop()
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
-        """Its operations have told of themselves."""
+        """Ignore the call: its operations were recorded already."""
 
     def descends(self, target: Any, sources: Any) -> None:
-        """Its operations will tell of themselves."""
+        """Ignore the call: its operations will be recorded."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         self._stop()
 
     def applied(self, optimizer: Any, variables: Any) -> None:
-        """Nobody listens any more."""
+        """Ignore the call: recording has stopped."""
 
     # ---- afterwards --------------------------------------------------------------------------------------
 
     @property
     def sees_all(self) -> bool:
-        """Whether everything that the step computed or read is known, as of one that ran eagerly."""
+        """Whether everything that the step computed or read is known, as it is for an eager step."""
         return self._graph is None
 
     def blamed(self, tap: StepTap, known: Known) -> NonFiniteStart | None:
-        """What the loss, or else a gradient or an output, got its first bad value from. `known`: what
-        was read
-        of a graph's tensors in this run; of a step that ran eagerly all is known."""
+        """Return where the loss, or else a gradient or an output, got its first bad value from.
+
+        `known` holds what was read of a graph's tensors in this run; of an eager step everything is known.
+        """
         bad = self._bad if self._graph is None else {key: each for key, each in known.items() if any(each)}
         flow = OperationFlow(self._makers, bad, None if self._graph is None else known.keys())
         losses = [tap.whole_loss, *(seen.output for seen in tap.losses), tap.reported_loss, tap.descended()]
@@ -138,7 +139,7 @@ class Following:
     def _operated(
         self, kind: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
-        """TensorFlow's word for: an operation was done, or came into a graph."""
+        """Record an operation that TensorFlow has executed or added to a graph."""
         if graph is not self._graph:
             return
         try:
@@ -156,11 +157,12 @@ class Following:
         made = Operation(len(self._operations), kind, name, layer, self._site(), inputs, outputs)
         self._operations.append(made)
         self._makers.update((id(each), made) for each in outputs)
-        if is_eager:  # so that no other tensor gets its id
+        if is_eager:
+            # Keep the tensors, so that no other tensor gets one of their ids.
             self._kept += [*inputs, *outputs]
 
     def _site(self) -> str:
-        """The user's line inside of the step; "" when only TensorFlow and Keras are at work there."""
+        """Return the user's line inside the step; "" if only TensorFlow and Keras frames are there."""
         frame: FrameType | None = sys._getframe()
         while frame is not None and frame is not self._outside:
             if not is_foreign(frame.f_code, FOREIGN):
@@ -181,6 +183,7 @@ class Following:
                 (each.name for each, tensor, _ in reversed(tap.gradients()) if id(tensor) in bad), ""
             )
             return NonFiniteStart("gradient", where, "", word, *rest)
+        # A harmless operation outside of all layers, merged with one inside a layer: either may be the cause.
         is_in_doubt = is_harmless(made.kind) and any(each.layer is not None for each in found.others)
         if layer is None and is_in_doubt:
             return NonFiniteStart("unknown", "", "", word, "", why_not=rest[-1])
@@ -192,8 +195,9 @@ class Following:
         return NonFiniteStart(what, layer.name, type(layer.layer).__name__, word, *rest)
 
     def _read_by(self, made: Operation) -> WatchedWeight | None:
-        """The weight that an operation has read."""
+        """Return the weight that an operation has read."""
         handle = made.inputs[0] if made.inputs else None
+        # Inside a graph the handle is a placeholder: find the handle that it captured.
         if self._graph is not None:
             outside = {id(inner): outer for outer, inner in self._graph.captures}
             handle = outside.get(id(handle))
@@ -201,7 +205,7 @@ class Following:
         return next((each for each in weights if native(each.variable).handle is handle), None)
 
     def _forward_of(self, made: Operation) -> KerasLayer | None:
-        """The layer whose operation this one is the way back of; graphs tell by their names."""
+        """Return the layer whose operation this one differentiates, found by the names in a graph."""
         _, is_backward, name = made.name.partition(BACKWARD)
         if not is_backward:
             return None
@@ -210,6 +214,7 @@ class Following:
             if each.layer is not None:
                 layers[each.name] = each.layer
                 layers.setdefault(each.name.rpartition("/")[0], each.layer)
+        # A gradient operation's name extends that of its forward operation: shorten it until it is known.
         while name:
             if name in layers:
                 return layers[name]
@@ -218,11 +223,12 @@ class Following:
 
 
 def counted(tensor: Any) -> Counts | None:
-    """None when all values are numbers."""
+    """Return the counts of non-finite values; None if there are none."""
     if not isinstance(tensor, tf.Tensor) or not tensor.dtype.is_floating:
         return None
     array = array_of(tensor)
     item = item_of(array)
+    # Count only after the kernel's quick pass: nearly all tensors are finite.
     if item is None or not kernel.sum_squares([item], 1)[1]:
         return None
     values = array.astype(np.float32) if array.dtype.itemsize < 4 else array

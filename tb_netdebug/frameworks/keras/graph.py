@@ -1,4 +1,4 @@
-"""The tree of layers and the data flow between them, from the trace of a step."""
+"""Build the layer tree and the data flow between layers from the trace of a step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tb_netdebug.recording.guard import Guard
 if TYPE_CHECKING:
     from tb_netdebug.frameworks.keras.tap import LayerCall, StepTap
 
-# Between two layers there are rarely more than a few operations; a longer way back is given up.
+# There are rarely more than a few operations between two layers; a longer way back is given up.
 MOST_OPERATIONS = 500
 MOST_OPERATIONS_IN_ALL = 200_000
-# A model that was not called in so many steps is described without data flow.
+# A model that was not called within this many steps is described without data flow.
 PATIENCE_STEPS = 3
 
 
@@ -36,7 +36,7 @@ class GraphTold:
         self._is_told = False
 
     def look(self, taps: Sequence[StepTap], size: float | None) -> None:
-        """At the end of each step."""
+        """Encode the graph once a step has shown calls or PATIENCE_STEPS have passed; call it each step."""
         if self._is_told:
             return
         called = [tap for tap in taps if tap.calls]
@@ -52,13 +52,13 @@ class GraphTold:
             self._guard.fault("describing the model", error)
 
     def take(self) -> bytes | None:
-        """The encoded graph, once."""
+        """Return the encoded graph, and forget it."""
         encoded, self._encoded = self._encoded, None
         return encoded
 
 
 def encoded_graph(network: Network, calls: Sequence[LayerCall], size: int | None) -> bytes:
-    """`size`: the number of examples in the batch, which a traced shape leaves open."""
+    """Return the encoded graph; `size` fills in the batch dimension, which a traced shape leaves open."""
     calls = sorted(calls, key=lambda call: call.order)
     by_layer: dict[int, list[LayerCall]] = {}
     for call in calls:
@@ -92,7 +92,7 @@ def node_of(found: KerasLayer, calls: list[LayerCall], size: int | None) -> Node
 
 
 def edges_of(calls: list[LayerCall], size: int | None) -> Iterator[Edge]:
-    """Data flows between layers that compute something themselves, not between their containers."""
+    """Yield the edges between layers that compute something themselves, not between containers."""
     flow = LayerFlow()
     seen: set[Edge] = set()
     for call in calls:
@@ -109,7 +109,7 @@ def edges_of(calls: list[LayerCall], size: int | None) -> Iterator[Edge]:
 
 
 class LayerFlow:
-    """Which layer a tensor comes from, maybe by operations outside of layers."""
+    """Maps a tensor to the layer it comes from, possibly through operations outside of layers."""
 
     def __init__(self) -> None:
         self._by_tensor: dict[int, tuple[str, int]] = {}
@@ -146,7 +146,7 @@ def type_of(tensor: Any, size: int | None) -> TensorType:
 
 
 def weights_below(layer: Any) -> list[Any]:
-    """Each once, without moving averages and counters."""
+    """Return the trainable weights of all sublayers, each once; no moving averages or counters."""
     found: dict[int, Any] = {}
     for each in layer._flatten_layers():
         found.update((id(variable), variable) for _, variable in own_weights(each))
@@ -158,12 +158,12 @@ def count_of(variable: Any) -> int:
 
 
 def code_of(layer: Any) -> CodeType | None:
-    """Of its call, where that is a function of Python."""
+    """Return the code of the layer's `call`; None if that is not a Python function."""
     return getattr(inspect.unwrap(type(layer).call), "__code__", None)
 
 
 def source_of(layer: Any) -> tuple[str, int]:
-    """Where the layer's call is written: the file below the working folder, else its last parts."""
+    """Return where the layer's `call` is written: the path below the working folder, else its last parts."""
     code = code_of(layer)
     if code is None:
         return "", 0

@@ -1,4 +1,4 @@
-"""Whether a step is well, asked inside of its graph, for next to nothing."""
+"""Compute inside the graph, for next to nothing, whether a step is healthy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import tensorflow as tf
 
 from tb_netdebug.frameworks.keras.counts import COLUMNS
 
-# What flows down to a layer is summed up in the gradient of its bias: a NaN among it shows there, and biases
-# are small. So many values of a gradient, and in all, are looked at in every step.
+# The gradient of a bias sums up what flows back into its layer: a NaN there shows in it, and biases are
+# small. These limits bound the values that are read in every step: of one gradient, and of all.
 MOST_VALUES = 1 << 12
 MOST_VALUES_IN_ALL = 1 << 16
 CONCISE_HEALTH = 3
 
 
 def health_of(gradients: list[Any]) -> list[Any]:
-    """One number that is NaN or infinite when the gradients are, as far as the small ones tell."""
+    """Return, as a list of at most one tensor, a number that is NaN or infinite when small gradients are."""
     sizes = [(each.shape.num_elements() or MOST_VALUES_IN_ALL, each) for each in gradients]
     flat = [each for size, each in sizes if size <= MOST_VALUES and each.shape.rank == 1]
+    # Without a bias, use the smallest gradient, unless that is large.
     if not flat and sizes:
         smallest, tensor = min(sizes, key=lambda each: each[0])
         flat = [tf.reshape(tensor, [-1])] if smallest < MOST_VALUES_IN_ALL else []
@@ -29,7 +30,7 @@ def health_of(gradients: list[Any]) -> list[Any]:
 
 
 def flags_of(outputs: list[Any], loss: list[Any], *, always: bool) -> list[Any]:
-    """A row for each output of a layer (see COLUMNS); counted when the loss is no number, or always."""
+    """Return a row of counts per layer output (see COLUMNS), counted if the loss is not finite, or always."""
     real = [each if each.dtype.is_floating else tf.math.real(each) for each in outputs]
 
     def count() -> Any:

@@ -1,4 +1,4 @@
-"""A loop of the user's own in which no optimizer steps: is it left out, or do the weights move even so?"""
+"""Detect a custom loop in which no optimizer steps: was it forgotten, or do the weights move anyway?"""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tb_netdebug.frameworks.keras.layers import Network, native
 from tb_netdebug.frameworks.keras.values import Array, array_of
 from tb_netdebug.frameworks.keras.variables import moved, value_of
 
-# Gradients of so many batches may be added up by hand before they are used.
+# A loop may accumulate gradients by hand over this many batches before it applies them.
 BATCHES_ACCUMULATED = 64
 MOST_WEIGHTS = 8
 
 
 class IdleWeights:
-    """Looks at a few small weights at the end of each step, until an optimizer steps or one of them moves."""
+    """Watches a few small weights after each step until an optimizer steps or one of the weights moves."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -26,8 +26,10 @@ class IdleWeights:
         self.is_over = False
 
     def end_step(self) -> dict[str, Any] | None:
-        """Of a batch that went through the model under a tape: the fact, when it is time to tell it; again
-        after twice as many batches, and so on."""
+        """Count a batch that went through the model under a tape, and return the fact when it is due.
+
+        The fact is first due after BATCHES_ACCUMULATED batches, then each time their number has doubled.
+        """
         if not self._start:
             self._start = smallest(self._network)
         if any(not np.array_equal(before, array_of(value_of(each))) for each, before in self._start):
@@ -39,7 +41,10 @@ class IdleWeights:
         return self._tell(0)
 
     def end(self, steps: int) -> dict[str, Any] | None:
-        """An optimizer has stepped after all, or weights were moved: what was said is taken back."""
+        """Stop watching, and return the fact that withdraws an earlier one, if there was one.
+
+        Called when an optimizer has stepped after all, or when weights have moved.
+        """
         self.is_over = True
         self._start = []
         return self._tell(steps) if self._told_batches else None
@@ -56,7 +61,7 @@ class IdleWeights:
 
 
 def smallest(network: Network) -> list[tuple[Any, Array]]:
-    """Of the weights that a step may change, with their values of now."""
+    """Return the smallest weights that a step may change, with their current values."""
     variables = [native(each.variable) for each in moved(network)]
     variables.sort(key=lambda each: int(np.prod(each.shape)))
     return [(each, np.array(array_of(value_of(each)))) for each in variables[:MOST_WEIGHTS]]

@@ -1,10 +1,10 @@
-"""Operations of TensorFlow that keep a state in themselves, where no variable shows it."""
+"""Detect TensorFlow operations that keep state inside themselves, where no variable shows it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Stateful by TensorFlow's own word, and yet the same wherever they run: what they change lies elsewhere.
+# TensorFlow registers these as stateful, yet they hold no state: what they change lies elsewhere.
 ELSEWHERE = frozenset({
     "Assert", "Print", "PrintV2", "PyFunc", "EagerPyFunc", "PyFuncStateless", "Timestamp", "NoOp",
     "Placeholder",
@@ -20,10 +20,9 @@ HANDLES = ("DT_RESOURCE", "DT_VARIANT")
 
 
 def has_state(graph: Any) -> bool:
-    """Whether anything in a traced function, or in one that it calls, keeps a state in the operation itself.
+    """Return whether a traced function, or one that it calls, has an operation that keeps its own state.
 
-    An operation that is given a resource keeps its state there. One that is not known counts as one
-    that has it.
+    An operation that takes a resource keeps its state there. An unknown operation counts as stateful.
     """
     operations = list(graph.get_operations())
     if any(keeps_state(each) for each in operations):

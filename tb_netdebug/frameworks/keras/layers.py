@@ -1,4 +1,4 @@
-"""The layers and weights of the watched models, by name."""
+"""Name the layers and weights of the watched models, and say how to read a layer's output."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SKIPPED = (
     keras.layers.Reshape,
     keras.layers.Identity,
 )
-# What runs inside of them runs in a loop of TensorFlow's, from which no tensor gets out.
+# Their cells run in a TensorFlow loop, from which no tensor gets out.
 WHOLE = (keras.layers.RNN,)
 
 INFINITY = math.inf
-# Where the slope is above one hundredth of its maximum; a unit that never gets there does not learn.
+# The slope at these edges is one hundredth of its maximum; a unit that stays beyond them does not learn.
 TANH_EDGE = math.tanh(3.0)
 SIGMOID_EDGE = 1.0 / (1.0 + math.exp(-4.6))
 BANDS: dict[str, tuple[float, float]] = {
@@ -32,7 +32,7 @@ BANDS: dict[str, tuple[float, float]] = {
     "hard_sigmoid": (0.0, 1.0),
     "hard_tanh": (-1.0, 1.0),
 }
-# By the names that the checks know them by.
+# Keras names mapped to the class names that the checks use.
 ACTIVATIONS = {
     "relu": "ReLU", "relu6": "ReLU6", "tanh": "Tanh", "sigmoid": "Sigmoid", "softmax": "Softmax",
     "hard_sigmoid": "Hardsigmoid", "hard_tanh": "Hardtanh", "softplus": "Softplus", "softsign": "Softsign",
@@ -44,12 +44,12 @@ OF_CLASS = {
     keras.layers.Softmax: "softmax",
 }  # fmt: skip
 
-# Beyond this there are no units in any useful sense (a flattened picture, a vocabulary of logits).
+# Beyond this, units mean nothing useful (a flattened picture, a vocabulary of logits).
 MOST_UNITS = 65536
 
 
 class KerasLayer:
-    """A layer that was found, and where it stands."""
+    """A layer of a watched model, with its full name and its parent."""
 
     __slots__ = ("_series", "is_watched", "layer", "name", "parent")
 
@@ -68,7 +68,7 @@ class KerasLayer:
 
 
 class WatchedWeight:
-    """One weight and the series that it feeds."""
+    """One weight and the three series that it feeds."""
 
     __slots__ = ("gradient", "name", "update", "variable", "weight")
 
@@ -81,7 +81,7 @@ class WatchedWeight:
 
 
 class Network:
-    """All layers and weights of the models; brought up to date when a model has grown."""
+    """All layers and weights of the watched models, refreshed when a model has grown."""
 
     def __init__(self, models: Mapping[str, Any], wants: Callable[[str], bool]) -> None:
         self.models = dict(models)
@@ -91,7 +91,7 @@ class Network:
         self.changes = 0
 
     def refresh(self) -> None:
-        """Layers are made, and weights built, as late as at the first call."""
+        """Search the models again: layers may be created, and weights built, as late as in the first call."""
         layers: dict[int, KerasLayer] = {}
         weights: dict[int, WatchedWeight] = {}
         for prefix, model in self.models.items():
@@ -99,6 +99,7 @@ class Network:
             names: set[str] = {root.name}
             for found in self._below(root, prefix, names):
                 if id(found.layer) not in layers:
+                    # Keep known objects: taps and series refer to them.
                     layers[id(found.layer)] = self.layers.get(id(found.layer)) or found
             for found in layers.values():
                 self._collect(found, weights)
@@ -107,12 +108,12 @@ class Network:
         self.layers, self.weights = layers, weights
 
     def forget(self) -> None:
-        """Let go of the models."""
+        """Release the models."""
         for each in (self.models, self.layers, self.weights):
             each.clear()
 
     def is_complete(self) -> bool:
-        """Whether all weights are known; a model may be built as late as in its first step."""
+        """Return whether all weights are known; a model may be built as late as in its first step."""
         for model in self.models.values():
             trained = getattr(model, "trainable_weights", [])
             if any(id(native(each)) not in self.weights and self._wants(each.name) for each in trained):
@@ -141,7 +142,7 @@ class Network:
 
 
 def own_weights(layer: Any) -> list[tuple[str, Any]]:
-    """Those that can be trained, frozen or not; moving averages and counters are none."""
+    """Return a layer's own trainable weights, frozen or not, by name; no moving averages or counters."""
     found: dict[str, Any] = {}
     for variable in getattr(layer, "_trainable_variables", None) or []:
         found[unused(variable.name, found)] = variable
@@ -149,7 +150,7 @@ def own_weights(layer: Any) -> list[tuple[str, Any]]:
 
 
 def native(variable: Any) -> Any:
-    """The variable of TensorFlow behind one of Keras."""
+    """Return the TensorFlow variable behind a Keras variable."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
@@ -161,14 +162,14 @@ def unused(name: str, names: Any) -> str:
 
 
 def is_layer(layer: Any) -> bool:
-    """Those that compute something themselves: leaves, and those with weights of their own."""
+    """Return whether a layer computes something itself: it is a leaf, or it has weights of its own."""
     if isinstance(layer, SKIPPED):
         return False
     return isinstance(layer, WHOLE) or not getattr(layer, "_layers", None) or bool(own_weights(layer))
 
 
 def activation_of(layer: Any) -> str:
-    """The name of the function that its output has gone through; "" when there is none."""
+    """Return the name of the activation function applied to the layer's output; "" if there is none."""
     for kind, name in OF_CLASS.items():
         if isinstance(layer, kind):
             return name
@@ -178,7 +179,7 @@ def activation_of(layer: Any) -> str:
 
 
 def class_of_output(layer: Any) -> str:
-    """What the checks call what has made an output: "Softmax" also for `Dense(3, activation="softmax")`."""
+    """Return the checks' name for what made an output: "Softmax" for `Dense(3, activation="softmax")`."""
     name = activation_of(layer)
     if name:
         return ACTIVATIONS.get(name, name)
@@ -186,14 +187,14 @@ def class_of_output(layer: Any) -> str:
 
 
 def band(layer: Any) -> tuple[float, float]:
-    """A unit is active when one of its values lies between these and is not zero."""
+    """Return the interval in which a value makes its unit active, if the value is not zero."""
     if isinstance(layer, keras.layers.ReLU) and layer.max_value is not None:
         return 0.0, float(layer.max_value)
     return BANDS.get(activation_of(layer), (-INFINITY, INFINITY))
 
 
 def unit_dim(layer: Any, shape: tuple[int, ...]) -> int | None:
-    """The dimension of the units; None when there is none or there are too many."""
+    """Return the dimension that counts units; None if there is none or it is too large."""
     if len(shape) < 2:
         return None
     is_first = getattr(layer, "data_format", None) == "channels_first" and len(shape) > 2

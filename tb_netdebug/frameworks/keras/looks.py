@@ -1,4 +1,4 @@
-"""What is made of a step that has shown itself: samples, facts and scalars; works on the desk."""
+"""Turn a finished step into samples, facts and scalars, on the job queue's thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class StepSample:
-    """A step that is over, with the tensors that are to be read."""
+    """A finished step, with the tensors that are to be read."""
 
     step: int
     sampling: bool
@@ -57,13 +57,13 @@ class StepSample:
         return bool(self.late or self.runs or self.weights or self.resting)
 
     def kind(self) -> tuple[int, ...]:
-        """Looks of the same kind keep about as many bytes."""
+        """Return a key; steps with equal keys keep about as many bytes."""
         parts = [len(tensors) for _, shown in self.runs for tensors in shown.values()]
         return (int(self.scalars.get(BATCH_SIZE, 0.0)), len(self.weights), *parts)
 
 
 class Looks:
-    """Takes one step after the other."""
+    """Turns one step after the other into samples, facts and scalars."""
 
     def __init__(self, settings: Settings, refuse: Callable[[str, str], None], threads: int) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class Looks:
         self._weights = make_weights(self._collector)
 
     def keep(self, step: int, weights: Held) -> None:
-        """What the weights are before a step that will be sampled."""
+        """Keep the weights before a step that will be sampled."""
         if self._weights is not None:
             self._weights.keep(step, weights)
 
@@ -92,7 +92,7 @@ class Looks:
                 self._take_weights(look)
             for tap, shown in look.runs:
                 self._take_run(look, tap, shown)
-            self._take_weights(look)  # not before: a NaN may have been in them already
+            self._take_weights(look)  # not earlier: a NaN may have been in them already
             self._reader.sample(look.resting)
         record = collector.finish(0.0)
         return Finished(look.step, record.scalars, record.samples, record.facts)
@@ -118,7 +118,10 @@ class Looks:
         look.scalars = {**look.scalars, **found}
 
     def _take_weights(self, look: StepSample) -> None:
-        """And lets go of them: TensorFlow copies what it is to change while somebody holds it."""
+        """Sample the weights, and release them.
+
+        While we hold them, TensorFlow has to copy each buffer that it changes.
+        """
         if self._weights is not None and look.weights:
             self._weights.look(look.weights)
         look.weights = []
@@ -134,7 +137,7 @@ class Looks:
             self._losses.look(number, seen, *values)
 
     def _take_activations(self, look: StepSample, tap: StepTap, shown: Shown) -> Outputs:
-        """Of each output how many values are no numbers."""
+        """Return the counts of non-finite values per layer output."""
         calls = tap.activations()
         tensors = shown.get("activations", [])
         if not (look.sampling or look.is_bad):
@@ -157,7 +160,7 @@ class Looks:
     def _take_gradients(
         self, look: StepSample, tap: StepTap, tensors: list[Any]
     ) -> list[tuple[WatchedWeight, int]]:
-        """Of each gradient how many values are no numbers."""
+        """Return the number of non-finite values per gradient."""
         known = tap.gradients() if tensors and (look.sampling or look.is_bad) else []
         if not known:
             return []

@@ -1,4 +1,4 @@
-"""A training loop of the user's own with GradientTape: its calls, where they run eagerly."""
+"""Collect the calls of a custom loop with GradientTape, where they run eagerly."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ UNFOLLOWED = "operations are followed in `fit` alone, not in loops of one's own"
 
 
 class LoopTap:
-    """Listens between two steps to everything that does not belong to `fit` (see `calls.Listener`).
+    """Collects, between two steps, every call that does not belong to `fit` (see `calls.CallListener`).
 
-    What runs inside a tf.function of the user's is seen once, while it is traced, and without values.
+    Calls inside a tf.function of the user's are seen once, while it is traced, and have no values.
     """
 
     def __init__(
@@ -53,26 +53,27 @@ class LoopTap:
         self.tap = StepTap(self._network, self._guard, wants_layers=sampling, unfollowed=UNFOLLOWED)
 
     def finish(self) -> StepTap | None:
-        """What was seen; None when there was nothing."""
+        """Return the tap of this step; None if nothing was seen."""
         is_empty = not (self.has_stepped or self.is_hidden)
         return None if is_empty else self.tap
 
     def forget(self) -> None:
-        """Let go of what was seen, and of whom to tell of it."""
+        """Release what was seen, the optimizers and the `TrainSteps`."""
         self.begin_step(sampling=False)
         self.optimizers.clear()
         self._steps = ()
 
     @property
     def was_taped(self) -> bool:
-        """Whether a tape looked on while a batch went through a model."""
+        """Whether a batch went through a model under a tape."""
         return bool(self._given)
 
     def shown(self, settings: Settings) -> Shown:
-        """What `TrainSteps` shows of a step, of this one."""
+        """Return what this step shows, in the form that `TrainSteps` uses for its steps."""
         tap = self.tap
         inputs = [dense(tensor) for _, tensor in tensors_in(self._given)]
         seen = [each for each in tap.losses if not hasattr(each.target, "graph")]
+        # `targets`, `given` and `values` must match `tap.losses` by position, so all of them need values.
         seen = seen if len(seen) == len(tap.losses) else []
         targets = [tf.convert_to_tensor(each.target) for each in seen]
         return {
@@ -96,7 +97,8 @@ class LoopTap:
     def left(self, layer: Any, args: Any, kwargs: Any, output: Any) -> None:
         if self._is_here():
             if not is_without_tape() and id(layer) in self._network.layers:
-                self._given = (*args, *kwargs.values())  # of the outermost in the end: the batch itself
+                # The outermost layer returns last, so this ends as the batch itself.
+                self._given = (*args, *kwargs.values())
             self.tap.left(layer, args, kwargs, output)
 
     def lost(self, loss: Any, target: Any, given: Any, output: Any) -> None:
@@ -113,6 +115,7 @@ class LoopTap:
         if not any(each is optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         self.is_in_use = True
+        # Inside a tf.function this call is only traced: there are no values to take.
         if not tf.executing_eagerly():
             self.is_hidden = True
             return

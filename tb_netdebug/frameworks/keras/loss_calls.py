@@ -1,4 +1,4 @@
-"""A call of a loss, and what it really makes its numbers from."""
+"""Describe a call of a loss, and find the tensor that it really computes from."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OPERATIONS = {
 COMPILED = tuple(kind for kind in keras.losses.Loss.__subclasses__() if kind.__name__ == "CompileLoss")
 SOFTMAXED = ("sparse_categorical_crossentropy", "categorical_crossentropy")
 
-# Tensors and the innermost layers that have made them, by the id of the tensor.
+# Tensors and the innermost layers that made them, by tensor id.
 Makers = dict[int, tuple[Any, Any]]
 
 
 @dataclass(slots=True, eq=False)
 class LossSeen:
-    """A loss that was computed; `given` is what it makes its numbers from."""
+    """One computed loss; `given` is the tensor that it computes from."""
 
     loss: Any
     target: Any
@@ -40,7 +40,7 @@ class LossSeen:
 
 
 def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -> LossSeen | None:
-    """None for the sum of other losses."""
+    """Return what a call of a loss shows; None if it is Keras's sum of other losses."""
     if isinstance(loss, COMPILED):
         return None
     asked = bool((getattr(loss, "_fn_kwargs", None) or {}).get("from_logits", False))
@@ -63,21 +63,27 @@ def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -
 
 
 def output_behind(given: Any, makers: Makers) -> Any:
-    """The last output of a layer that is shaped like it; in a graph, operations are known."""
+    """Return the last layer output that has the shape of `given`; in a graph, return `given` itself.
+
+    A graph names the operation that made the scores; an eager step does not, so that output stands in.
+    """
     if hasattr(given, "graph"):
         return given
     return next((each for each, _ in reversed(makers.values()) if each.shape == given.shape), given)
 
 
 def is_softmax_of_one(given: Any, makers: Makers) -> bool:
-    """Asked of the answer itself: Keras may take the score behind it, and the loss then falls."""
+    """Return whether the prediction itself is a softmax over one unit.
+
+    Ask this of the prediction, not of the logits: Keras may compute from the logits, and the loss then falls.
+    """
     _, layer = makers.get(id(given), (None, None))
-    is_last = getattr(layer, "axis", -1) == -1  # that of a layer Softmax; all others take the last one
+    is_last = getattr(layer, "axis", -1) == -1  # only layer Softmax has an axis; others use the last
     return is_last and tuple(given.shape)[-1:] == (1,) and kind_of_maker(given, makers) == "Softmax"
 
 
 def kind_of_maker(tensor: Any, makers: Makers) -> str | None:
-    """What the checks call the layer, or else the operation, that a tensor comes from."""
+    """Return the checks' name for the layer, or else the graph operation, that made a tensor."""
     made = makers.get(id(tensor))
     if made is not None:
         return class_of_output(made[1])
@@ -85,7 +91,10 @@ def kind_of_maker(tensor: Any, makers: Makers) -> str | None:
 
 
 def logits_behind(loss: Any, given: Any) -> Any:
-    """Keras takes the scores behind a softmax or sigmoid where it knows them, whatever `from_logits` says."""
+    """Return the logits that Keras uses in place of a softmax or sigmoid output; None if it uses none.
+
+    Keras does so wherever it knows the logits, whatever `from_logits` says.
+    """
     name = getattr(getattr(loss, "fn", None), "__name__", "")
     wanted = "Softmax" if name in SOFTMAXED else "Sigmoid" if name == "binary_crossentropy" else ""
     if not wanted:

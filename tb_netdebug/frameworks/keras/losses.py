@@ -1,4 +1,4 @@
-"""What loss functions are given: told once for each, and measured in NumPy where the batch lies."""
+"""Report how each loss function is called, once, and measure its inputs in NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_netdebug.recording.collector import StepCollector
 
 Floats = NDArray[np.float64]
 
-# The functions of Keras, by the names that the checks know those of torch by that do the same.
+# Keras names of loss functions, and the names by which the checks know torch's equivalents.
 SPARSE, ONE_HOT, BINARY = (
     "sparse_categorical_crossentropy",
     "categorical_crossentropy",
@@ -28,18 +28,18 @@ VALUES = {
     "huber": "huber_loss",
     "poisson": "poisson_nll_loss",
 }
-# Rows and values beyond these say nothing new of a batch.
+# More rows and values than these add nothing about a batch.
 MOST_ROWS = 1 << 14
 MOST_VALUES = 1 << 18
 LEAST_ROWS_FOR_COLUMNS = 8
 LEAST_SHARE = 1e-7
 ROUNDING = 1e-6
-# A place whose facts keep changing (sequences of all lengths) is told so often, then no more.
+# A loss whose facts keep changing (sequences of all lengths) is reported this often, then no more.
 MOST_TELLINGS = 16
 
 
 class KerasLosses:
-    """Facts `loss-call` and scalars `probe/loss/N/…` of the losses of a step."""
+    """Emits the fact `loss-call` and the scalars `probe/loss/N/…` of the losses of a step."""
 
     def __init__(self, collector: StepCollector) -> None:
         self._collector = collector
@@ -48,10 +48,11 @@ class KerasLosses:
         self._squashings: dict[int, str | None] = {}
 
     def look(self, number: int, seen: LossSeen, given: Any, target: Any, value: Any, behind: Any) -> None:
-        """One loss of a step, with the values of this run."""
+        """Measure one loss of a step, with the values of this run."""
         scores, answers = floats_of(array_of(given)), array_of(target)
         function = self._function(number, seen, scores)
         if function == "cross_entropy" and not seen.with_logits:
+            # Logarithms of probabilities serve as logits.
             total = scores.sum(-1, keepdims=True)
             scores = np.log(np.clip(scores / np.where(total == 0, 1.0, total), LEAST_SHARE, 1.0))
         seen.last_layer = seen.last_layer or self._squashing(number, array_of(given), array_of(behind))
@@ -68,14 +69,17 @@ class KerasLosses:
             self._collector.scalars[of_loss(number, name)] = float(number_found)
 
     def _function(self, number: int, seen: LossSeen, scores: Floats) -> str:
-        """Named once: probabilities for a loss that expects them are judged by their logarithms."""
+        """Return the torch name of the function, decided once.
+
+        A loss that expects probabilities is judged by their logarithms.
+        """
         known = self._functions.get(number)
         if known is None:
             known = self._functions[number] = function_of(seen, scores)
         return known
 
     def _squashing(self, number: int, given: Array, behind: Array) -> str | None:
-        """What an operation outside of all layers has made of the output of one; looked for once."""
+        """Return which function outside of all layers was applied to a layer's output; detected once."""
         if number not in self._squashings:
             self._squashings[number] = squashing(behind, given)
         return self._squashings[number]
@@ -102,6 +106,7 @@ class KerasLosses:
         }
         while len(self._told) <= number:
             self._told.append([])
+        # The batch size may change from step to step; that makes no new fact.
         known = {**fact, "input_shape": fact["input_shape"][1:], "target_shape": fact["target_shape"][1:]}
         told = self._told[number]
         if (not told or told[-1] != known) and len(told) < MOST_TELLINGS:
@@ -121,14 +126,15 @@ def function_of(seen: LossSeen, scores: Floats) -> str:
 
 
 def are_shares(scores: Floats) -> bool:
-    """Whether rows look like probabilities, as a loss without `from_logits` expects them."""
+    """Return whether rows look like probabilities, as a loss without `from_logits` expects them."""
     if not scores.size or scores.min() < -ROUNDING or scores.max() > 1.0 + ROUNDING:
+        # Non-finite scores prove nothing: assume that the loss is used as intended.
         return not np.isfinite(scores).all()
     return bool(np.mean(np.abs(scores.sum(-1) - 1.0)) < 1e-2)
 
 
 def is_broadcast(given: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Keras adds or drops a last dimension of 1 by itself; what still differs then is broadcast."""
+    """Return whether the shapes broadcast, beyond a last dimension of 1, which Keras adds or drops itself."""
     if len(given) == len(target) + 1 and given[-1] == 1:
         given = given[:-1]
     elif len(target) == len(given) + 1 and target[-1] == 1:
@@ -158,7 +164,7 @@ def of_classes(seen: LossSeen, scores: Floats, target: Array) -> dict[str, float
         "row_sum_error": float(np.mean(np.abs(rows.sum(-1) - 1.0))),
         "row_logsumexp_error": float(np.mean(np.abs(sums))),
     }
-    if target.size == rows.size and classes > 1:  # a share for each class
+    if target.size == rows.size and classes > 1:  # one share per class
         shares = floats_of(target).reshape(-1, classes)
         labels, costs = shares.argmax(-1), shares.mean(0)
         found |= of_values(shares, "target")
@@ -188,7 +194,7 @@ def of_labels(labels: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str,
 
 
 def guessing(costs: Floats, scale: float) -> dict[str, float]:
-    """What the best answer that is the same for every row would cost, and one that favours no class."""
+    """Return the cost of the best constant prediction, and of one that favours no class."""
     shares = costs / max(costs.sum(), LEAST_SHARE)
     some = shares[shares > 0]
     return {
@@ -230,7 +236,7 @@ def of_numbers(function: str, target: Floats) -> dict[str, float]:
 
 
 def columns_of(target: Floats) -> Floats:
-    """For each column one guess; for few rows one for all values."""
+    """Return the targets as columns with a guess each; as one column if there are few rows."""
     if target.ndim > 1 and len(target) >= LEAST_ROWS_FOR_COLUMNS:
         return target.reshape(len(target), -1)
     return target.reshape(-1, 1)

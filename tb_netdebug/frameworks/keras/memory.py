@@ -1,4 +1,4 @@
-"""What TensorFlow's own allocators say."""
+"""Read TensorFlow's own memory allocators."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import tensorflow as tf
 
 
 def answers_late() -> bool:
-    """Whether TensorFlow comes back from a step before its results are there, as from an accelerator."""
+    """Return whether TensorFlow returns from a step before its results are there, as on an accelerator."""
     return bool(tf.config.list_logical_devices("GPU"))
 
 
 def device_memory() -> dict[str, float]:
-    """Of each accelerator; empty where there is none, for the allocator of the CPU does not tell."""
+    """Return the memory readings of each accelerator; empty without one, as the CPU allocator has none."""
     readings: dict[str, float] = {}
     for device in tf.config.list_logical_devices("GPU"):
         number = device.name.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""Operations of TensorFlow that were followed one by one, and which of them is to blame for a NaN."""
+"""Record TensorFlow operations one by one, and decide which of them caused a NaN."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-# Operations that can make NaN or infinity of ordinary numbers, by the names that TensorFlow gives them.
+# Operations that can turn finite values into NaN or infinity, the likeliest first, by their TensorFlow names.
 RISKY = (
     "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "Log", "Log1p", "Sqrt", "Rsqrt",
     "RealDiv", "Div", "Reciprocal", "Pow", "Exp", "Expm1",
@@ -14,13 +14,13 @@ RISKY = (
     "Square", "Mul", "Cast", "MatMul", "BatchMatMulV2", "Conv2D", "Sum", "Mean", "Sub", "AddV2",
 )  # fmt: skip
 
-# How many values are -infinity, +infinity and NaN.
+# The numbers of values that are -infinity, +infinity and NaN.
 Counts = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One that was done, or put into a graph."""
+    """One operation that was executed, or added to a graph."""
 
     order: int
     kind: str
@@ -34,10 +34,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class NonFiniteStart:
-    """What has made the first value that is no number, of those that got into the result.
+    """The origin of the first non-finite value among those that reached the result.
 
-    `what`: "output" of a layer, "input", "parameter", "loss", or "gradient" when it came up on the way back.
-    `why_not`: why it is not known whether this operation did it or one beside it; "" when it is known.
+    `what` is "output" of a layer, "input", "parameter", "loss", or "gradient" if the value arose in the
+    backward pass. `why_not` says why this operation cannot be told from its neighbours; "" if it can.
     """
 
     what: str
@@ -68,7 +68,7 @@ class NonFiniteStart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuspectOperation:
-    """The operation, of those that nobody could look between the likeliest, and what it made."""
+    """The likeliest of several operations that could not be told apart, and the counts of their output."""
 
     operation: Operation
     counts: Counts
@@ -77,11 +77,10 @@ class SuspectOperation:
 
 @dataclass(slots=True, eq=False)
 class OperationFlow:
-    """Which operation made which tensor, and what is known of it; all by the id of a tensor.
+    """The graph of operations: which made which tensor, and what is known of it, all by tensor id.
 
-    `checked`: those that were looked at; None when all were. What was not looked at, because TensorFlow
-    merges
-    the operations around it into one, counts as a part of whatever reads it.
+    `checked` holds the tensors that were inspected; None means all. A tensor that was not inspected, because
+    TensorFlow fuses the operations around it, counts as a part of whatever reads it.
     """
 
     makers: Mapping[int, Operation]
@@ -89,10 +88,10 @@ class OperationFlow:
     checked: Set[int] | None = None
 
     def culprit(self, ends: Iterable[Any]) -> SuspectOperation | None:
-        """From results that are no numbers back to the operation that made such of ordinary numbers.
+        """Walk back from bad results to the operation that made non-finite values from finite ones.
 
-        What nobody used is not met on the way. Of several the first is taken; of one that made -infinity
-        alone, as masks are made, only when there is no other.
+        Tensors that nothing used are not on the way. Of several candidates the first executed wins; one that
+        made only -infinity, as masks do, is chosen only if there is no other.
         """
         waiting = [each for each in ends if id(each) in self.bad]
         seen = set(map(id, waiting))
@@ -117,9 +116,9 @@ class OperationFlow:
         return min(found, key=lambda each: (not any(each.counts[1:]), each.operation.order), default=None)
 
     def _sources(self, maker: Operation) -> tuple[list[Any], list[Operation]]:
-        """Its bad inputs, looked for through those that are not known; and the operations on the way."""
+        """Return the bad inputs of an operation, also behind unchecked tensors, and the operations passed."""
         merged, sources, seen = [maker], [], {id(maker)}
-        for operation in merged:  # which grows meanwhile
+        for operation in merged:  # the list grows while it is iterated
             for each in operation.inputs:
                 if id(each) in self.bad:
                     sources.append(each)
@@ -135,17 +134,17 @@ class OperationFlow:
 
 
 def likeliest(merged: Sequence[Operation]) -> Operation:
-    """Of several operations the one that can make NaN of ordinary numbers most easily."""
+    """Return the operation that turns finite values into NaN most easily."""
     return min(merged, key=lambda each: (risk(each.kind), each.order))
 
 
 def risk(kind: str) -> int:
-    """The smaller, the likelier."""
+    """Return the rank of an operation; the smaller, the likelier."""
     return RISKY.index(kind) if kind in RISKY else len(RISKY)
 
 
 def is_harmless(kind: str) -> bool:
-    """Whether it makes NaN or infinity only of numbers that are too big: mostly it was given them."""
+    """Return whether it makes NaN or infinity only from values that are too big: mostly they came in bad."""
     return risk(kind) >= RISKY.index("Square")
 
 

@@ -1,4 +1,4 @@
-"""The optimizers of a training, wherever they were found."""
+"""Find the optimizers of a run, and count their updates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Optimizers:
-    """Those that were given, and those of compiled models; else those that a loop has stepped."""
+    """The optimizers that were given and those of compiled models, else those that a loop has stepped."""
 
     def __init__(
         self, given: Sequence[Any], models: Mapping[str, Any], stepped: Callable[[], list[Any]]
@@ -23,9 +23,9 @@ class Optimizers:
 
 
 class Updates:
-    """Whether and how often optimizers move the weights: not with every batch where they add up gradients.
+    """Knows whether and how often optimizers update the weights: under accumulation not in every batch.
 
-    `value_of` gives that of one of their variables.
+    `value_of` returns the value of one of their variables.
     """
 
     def __init__(self, value_of: Callable[[Any], Any]) -> None:
@@ -33,12 +33,12 @@ class Updates:
         self._begun: dict[int, int] = {}
 
     def are_whole(self, optimizers: Sequence[Any]) -> bool:
-        """Not while one only adds up gradients."""
+        """Return whether no optimizer is in the middle of accumulating gradients."""
         adding = [each for each in optimizers if accumulated(each) > 1]
         return not any(self._batches(each) % accumulated(each) for each in adding)
 
     def made(self, optimizers: Sequence[Any]) -> int:
-        """Since the first step in which each was seen, which it has made already."""
+        """Return the number of updates since each optimizer was first seen, including that step's."""
         total = 0
         for each in optimizers:
             batches = self._batches(each)
@@ -47,15 +47,15 @@ class Updates:
         return total
 
     def _batches(self, optimizer: Any) -> int:
-        """How many batches of gradients it has taken; those that a loss scale made infinite do not count."""
+        """Return how many batches of gradients it has taken; overflows of the loss scale do not count."""
         return int(self._value_of(inner(optimizer)._iterations))
 
 
 def inner(optimizer: Any) -> Any:
-    """That which moves the weights: one that scales the loss is around another."""
+    """Return the optimizer that moves the weights, unwrapped from one that scales the loss."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def accumulated(optimizer: Any) -> int:
-    """How many batches it adds up before it moves the weights."""
+    """Return how many batches it accumulates before it moves the weights."""
     return int(getattr(inner(optimizer), "gradient_accumulation_steps", None) or 1)

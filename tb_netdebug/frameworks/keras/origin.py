@@ -1,4 +1,4 @@
-"""Which layer has made the first value that is no number."""
+"""Find the layer that produced the first non-finite value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Gradients = Sequence[tuple[Any, int]]
 
 
 class KerasOrigin:
-    """The fact `first-nonfinite`: at the first step with such a value after one without."""
+    """Emits the fact `first-nonfinite` at the first step with a non-finite value after a step without one."""
 
     def __init__(self, collector: StepCollector) -> None:
         self._collector = collector
@@ -49,14 +49,18 @@ class KerasOrigin:
         scalars: Mapping[str, float],
         before: Callable[[Any], Array | None],
     ) -> None:
-        """`outputs` and `gradients`: with the number of values that are no numbers; -infinity alone is how
-        scores are masked."""
+        """Emit the fact if this step is the first bad one.
+
+        `outputs` and `gradients` carry their counts of non-finite values. An output whose only non-finite
+        values are -infinity is not bad: scores are masked that way. `before` returns a weight as it was
+        before the step, or None if no copy was kept.
+        """
         is_loss_bad = not np.isfinite(scalars.get(LOSS, 0.0))
         is_bad = is_loss_bad or scalars.get(NONFINITE_GRADIENTS) or any(map(is_wrong, outputs))
         step = self._collector.step
         if not is_bad:
             return
-        if self._last_told in (step - 1, step):  # still the same trouble
+        if self._last_told in (step - 1, step):  # still the same incident
             self._last_told = step
             return
         if self._told >= MOST_TELLINGS:
@@ -81,7 +85,7 @@ class KerasOrigin:
 def known_of(
     tap: StepTap, shown: Shown, outputs: Outputs, gradients: Gradients, scalars: Mapping[str, float]
 ) -> dict[int, Counts]:
-    """Of the tensors in a graph those that were read in this run, by id: how many values are no numbers."""
+    """Return the non-finite counts of the graph tensors that were read in this run, by tensor id."""
     known = {id(each): FINE for name in ("inputs", "labels") for each in tap.shown.get(name, [])}
     if LOSS in scalars:
         loss = np.float64(scalars[LOSS])
@@ -96,7 +100,7 @@ def known_of(
 
 
 def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) -> dict[str, Any] | None:
-    """Of what was there before the step: its batch, and the weights where they were kept."""
+    """Return the fact for values that were bad before the step: its batch, or weights that were kept."""
     for name, part in (("input", "inputs"), ("label", "labels")):
         for number, tensor in enumerate(shown.get(part, [])):
             if is_float(tensor) and not is_finite(tensor):
@@ -112,16 +116,17 @@ def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) 
 def of_layers(
     tap: StepTap, outputs: Outputs, gradients: Gradients, entries: Sequence[bool | None], *, is_loss_bad: bool
 ) -> dict[str, Any] | None:
-    """By the layers alone, where nobody has followed operations."""
+    """Return the fact that the layers alone support, used where no operations were followed."""
     unfollowed = getattr(tap, "unfollowed", "")
     bad = [each for each in outputs if is_wrong(each)]
     if is_loss_bad and not bad:
+        # If the loss is bad and nothing else is, an output of -infinity is a suspect after all.
         bad = [each for each in outputs if any(each[1])]
     if bad:
         call, counts = bad[0]
         name, kind = call.layer.name, type(call.layer.layer).__name__
         inputs_finite = has_finite_inputs(call, outputs)
-        if inputs_finite is None:  # an entry of None is one that nobody could look at
+        if inputs_finite is None:  # None: the inputs of this call could not be inspected
             entry = dict(zip(map(id, tap.calls), entries, strict=False)).get(id(call))
             inputs_finite = None if entry is None else bool(entry)
         if inputs_finite is None:
@@ -134,14 +139,17 @@ def of_layers(
         loss = tap.losses[0].loss if tap.losses else None
         name = type(loss).__name__ if loss is not None else ""
         return fact_of("loss", name, "loss", "NaN", why_not=unfollowed or WHICH_OPERATION)
-    for watched, count in reversed(gradients):  # the backward pass comes from behind
+    for watched, count in reversed(gradients):  # the backward pass runs from the last layer to the first
         if count:
             return fact_of(watched.name, "", "gradient", "NaN", why_not=unfollowed or BACKWARD)
     return None
 
 
 def has_finite_inputs(call: LayerCall, outputs: Outputs) -> bool | None:
-    """None when they were not kept, or have no values: a look at a compiled step gives outputs alone."""
+    """Return whether all inputs of a call were finite; None if they were not kept or have no values.
+
+    Sampling a compiled step yields outputs only.
+    """
     known = {id(tensor): counts for each, counts in outputs for _, tensor in each.outputs}
     inputs = [tensor for _, tensor in call.inputs if is_float(tensor) and not hasattr(tensor, "graph")]
     if not inputs:

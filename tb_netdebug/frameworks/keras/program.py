@@ -1,10 +1,8 @@
-"""The training step of a model in graphs of TensorFlow; traced once for each kind of batch, as Keras's
-own is.
+"""The training step of a model in TensorFlow graphs, traced once per kind of batch, like Keras's own.
 
-To trace is to run the user's Python. So there is one trace, which gives back everything that may be wanted,
-and two callers of it that take more or less of that; TensorFlow leaves out what a caller does not take. What
-was traced stays with the model when nobody watches it any more: to trace again would run the user's
-code again.
+Tracing runs the user's Python. So there is one trace, which returns everything that may be wanted, and two
+callers that take more or less of it; TensorFlow prunes what a caller does not take. What was traced stays
+with the model when it is no longer watched, because tracing again would run the user's code again.
 """
 
 from __future__ import annotations
@@ -21,25 +19,26 @@ from tb_netdebug.frameworks.keras.autograph import unconverted
 from tb_netdebug.frameworks.keras.kernel_state import has_state
 from tb_netdebug.frameworks.keras.traced import StepTrace
 
-# The numbers of a trace that Keras's own replicas share, and the tensors of the first replica.
+# By the number of a trace, which all replicas share: the tensors of the first replica.
 Shown = dict[str, list[Any]]
 
 
 class Watcher(Protocol):
-    """Who looks on while a step is traced, or runs eagerly."""
+    """Observes a step while it is traced, or runs eagerly; `TrainSteps` is one."""
 
     def watched_step(self, data: Any, number: str) -> tuple[Any, Shown]:
-        """The results of the model's own step, and tensors that are there anyway."""
+        """Return the results of the model's own step, and tensors that exist anyway."""
 
 
 class Program:
-    """Runs batches; `traces` says what stands where in the tensors of a run.
+    """Runs batches; `traces` says where each tensor of a run stands.
 
-    `keeps_state`: operations in it have a state of their own, such as a generator of random numbers that
-    belongs to no variable; TensorFlow has that twice in two callers, so then there is only one.
+    `keeps_state`: some operations have a state of their own, such as a random generator that belongs to no
+    variable. Two callers would each have that state, so then there is only one caller.
     """
 
     def __init__(self, model: Any, *, is_eager: bool) -> None:
+        # Weak, because the model holds this program in its train function.
         self.model = weakref.ref(model)
         self.is_eager = is_eager
         self.watcher: Watcher | None = None
@@ -48,6 +47,7 @@ class Program:
         self.has_run = False
         self._callers: dict[bool, BatchRunner] = {}
         strategy = model.distribute_strategy
+        # Numbers the traces, or the steps if they run eagerly.
         numbers = iter(range(1 << 62))
 
         @unconverted
@@ -66,7 +66,8 @@ class Program:
         self.without_optionals = model._autoconvert_optionals(lambda given: given)
 
     def run(self, source: Any, *, full: bool) -> tuple[Any, Shown]:
-        """One batch of an iterator."""
+        """Run one batch of an iterator."""
+        # Only the trace of the first run tells whether the program keeps state, so that run has to be full.
         full = full or not self.has_run or self.keeps_state
         caller = self._callers.get(full)
         if caller is None:
@@ -78,12 +79,12 @@ class Program:
         return found
 
     def tracing_count(self) -> int:
-        """How often TensorFlow has traced one of our callers."""
+        """Return how often TensorFlow has traced one of our callers."""
         return sum(each.tracing_count() for each in self._callers.values())
 
 
 class BatchRunner:
-    """Takes a batch, and of what the step shows the tensors of a full look or of a light one."""
+    """Runs a batch, and returns the tensors of the full version or of the light one."""
 
     def __init__(self, program: Program, *, full: bool) -> None:
         def with_batch(given: Any) -> tuple[Any, Shown]:
@@ -94,7 +95,7 @@ class BatchRunner:
                 for number, tensors in shown.items()
             }
 
-        # TensorFlow's clock is a source of chance for it, and refuses to run then.
+        # TensorFlow's clock is not deterministic, and refuses to run under op determinism.
         has_clock = not is_op_determinism_enabled()
 
         def next_step(iterator: Any) -> Any:
@@ -102,6 +103,7 @@ class BatchRunner:
                 return with_batch(iterator.get_next())
             data, wait = timed_next(iterator)
             outputs, shown = with_batch(data)
+            # Behind all parts, where `TracedRun.wait_secs` expects it.
             return outputs, {number: [*tensors, wait] for number, tensors in shown.items()}
 
         self._is_eager = program.is_eager
@@ -119,7 +121,7 @@ class BatchRunner:
     def __call__(self, iterator: Any) -> tuple[Any, Shown]:
         found: tuple[Any, Shown]
         if iterator is self._iterator():
-            # the very same one gives batches of the same kind: TensorFlow need not look which graph they fit
+            # The same iterator gives batches of the same kind, so TensorFlow need not look up the graph.
             found = self._concrete(iterator)
         elif isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
             found = self._next_step(iterator)
@@ -137,8 +139,7 @@ class BatchRunner:
 
 
 class LeftBehind:
-    """A model's train function when nobody watches it any more: what was traced, and Keras's results
-    alone."""
+    """A model's train function after watching ends: runs what was traced, returns only Keras's results."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -155,7 +156,8 @@ def model_of(program: Program) -> Any:
 
 
 def graphs_of(function: Any) -> list[Any]:
-    """Of everything that a tf.function has been traced for."""
+    """Return the graphs of everything that a tf.function has been traced for."""
+    # TensorFlow has no public list of the graphs of a tf.function.
     config = (
         getattr(function, "_variable_creation_config", None),
         getattr(function, "_no_variable_creation_config", None),
@@ -167,7 +169,7 @@ def graphs_of(function: Any) -> list[Any]:
 
 
 def traced_before(function: Any) -> int:
-    """How often the functions of TensorFlow's in a train function of Keras's have been traced."""
+    """Return how often the tf.functions inside one of Keras's train functions have been traced."""
     count, waiting, seen = 0, [function], set()
     while waiting:
         each = waiting.pop()
@@ -178,6 +180,7 @@ def traced_before(function: Any) -> int:
         if counter is not None:
             count += int(counter())
             continue
+        # Keras wraps its tf.function in closures; search them all.
         cells = [
             cell.cell_contents for cell in getattr(each, "__closure__", None) or () if has_contents(cell)
         ]
@@ -194,7 +197,7 @@ def has_contents(cell: Any) -> bool:
 
 
 def timed_next(iterator: Any) -> tuple[Any, Any]:
-    """A batch, and the seconds that it was waited for."""
+    """Return a batch, and the seconds spent waiting for it."""
     before = tf.timestamp()
     with tf.control_dependencies([before]):
         data = iterator.get_next()

@@ -1,4 +1,4 @@
-"""Makes samples of what a step has shown."""
+"""Turn the tensors that a step has shown into samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADER = struct.Struct("<6Q4d")
 
 
 class KerasTensorReader:
-    """Turns eager tensors into samples; what it cannot read it says once, through `refuse`."""
+    """Turns eager tensors into samples; `refuse` is told once what cannot be read."""
 
     def __init__(self, collector: StepCollector, refuse: Callable[[str, str], None], threads: int) -> None:
         self._collector = collector
@@ -24,8 +24,10 @@ class KerasTensorReader:
         self._threads = threads
 
     def sample(self, named: Sequence[tuple[Series, Any]], *, keep: bool = True) -> list[bytes | None]:
-        """Summaries of many tensors in one call of the kernel, which become samples when they are to be kept;
-        None for those that cannot be read."""
+        """Summarize many tensors in one kernel call, and record them as samples if `keep`.
+
+        The result has None for each tensor that cannot be read.
+        """
         arrays = [array_of(tensor) for _, tensor in named]
         items = [item_of(array) for array in arrays]
         read = iter(kernel.summarize([item for item in items if item is not None], self._threads))
@@ -42,7 +44,7 @@ class KerasTensorReader:
     def activations(
         self, named: Sequence[tuple[Series, Any, Any]], *, keep: bool = True
     ) -> list[bytes | None]:
-        """Outputs of layers, each with its series, with the activity of their units."""
+        """Summarize layer outputs, each with its series, and record them with the activity of their units."""
         arrays = [array_of(tensor) for _, tensor, _ in named]
         items = [item_of(array) for array in arrays]
         read = iter(kernel.summarize([item for item in items if item is not None], self._threads))
@@ -69,12 +71,12 @@ def active_units(layer: Any, array: Array, item: tuple[int, int, int]) -> Units 
 
 
 def squares_in(summary: bytes) -> tuple[float, int]:
-    """Sum of squares of the finite values, and how many are not finite."""
+    """Return the sum of squares of the finite values, and the number of the others."""
     _, nan, pos_inf, neg_inf, _, _, _, _, _, squares = _HEADER.unpack_from(summary)
     return squares, nan + pos_inf + neg_inf
 
 
 def counts_in(summary: bytes) -> tuple[int, int, int]:
-    """How many values are -infinity, +infinity and NaN."""
+    """Return how many values are -infinity, +infinity and NaN."""
     _, nan, pos_inf, neg_inf, *_ = _HEADER.unpack_from(summary)
     return neg_inf, pos_inf, nan

@@ -1,4 +1,4 @@
-"""Which tensors of a step are read, and how what was read gets back to its step."""
+"""Choose which tensors of a step are read, and return what was read to the record of its step."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COPIES_SHARE = 0.1
 
 
 class SampleReader:
-    """Gives the steps that are worth it to the desk; all methods are for the training thread."""
+    """Hands steps that need reading to the job queue. All its methods are called on the training thread."""
 
-    # TensorFlow's own threads spin between two steps; a second one of ours would wait for them for long.
+    # TensorFlow's threads spin between two steps; a second thread of ours would wait for them for long.
     threads = 1
 
     def __init__(
@@ -62,7 +62,7 @@ class SampleReader:
     # ---- a step ------------------------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """The weights as they are now, before a step that is sampled; nothing to do when the last one was."""
+        """Keep the current weights before a sampled step; do nothing if the last step was sampled, too."""
         step = self._collector.step
         if self._settings.updates and self._kept_for != step:
             self._kept_for = step
@@ -78,18 +78,18 @@ class SampleReader:
         is_bad: bool,
         weights: Held | None = None,
     ) -> None:
-        """What a step has shown, if anybody wants to see it."""
+        """Add what a run has shown to the step's sample, if anything will read it."""
         look.is_bad = look.is_bad or is_bad
         if look.sampling or look.probing or is_bad:
             look.runs.append((tap, shown()))
         elif self._follows or self._waits:
-            # what a later look may need, of what the step has in memory anyway
+            # Keep what a later sample may need, of what the step has in memory anyway.
             look.runs.append((tap, {name: shown().get(name, []) for name in ("inputs", "labels", "flags")}))
         if look.sampling:
             look.weights = weights or []
 
     def add_weights(self, look: StepSample) -> None:
-        """Behind a step that is sampled, and that has moved them."""
+        """Add the weights after a sampled step that has moved them; add frozen ones once."""
         if not (self._settings.weights or self._settings.updates):
             return
         look.weights = look.weights or held(moved(self._network))
@@ -104,14 +104,15 @@ class SampleReader:
             look.resting = [(each.weight, value_of(native(each.variable))) for each in resting]
 
     def put(self, look: StepSample) -> bool:
-        """The step is over. Whether its record has to wait, for what is read of it or of one before it."""
+        """Queue the finished step; return whether its record must wait for this reading or an earlier one."""
         self._follows = self._settings.batches and look.probing
         if look.has_work:
             kind = look.kind()
+            # Adding up sizes takes time, and steps of one kind keep about as many bytes.
             if kind != self._kind:
                 self._kind, self._size = kind, size_of(look)
             look.scalars = dict(self._collector.scalars)
-            self._facts[look.step] = self._collector.facts  # the record of the step will have this very list
+            self._facts[look.step] = self._collector.facts  # the very list that the step's record will hold
             self._desk.put(look.step, lambda: self._looks.take(look), size=self._size)
         elif not self._open:
             return False
@@ -119,10 +120,14 @@ class SampleReader:
         return True
 
     def late(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Sample]]]:
-        """What has been read since; also that steps which had nothing to be read are complete."""
+        """Return what has been read since the last call, by step; also steps that turned out to be complete.
+
+        A step that had nothing to read is complete once all steps before it are. With `wait`, block until the
+        queue is empty.
+        """
         if wait:
             self._desk.wait()
-        oldest = self._desk.oldest  # before asking for what is finished: it may become so in between
+        oldest = self._desk.oldest  # ask before taking what is finished: it may finish in between
         found = []
         for done in self._desk.finished():
             self._facts.pop(done.step, []).extend(done.facts)
@@ -138,7 +143,7 @@ class SampleReader:
         return found
 
     def close(self) -> None:
-        """What was begun is read to its end."""
+        """Finish what was begun."""
         self._desk.close()
 
     # ---- parts -------------------------------------------------------------------------------------------
@@ -155,7 +160,7 @@ class SampleReader:
 
 
 def size_of(look: StepSample) -> int:
-    """How many bytes are kept for it."""
+    """Return how many bytes the queue keeps in memory for a step."""
     shown = [each for _, parts in look.runs for tensors in parts.values() for each in tensors]
     tensors = [*shown, *(tensor for _, tensor in look.weights)]
     return sum(each.shape.num_elements() * each.dtype.size for each in tensors if is_ordinary(each))

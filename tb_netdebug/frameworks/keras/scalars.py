@@ -1,4 +1,4 @@
-"""The numbers of a step that are there without any reading of tensors in full."""
+"""Collect the numbers of a step that need no tensor to be read in full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tb_netdebug.recording.collector import StepCollector
 
 
 class Scalars:
-    """Puts them into the collector; with `waits`, tensors are not asked for their values but kept."""
+    """Puts scalars into the collector; with `waits`, tensors are kept and read later."""
 
     def __init__(self, collector: StepCollector, refuse: Callable[[str, str], None], *, waits: bool) -> None:
         self._collector = collector
@@ -35,7 +35,7 @@ class Scalars:
         self.late: dict[str, Any] = {}
 
     def take(self, ran: TracedRun) -> None:
-        """Of a step that has run: its loss, its size, its rates, the wait for its batch."""
+        """Take the loss, batch size, learning rates and data wait of a step that has run."""
         for tensor in ran.of("inputs")[:1]:
             sizes = tensor._shape_tuple()  # a tenth of the time of `shape`
             if sizes:
@@ -49,7 +49,7 @@ class Scalars:
         self._has_rates = self._has_rates or bool(rates)
 
     def note(self, name: str, tensor: Any) -> None:
-        """A tensor that a step has given back, or None."""
+        """Record a scalar tensor that a step has returned, unless it is None."""
         if tensor is None:
             return
         if self.waits:
@@ -58,7 +58,7 @@ class Scalars:
             self._collector.scalars[name] = number_of(tensor)
 
     def put(self, name: str, value: Any) -> None:
-        """A number, or a tensor with one; of several values the mean."""
+        """Record a number or a one-element tensor; the mean if there are several values."""
         if value is None:
             return
         try:
@@ -73,7 +73,7 @@ class Scalars:
             self._refuse(name, f"a {type(value).__name__} is no number ({error})")
 
     def put_rates(self, optimizers: Sequence[Any]) -> None:
-        """Of the optimizers as they stand now, if the step has not shown them."""
+        """Record the current learning rates of the optimizers, if the step has not shown them."""
         has_rates, self._has_rates = self._has_rates, False
         known = () if has_rates else optimizers
         for number, rate in enumerate(rate for each in known if (rate := rate_of(each)) is not None):
@@ -84,7 +84,7 @@ class Scalars:
         return late
 
     def put_norm(self, gradients: Sequence[Any], threads: int) -> None:
-        """The norm of all gradients, and how many of their values are no numbers."""
+        """Record the norm of all gradients and the number of their non-finite values."""
         if self.waits:
             norm = tf.linalg.global_norm([tf.cast(each, tf.float32) for each in gradients])
             self.late[GRADIENT_NORM] = norm / self.late.get(LOSS_SCALE, 1.0)

@@ -1,4 +1,4 @@
-"""Which function was applied to a layer's output: told by the numbers, where no graph knows operations."""
+"""Recognize by its numbers the function applied to a layer's output, where no graph names operations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tb_netdebug.frameworks.keras.values import Array
 
 Floats = NDArray[np.float64]
 
-# TensorFlow rounds otherwise than NumPy, by some of the last bits; numbers of sixteen bits have ten of them.
+# TensorFlow and NumPy differ in the last few bits; float16 has only ten bits of fraction.
 ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-2
-# A single value may be anything by chance; and at its ends a sigmoid is like many another function.
+# A single value may match by chance, and at its ends a sigmoid looks like many other functions.
 FEWEST_BETWEEN = 4
 END = 0.01
 
@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {"Sigmoid": sigmoid, "Softmax
 
 
 def squashing(output: Array, given: Array) -> str | None:
-    """The name of the layer that would do the same; None for anything else."""
+    """Return the name of the layer that would do the same; None if no known function matches."""
     is_between = (given > END) & (given < 1.0 - END)
     if output.shape != given.shape or not given.ndim or np.count_nonzero(is_between) < FEWEST_BETWEEN:
         return None

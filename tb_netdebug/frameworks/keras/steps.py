@@ -1,7 +1,8 @@
-"""Keras's training step in a program of our own, which gives back tensors that are there anyway.
+"""Run Keras's training step in a program of our own, which also returns tensors that exist anyway.
 
-TensorFlow traces it once, in the first step, from the model's own `train_step`, in place of Keras's own
-function. In sampled steps more of it is taken than in others; both compute the same to the last bit.
+TensorFlow traces the program once, in the first step, from the model's own `train_step`; the program replaces
+Keras's own function. Sampled steps take more of these tensors than others; both versions compute the same to
+the last bit.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ IN_GRAPH = (
     "in a compiled graph looking at each would change its last bits; the likeliest one between two layers is "
     "named, and compile(run_eagerly=True) has every operation looked at, with its line"
 )
-# The first runs of a version are slow: TensorFlow traces, and makes its graph better.
+# The first runs of a version are slow: TensorFlow traces and optimizes its graph.
 RUNS_UNTIMED = 4
 SMOOTHING = 0.1
-# Tracing takes longer; of shorter steps it is not asked whether they were traced.
+# Tracing takes longer; shorter steps are not checked for it.
 TRACING_SECS = 0.02
 
 
@@ -63,8 +64,8 @@ TRACING_SECS = 0.02
 class TrainSteps:
     """Takes the place of a model's `train_function`; `last` is what its last run has shown.
 
-    `told` is called behind each run with Keras's results, where nobody else tells that a batch is over.
-    `shows_all`: the full version in every step.
+    `told` is called after each run with Keras's results, where nothing else reports the end of a batch.
+    `shows_all` uses the full version in every step.
     """
 
     model: Any
@@ -89,19 +90,20 @@ class TrainSteps:
     _tracings: int = 0
 
     def install(self) -> None:
-        """From now on every `fit` and `train_on_batch` goes through here."""
+        """Make every `fit` and `train_on_batch` from now on go through here."""
         if "make_train_function" not in self.model.__dict__:
-            # past Keras's own __setattr__, which keeps a list of what belongs to a model
+            # Bypass Keras's own __setattr__, which tracks what belongs to a model.
             self.model.__dict__["make_train_function"] = self._make_train_function
         self.take_over()
 
     def remove(self) -> None:
-        """The model is as it was, but that its step stays as it was traced: nothing of it knows of us."""
+        """Restore the model, except that its step stays as traced; nothing in it refers to us."""
         if self.model.__dict__.get("make_train_function") == self._make_train_function:
             del self.model.__dict__["make_train_function"]
         program, self._program = self._program, None
         if program is not None:
             program.watcher = None
+            # An empty network and a fresh guard: the traces must not keep this monitor alive.
             for trace in program.traces.values():
                 trace.move(Network({}, bool), Guard(strict=False))
         if self.model.train_function == self._run and self._ordinary is not None:
@@ -110,7 +112,7 @@ class TrainSteps:
         self._ordinary = None
 
     def take_over(self) -> None:
-        """Whatever Keras would call now is called through us."""
+        """Wrap whatever train function Keras would call now."""
         current = self.model.train_function
         if current is None or current == self._run:
             return
@@ -122,7 +124,7 @@ class TrainSteps:
         self.model.train_function = self._run
 
     def _program_for(self, current: Any) -> Program:
-        """A new one, or the one that was traced for another monitor."""
+        """Return a new program, or the one that was traced for another monitor."""
         if not isinstance(current, LeftBehind):
             program = Program(self.model, is_eager=self.is_eager)
         else:
@@ -134,7 +136,7 @@ class TrainSteps:
         return program
 
     def take(self) -> TracedRun | None:
-        """What the last run has shown, once."""
+        """Return what the last run has shown, and forget it."""
         ran, self.last, self.runs = self.last, None, 0
         return ran
 
@@ -143,7 +145,7 @@ class TrainSteps:
         return bool(self.model.run_eagerly)
 
     def tracing_count(self) -> int:
-        """How often TensorFlow has traced something of ours."""
+        """Return how often TensorFlow has traced our functions."""
         return 0 if self._program is None else self._program.tracing_count()
 
     # ---- a step ------------------------------------------------------------------------------------------
@@ -178,9 +180,9 @@ class TrainSteps:
         return outputs
 
     def _wants_full(self) -> bool:
-        """In the first steps always: what probes want to see costs nothing there that anybody would notice.
+        """Return whether to use the full version; always in the first steps, where nobody notices its cost.
 
-        But the light version has its turn as soon as a step need not be sampled, so that it is traced then.
+        The light version runs as soon as a step need not be sampled, so that it is traced then.
         """
         collector = self.collector
         if collector.sampling or self.is_eager or self.shows_all:
@@ -188,8 +190,10 @@ class TrainSteps:
         return collector.probing and self._has_run_light
 
     def _run_ours(self, program: Program, iterator: Any, *, full: bool) -> Any:
-        """When the guard is off, too: Keras's own function would have to be traced, which runs the
-        user's code."""
+        """Run a batch in our program, even when the guard is off.
+
+        Keras's own function would have to be traced, and tracing runs the user's code.
+        """
         full = full or not program.has_run or program.keeps_state
         self._has_run_light = self._has_run_light or not full
         outputs, shown = program.run(iterator, full=full)
@@ -197,11 +201,12 @@ class TrainSteps:
             trace = program.traces.get(number)
             self.last = None if trace is None else TracedRun(trace, flat, trace.places(full=full))
         if self.is_eager:
+            # An eager step makes a new trace each time.
             program.traces.clear()
         return outputs
 
     def _charge(self, secs: float, *, full: bool) -> None:
-        """What the full version takes longer than the light one is our doing."""
+        """Charge to monitoring what the full version takes longer than the light one."""
         if self.last is None or self.collector.step < RUNS_UNTIMED:
             return
         if not full:
@@ -210,13 +215,16 @@ class TrainSteps:
             self.collector.spent_secs += min(max(secs - self._light_secs, 0.0), secs / 2)
 
     def _note_tracing(self) -> None:
-        """A new `compile`, or a batch of another shape, makes TensorFlow trace anew: once, however long."""
+        """Note that TensorFlow traced anew.
+
+        A new `compile` or a batch of another shape causes that: once, however long it takes.
+        """
         before, self._tracings = self._tracings, self.tracing_count()
         if self._tracings > before:
             self.collector.scalars[GRAPH_TRACED] = 1.0
 
     def _explain(self) -> None:
-        """What is not seen of such a model, once."""
+        """Report, once, what cannot be seen of this model."""
         reason = ""
         if self.model.jit_compile:
             reason = COMPILED
@@ -240,11 +248,14 @@ class TrainSteps:
     # ---- what is traced ----------------------------------------------------------------------------------
 
     def watched_step(self, data: Any, number: str) -> tuple[Any, Shown]:
-        """The model's own step, and what it has shown; runs once for each replica. An error is the user's."""
+        """Return the results of the model's own step, and what it has shown; runs once per replica.
+
+        An exception from the model's step is the user's and passes.
+        """
         if self.is_blind:
             return self.model.train_step(data), {"": []}
         tap = StepTap(self.network, self.guard, wants_layers=self.wants_layers)
-        # in a graph this costs nothing but a little time while it is traced
+        # In a graph, following costs nothing but a little time while it is traced.
         is_followed = self.follows or not self.is_eager
         following = Following(self.network, self.guard) if is_followed else None
         with ExitStack() as stack:
@@ -256,7 +267,8 @@ class TrainSteps:
             if following is not None:
                 stack.enter_context(following)
             outputs = self.model.train_step(data)
-        if made:  # TensorFlow chooses between two traces in a graph, and both have to give back the same
+        # TensorFlow then picks one of two traces inside a graph, and both must return the same structure.
+        if made:
             self.is_blind = True
             self.refuse("the inside of the training step", MAKES_VARIABLES)
             return outputs, {"": []}
@@ -270,7 +282,7 @@ class TrainSteps:
     def _shown(
         self, tap: StepTap, following: Following | None, data: Any, outputs: Any, number: str
     ) -> list[Any]:
-        """Tensors of this step; `Program.traces` says where each stands."""
+        """Return the tensors that this step shows; `Program.traces` says where each stands."""
         tap.reported(outputs)
         tap.compares_all = crosses(data, tap.is_made)
         if not self.network.is_complete():
@@ -281,8 +293,10 @@ class TrainSteps:
         replicas = self.model.distribute_strategy.num_replicas_in_sync
         trace, flat = laid_out(tap, data, wanted, replicas, following)
         if not tf.executing_eagerly() and any(each.graph is not tap.graph for each in flat):
+            # A tensor of an inner graph cannot be returned.
             raise ValueError("a tensor of another graph")
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        # Only the first replica's trace is kept: its tensors are the ones that are returned.
         if self._program is not None and (not isinstance(replica, int) or replica == 0):
             self._program.traces[number] = trace
         return flat
@@ -290,9 +304,9 @@ class TrainSteps:
 
 @contextmanager
 def variables_made() -> Iterator[list[str]]:
-    """The names of variables that begin with a value out of the graph itself, made inside of this block.
+    """Collect the names of variables created in this block whose initial value is a tensor of the graph.
 
-    Others, such as an optimizer's in its first step, are made before the graph runs for the first time.
+    Others, such as an optimizer's in its first step, are created before the graph first runs.
     """
     found: list[str] = []
 

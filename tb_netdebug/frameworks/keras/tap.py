@@ -1,4 +1,4 @@
-"""What one run of a training step shows: its layers, losses and gradients, in a graph or eagerly."""
+"""Collect what one run of a training step shows: layer calls, losses and gradients, traced or eager."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from tb_netdebug.recording.guard import Guard
 if TYPE_CHECKING:
     from tb_netdebug.frameworks.keras.following import Following
 
-# An optimizer with more weights, or a network with more layers, is cut off here; losses are few.
+# Further losses, and further tensors of a batch, are left out; steps rarely have so many.
 MOST_LOSSES = 16
 MOST_INPUTS = 16
 
+# Layers that behave differently in training and in evaluation.
 MODE_LAYERS = (
     keras.layers.Dropout,
     keras.layers.GaussianDropout,
@@ -35,12 +36,13 @@ MODE_LAYERS = (
 )
 
 VARIABLES = (keras.Variable, tf.Variable)
+# A call without a tape belongs to an evaluation, not to training.
 is_without_tape = pywrap_tfe.TFE_Py_TapeSetIsEmpty
 
 
 @dataclass(slots=True, eq=False)
 class LayerCall:
-    """A layer that was called."""
+    """One call of a layer, with its inputs and outputs."""
 
     layer: KerasLayer
     inputs: list[tuple[str, Any]]
@@ -51,7 +53,7 @@ class LayerCall:
 
 @dataclass(slots=True, eq=False)
 class AppliedGradients:
-    """Gradients that an optimizer was given."""
+    """The gradients passed to one call of an optimizer."""
 
     optimizer: Any
     pairs: list[tuple[Any, Any]]
@@ -60,9 +62,9 @@ class AppliedGradients:
 
 @dataclass(slots=True, eq=False)
 class StepTap:
-    """Listens to one run of a step on its own thread (see `calls.Listener`).
+    """Collects the calls of one run of a step, on that step's thread (see `calls.CallListener`).
 
-    In a graph it runs once, while TensorFlow traces; what it finds then stands for every run of the graph.
+    In a graph it runs once, while TensorFlow traces; its findings then stand for every run of that graph.
     """
 
     network: Network
@@ -97,7 +99,7 @@ class StepTap:
     _orders: list[int] = field(default_factory=list)
     _makers: Makers = field(default_factory=dict)
 
-    # ---- what it is told ---------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         if self._is_here():
@@ -115,6 +117,7 @@ class StepTap:
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if self._is_here():
+            # One optimizer may call another, as one that scales the loss does: take the outermost.
             self._inside += 1
             if self._inside == 1:
                 self._guarded(self._take_gradients, optimizer, gradients, variables)
@@ -128,12 +131,12 @@ class StepTap:
             self._guarded(self._take_descent, target, sources)
 
     def computed(self, loss: Any) -> None:
-        """The sum of all losses of the step."""
+        """Take the sum of all losses of the step."""
         if self._is_here() and self._is_ours(loss):
             self.whole_loss = loss
 
     def reported(self, results: Any) -> None:
-        """What a train_step gives back: its "loss", unless that is the mean of the epoch so far."""
+        """Take the "loss" that a train_step returns, unless it is the running mean of the epoch."""
         loss = results.get("loss") if isinstance(results, Mapping) else None
         if loss is None or not hasattr(loss, "graph") or not self._is_ours(loss):
             return
@@ -142,15 +145,15 @@ class StepTap:
 
     @property
     def graph(self) -> Any:
-        """In which the step is traced; None when it runs eagerly."""
+        """Return the graph in which the step is traced; None when the step runs eagerly."""
         return self._graph
 
     def is_made(self, tensor: Any) -> bool:
-        """Whether a layer has put it out."""
+        """Return whether a layer produced this tensor."""
         return id(tensor) in self._makers
 
     def move(self, network: Network, guard: Guard) -> None:
-        """To another monitor: the layers and weights have other names there, or are followed by others."""
+        """Attach to another monitor, which may name layers and weights differently or not watch them."""
         self.network, self.guard = network, guard
         for call in self.calls:
             call.layer = network.layers.get(id(call.layer.layer), call.layer)
@@ -161,10 +164,11 @@ class StepTap:
             ]
         self.looks = 0
 
-    # ---- what can be shown, asked at the end of the step -------------------------------------------------
+    # ---- results, asked for at the end of the step -------------------------------------------------------
 
     def descended(self) -> Any:
-        """The one number that the gradients of weights are taken of; None when there are several of them."""
+        """Return the scalar whose gradients with respect to weights were taken; None if there are several."""
+        # The tape may be asked several times for the gradients of one target.
         found = {id(each): each for each in self.descents}
         if len(found) != 1:
             return None
@@ -173,13 +177,17 @@ class StepTap:
         return target if is_number and self._is_ours(target) else None
 
     def activations(self) -> list[tuple[LayerCall, str, Any]]:
-        """Asked again, the same: by then TensorFlow has readers of our own in the graph."""
+        """Return the layer outputs that may be shown; repeated calls return the same list.
+
+        It is computed once, because later TensorFlow has our own readers in the graph, which `may_show` would
+        count.
+        """
         if self._activations is None:
             self._activations = self._find_activations()
         return self._activations
 
     def gradients(self) -> list[tuple[WatchedWeight, Any, Any]]:
-        """Weight, gradient, and by what it is scaled; asked again, the same."""
+        """Return (weight, gradient, loss scale) of each gradient that may be shown; computed once."""
         if self._gradients is None:
             self._gradients = self._find_gradients()
         return self._gradients
@@ -191,6 +199,7 @@ class StepTap:
                 continue
             for place, tensor in call.outputs:
                 if not is_float(tensor):
+                    # Another reader would stop TensorFlow from fusing this tensor: see `fusion`.
                     continue
                 if may_show(tensor):
                     found.append((call, place, tensor))
@@ -223,11 +232,11 @@ class StepTap:
             self.guard.fault("looking at a training step", error)
 
     def _is_ours(self, tensor: Any) -> bool:
-        """Not in a loop or branch inside of the graph, from which no tensor gets out."""
+        """Return whether a tensor is in the step's own graph: none gets out of a loop or branch inside it."""
         return getattr(tensor, "graph", None) is self._graph
 
     def _take_descent(self, target: Any, sources: Any) -> None:
-        """Gradients by inputs, as of an attack, do not count."""
+        """Take the target of a tape, unless its gradients are with respect to inputs, as in an attack."""
         if any(isinstance(each, VARIABLES) for each in tf.nest.flatten(sources)):
             self.descents.append(target)
 
@@ -235,21 +244,23 @@ class StepTap:
         given = [(place, dense(tensor)) for place, tensor in tensors_in(output)]
         outputs = [(place, tensor) for place, tensor in given if self._is_ours(tensor)]
         if not outputs:
+            # Count calls inside an inner graph, so that the user can be told that they are not seen.
             self.hidden += bool(given) and not is_rehearsal(given[0][1])
             return
         for _, tensor in outputs:
-            if id(tensor) not in self._makers:  # the innermost layer has made it
+            if id(tensor) not in self._makers:  # the innermost layer returns first
                 self._makers[id(tensor)] = tensor, layer
         if is_without_tape():
             return
         known = self.network.layers.get(id(layer))
         if known is None:
+            # The layer may have been created since the last search.
             self.network.refresh()
             known = self.network.layers.get(id(layer))
         if known is None:
             return
         training = kwargs.get("training")
-        if training is None:  # that of the layer around it
+        if training is None:  # take the mode of the enclosing layer
             training = getattr(get_global_attribute("current_call_ctx"), "training", None)
         if isinstance(layer, MODE_LAYERS):
             is_frozen = isinstance(layer, keras.layers.BatchNormalization) and not layer.trainable
@@ -276,16 +287,18 @@ class StepTap:
                 pairs.append((variable, gradient))
             else:
                 self.hidden += 1
+        # LossScaleOptimizer has a dynamic scale, other optimizers may have a fixed factor.
         scale = getattr(optimizer, "dynamic_scale", None)
         if scale is None:
             scale = getattr(optimizer, "loss_scale_factor", None)
         if pairs:
             self._take_rate(optimizer)
+            # Read a dynamic scale now, before the optimizer changes it.
             read = tf.identity(scale.value) if isinstance(scale, keras.Variable) else scale
             self.applied_to.append(AppliedGradients(optimizer, pairs, read))
 
     def _take_rate(self, optimizer: Any) -> None:
-        """As it is in this step; of a function of the user's nothing, for it may count its calls."""
+        """Take the learning rate of this step, but call no function of the user's: it may count calls."""
         rate = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
         if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
             rate = optimizer.learning_rate
@@ -306,7 +319,7 @@ def graph_now() -> Any:
 
 
 def is_of_metric(tensor: Any) -> bool:
-    """Whether it is what a mean of Keras's gives: a sum over batches by their number."""
+    """Return whether a tensor is the result of a Keras mean metric: a sum over batches by their number."""
     operation = tensor.op
     while operation.type in ("Identity", "Cast"):
         operation = operation.inputs[0].op
@@ -314,5 +327,5 @@ def is_of_metric(tensor: Any) -> bool:
 
 
 def is_rehearsal(tensor: Any) -> bool:
-    """Whether Keras only finds out about shapes, in a graph that it throws away."""
+    """Return whether Keras only infers shapes here, in a scratch graph that it discards."""
     return "scratch" in getattr(getattr(tensor, "graph", None), "name", "")

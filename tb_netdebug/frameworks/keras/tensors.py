@@ -1,4 +1,4 @@
-"""Tensors of TensorFlow: in what layers give, and what the user hands in."""
+"""Find and convert TensorFlow tensors: those in layer outputs, and those that the user hands in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tb_netdebug.recording.containers import MOST_DEPTH, MOST_LEAVES, MOST_PARTS
 
 
 def dense(value: Any) -> Any:
-    """An ordinary tensor with the values of a sparse one, duplicates added up; others as they are."""
+    """Return an ordinary tensor holding the values of a sparse or ragged one; return others unchanged.
+
+    Duplicate indices of an IndexedSlices are summed.
+    """
     if isinstance(value, tf.IndexedSlices):
         places, numbers = tf.unique(value.indices)
         return tf.math.unsorted_segment_sum(value.values, numbers, tf.size(places))
@@ -32,10 +35,11 @@ def dense(value: Any) -> Any:
 def tensors_in(
     output: Any, name: str = "", depth: int = 0, most: int = MOST_LEAVES
 ) -> Iterator[tuple[str, Any]]:
-    """The tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
+    """Yield the tensors of a nested output, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
     if isinstance(output, tf.Tensor | tf.IndexedSlices | tf.SparseTensor | tf.RaggedTensor):
         yield name, output
     elif depth < MOST_DEPTH:
+        # This runs in every step: `most` keeps a huge nested output from holding it up.
         parts = parts_of(output, min(most, MOST_PARTS))
         for key, value in parts:
             yield from tensors_in(value, f"{name}[{key}]", depth + 1, share_of(most, parts))
@@ -50,7 +54,10 @@ def parts_of(output: Any, most: int) -> Parts:
 
 
 def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, Units | None] | None:
-    """Of a tensor or array that the user hands in."""
+    """Return the kernel summary and the active units of a tensor or array that the user hands in.
+
+    Return None, and tell `refuse` why, when it has no values yet or a type that cannot be read.
+    """
     if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
         value = tf.convert_to_tensor(value)
         if hasattr(value, "graph"):
@@ -68,9 +75,10 @@ def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, U
 
 
 def pixels_of(value: Any) -> Any:
-    """An image that the user hands in, as an array."""
+    """Return an image that the user hands in as an array."""
     if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
         value = tf.convert_to_tensor(value)
+        # float16 and bfloat16 become float32: NumPy has no bfloat16.
         value = tf.cast(value, tf.float32) if value.dtype.is_floating else value
         return value.numpy()
     return np.asarray(value)

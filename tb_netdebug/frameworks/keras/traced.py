@@ -1,6 +1,6 @@
-"""What a version of the training step gives back beside Keras's own results.
+"""The tensors that a version of the training step returns beside Keras's own results.
 
-One flat list of tensors that are there anyway, which TensorFlow hands over faster than anything nested; the
+They exist anyway, and form one flat list, because TensorFlow returns that faster than a nested structure. The
 trace keeps where each stands.
 """
 
@@ -24,14 +24,14 @@ from tb_netdebug.recording.guard import Guard
 Shown = dict[str, list[Any]]
 
 
-# What the light look takes of it, and what the full one does without, unless it is counted always.
+# The parts that the light version returns. The full version leaves out IN_TROUBLE unless it is always wanted.
 LIGHT = frozenset({"loss", "scale", "rates", "health", "inputs", "labels", "gradients", "flags"})
 IN_TROUBLE = "flags"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a step shows. `always_flags`: not only when the loss is no number."""
+    """Selects what a step shows. `always_flags` counts non-finite values even when the loss is finite."""
 
     gradients: bool
     always_flags: bool = False
@@ -40,7 +40,7 @@ class Wanted:
 
 @dataclass(slots=True, eq=False)
 class StepTrace:
-    """What tracing a step has found; it stands for every run of this graph."""
+    """The result of tracing a step; it stands for every run of this graph."""
 
     tap: StepTap
     sizes: dict[str, int]
@@ -51,7 +51,7 @@ class StepTrace:
     _places: dict[bool, dict[str, slice]] = field(default_factory=dict)
 
     def chosen(self, tensors: Sequence[Any], *, full: bool) -> list[Any]:
-        """Of all that the step shows."""
+        """Return, of all tensors that the step shows, those of the full or the light version."""
         found: list[Any] = []
         start = 0
         for name, size in self.sizes.items():
@@ -61,7 +61,7 @@ class StepTrace:
         return found
 
     def places(self, *, full: bool) -> dict[str, slice]:
-        """Where each part stands in what was chosen."""
+        """Return where each part stands in the list that `chosen` returns."""
         places = self._places.get(full)
         if places is None:
             places, start = {}, 0
@@ -76,7 +76,7 @@ class StepTrace:
         return (name != IN_TROUBLE or self.always_flags) if full else name in LIGHT
 
     def move(self, network: Network, guard: Guard) -> None:
-        """To another monitor's: it goes on with what was traced for one before it."""
+        """Attach to another monitor, which continues with what was traced for an earlier one."""
         self.tap.move(network, guard)
         self.weights = [network.weight_of(each.variable) or each for each in self.weights]
 
@@ -98,18 +98,20 @@ class TracedRun:
         return [] if found is None else list(self.flat[found])
 
     def first(self, name: str) -> Any:
-        """The first tensor of this name; None when the step has none."""
+        """Return the first tensor of this name; None if the step has none."""
         found = self.places.get(name)
         return None if found is None else self.flat[found.start]
 
     @property
     def loss(self) -> Any:
         value = self.first("loss")
+        # Keras divides the loss of each replica by the number of replicas.
         return value if value is None or self.trace.replicas == 1 else value * self.trace.replicas
 
     @property
     def wait_secs(self) -> Any:
-        """How long the batch was waited for, where the graph has fetched it."""
+        """How long the step waited for its batch, if the graph fetched the batch itself."""
+        # `BatchRunner` appends the wait behind the parts.
         length = max((place.stop for place in self.places.values()), default=0)
         return self.flat[-1] if len(self.flat) > length else None
 
@@ -124,11 +126,11 @@ class TracedRun:
 def laid_out(
     tap: StepTap, data: Any, wanted: Wanted, replicas: int, following: Following | None
 ) -> tuple[StepTrace, list[Any]]:
-    """The trace, and the tensors that this step is to give back."""
+    """Return the trace, and the tensors that this step is to return."""
     weights = moved(tap.network) if not wanted.is_eager and replicas == 1 else []
     parts = parts_of(tap, data, wanted)
     tap.following, tap.shown = following, parts
-    # what the step has made of them: TensorFlow reads a variable after whatever has changed it
+    # The values after the step: TensorFlow reads a variable after whatever has changed it.
     parts["weights"] = [native(each.variable).read_value() for each in weights]
     parts = {name: tensors for name, tensors in parts.items() if tensors}
     flat = [each for tensors in parts.values() for each in tensors]
@@ -165,8 +167,11 @@ def parts_of(tap: StepTap, data: Any, wanted: Wanted) -> Shown:
 
 
 def loss_of(tap: StepTap) -> list[Any]:
-    """That of the whole step; where nobody has asked the model for it, the first that was computed, or else
-    what the step calls so, or takes its gradients of, unless it is scaled for them."""
+    """Return the loss of the whole step, as a list of at most one tensor.
+
+    If the model was not asked for it, that is the first loss that was computed, or else what the step reports
+    as "loss", or takes its gradients of, unless that is scaled for them.
+    """
     if tap.whole_loss is not None:
         return [tf.convert_to_tensor(tap.whole_loss)]
     if tap.losses:
@@ -177,11 +182,11 @@ def loss_of(tap: StepTap) -> list[Any]:
 
 
 def descended_by(tap: StepTap, loss: list[Any]) -> list[Any]:
-    """What the gradients are taken of, where that is another number than the loss that is recorded."""
+    """Return the tensor that the gradients are taken of, if it is not the recorded loss."""
     target = tap.descended()
     return [] if target is None or any(target is each for each in loss) else [target]
 
 
 def first_of(data: Any) -> Any:
-    """The inputs of the model, in what the data gives."""
+    """Return the inputs of the model from a batch."""
     return data[0] if isinstance(data, tuple | list) and data else data

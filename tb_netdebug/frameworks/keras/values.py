@@ -1,4 +1,4 @@
-"""From tensors to the addresses that the kernel reads; knows no backend of Keras."""
+"""Turn tensors into the addresses that the kernel reads, independent of the Keras backend."""
 
 from __future__ import annotations
 
@@ -32,30 +32,35 @@ FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "c
 
 
 def array_of(tensor: Any) -> Array:
-    """The values of an eager tensor, or of what has some already; those in host memory are not copied, and
-    not to be written to."""
+    """Return the values of an eager tensor, or of anything that has values already.
+
+    Values in host memory are not copied, so do not write to the array.
+    """
     found: Array = tensor._numpy() if hasattr(tensor, "_numpy") else np.asarray(tensor)
     if found.ndim == 0:
-        return np.asarray(found)  # else it is a number, not an array
+        return np.asarray(found)  # a NumPy scalar otherwise, not an array
     return found if found.flags.c_contiguous else np.ascontiguousarray(found)
 
 
 def number_of(tensor: Any) -> float:
-    """Of an eager tensor with one value; the mean of several."""
+    """Return the value of an eager tensor; the mean if it has several."""
     found = tensor._numpy()
     return float(found) if found.ndim == 0 else float(found.mean(dtype=np.float64))
 
 
 def item_of(array: Array) -> Item | None:
-    """For the kernel; None for a type that it does not know. The array must be kept until it was read."""
+    """Return (address, size, type code) for the kernel; None for a type that it does not know.
+
+    The caller must keep the array alive until it has been read.
+    """
     code = _codes.get(array.dtype, UNKNOWN)
-    if code == UNKNOWN:  # its name takes longer to find than all the rest here
+    if code == UNKNOWN:  # looking up the name takes longer than everything else here
         code = _codes[array.dtype] = CODES.get(array.dtype.name)
     return None if code is None else (address_of(array), array.size, code)
 
 
 def address_of(array: Array) -> int:
-    found: int = array.__array_interface__["data"][0]  # `ctypes` makes objects first
+    found: int = array.__array_interface__["data"][0]  # `array.ctypes` would create objects first
     return found
 
 

@@ -1,4 +1,4 @@
-"""Variables of TensorFlow, and their values at a moment."""
+"""Read TensorFlow variables at a given moment."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from tb_netdebug.frameworks.keras.weights import Held
 
 
 def moved(network: Network) -> list[WatchedWeight]:
-    """The weights that a step may change."""
+    """Return the weights that a step may change: those that are trainable."""
     return [each for each in network.weights.values() if is_trainable(each)]
 
 
 def held(watched: Iterable[WatchedWeight]) -> Held:
-    """Not copied where they lie in host memory: TensorFlow copies what it is to change while we look."""
+    """Return weights with their current values.
+
+    Values in host memory are not copied: TensorFlow copies a buffer before changing it while we hold it.
+    """
     return [(each, value_of(native(each.variable))) for each in watched]
 
 
 def value_of(variable: Any) -> Any:
-    if type(variable) is ResourceVariable:  # a fifth of the time of what `read_value` does
+    if type(variable) is ResourceVariable:  # a fifth of the time of `read_value`
         return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
     return variable.read_value()

@@ -1,4 +1,4 @@
-"""Weights, and what a step has changed in them."""
+"""Sample weights and what a step has changed in them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tb_netdebug.frameworks.keras.layers import WatchedWeight
 from tb_netdebug.frameworks.keras.values import Array, address_of, array_of, item_of
 from tb_netdebug.recording.collector import StepCollector
 
-# A weight with its values at some moment, which nothing changes any more.
+# A weight with its values at some moment; nothing changes these values any more.
 Held = list[tuple[WatchedWeight, Any]]
 
 
 class KerasWeights:
-    """Samples weights and, from a copy made before the step, updates; works on the desk.
+    """Samples weights and, from a copy made before the step, updates; runs on the job queue's thread.
 
-    The kernel reads weights and copy in one pass and leaves the copy equal to the weights: with every step
-    sampled nothing needs copying. Copies beyond `most_bytes` are not made.
+    The kernel reads weights and copy in one pass and leaves the copy equal to the weights, so nothing needs
+    copying when every step is sampled. Copies beyond `most_bytes` are not made.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class KerasWeights:
         self._fresh_at = -1
 
     def keep(self, step: int, weights: Held) -> None:
-        """Before a step that is sampled: copies of what the steps since the last look have changed."""
+        """Copy, before a sampled step, what the steps since the last sample have changed."""
         for each, tensor in weights:
             array = array_of(tensor)
             if item_of(array) is None:
@@ -57,11 +57,11 @@ class KerasWeights:
         self._fresh_at = step
 
     def before(self, watched: WatchedWeight) -> Array | None:
-        """What it was before the step that is sampled."""
+        """Return the weight before the sampled step; None if there is no copy of that moment."""
         return self._copies.get(id(watched)) if self._fresh_at == self._collector.step else None
 
     def look(self, weights: Held) -> None:
-        """After the step."""
+        """Sample the weights, and their updates where there is a copy, after the step."""
         arrays = [array_of(tensor) for _, tensor in weights]
         pairs, alone = [], []
         is_fresh = self._fresh_at == self._collector.step
@@ -75,7 +75,7 @@ class KerasWeights:
             else:
                 alone.append((each, item))
                 copy = self._new_copy(each, array) if self._updates else None
-                if copy is not None:  # for the next step, should it be sampled
+                if copy is not None:  # for the next step, in case it is sampled
                     np.copyto(copy, array)
         results = kernel.summarize_updates([item for _, item in pairs], self._threads)
         for (each, _), (weight, update) in zip(pairs, results, strict=True):

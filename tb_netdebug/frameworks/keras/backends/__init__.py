@@ -1,1 +1,1 @@
-"""Keras on PyTorch and on JAX; on TensorFlow it is `frameworks/keras/`, whose parts are used here."""
+"""Keras on PyTorch and on JAX, built from parts of `frameworks/keras/`, which serves TensorFlow."""

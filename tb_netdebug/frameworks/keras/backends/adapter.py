@@ -1,4 +1,4 @@
-"""Behind the seam, what is the same for Keras on every backend but TensorFlow (see `recording.adapter`)."""
+"""The part of the adapter that Keras on PyTorch and on JAX share (see `recording.adapter`)."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from tb_netdebug.recording.settings import Settings
 COPIES_SHARE = 0.1
 
 Late = list[tuple[int, dict[str, float], list[Sample]]]
-# A tap in the place of TensorFlow's, and what its step has shown: "inputs", "targets", "given", "values",
+# A tap in place of TensorFlow's, and what its step has shown: "inputs", "targets", "given", "values",
 # "activations", "gradients".
 Run = tuple[Any, dict[str, list[Any]]]
 
 
 class BackendAdapter(ABC):
-    """Fills the collector. A backend says how its tensors are read, and what it has seen of a step."""
+    """Fills the collector; a subclass reads its backend's tensors and reports what it saw of a step."""
 
     framework = ""
 
@@ -84,31 +84,31 @@ class BackendAdapter(ABC):
         self._kept_for = -1
         self._updates = Updates(lambda variable: self.read(self.tensor_of(variable)))
 
-    # ---- what a backend says -----------------------------------------------------------------------------
+    # ---- for subclasses ----------------------------------------------------------------------------------
 
     @property
     def is_blind(self) -> bool:
-        """Whether the loss of single batches is not known here."""
+        """Whether the losses of single batches are unknown here."""
         return False
 
     @abstractmethod
     def read(self, tensor: Any) -> Array:
-        """The values of a tensor, not copied where they lie in host memory."""
+        """Return the values of a tensor, not copied if they lie in host memory."""
 
     @abstractmethod
     def tensor_of(self, variable: Any) -> Any:
-        """The tensor that a variable of Keras has now."""
+        """Return the current tensor of a Keras variable."""
 
     @abstractmethod
     def _runs(self) -> list[Run]:
-        """What was seen of the step; its numbers are put into the collector."""
+        """Return what was seen of the step, and put its numbers into the collector."""
 
     def _is_bad(self) -> bool:
-        """What looking into this step may explain."""
+        """Return whether the loss or a gradient is not finite, so that a closer look may explain it."""
         scalars = self._collector.scalars
         return not np.isfinite(scalars.get(LOSS, 0.0)) or bool(scalars.get(NONFINITE_GRADIENTS))
 
-    # ---- the seam ----------------------------------------------------------------------------------------
+    # ---- Adapter -----------------------------------------------------------------------------------------
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         runs = self._runs()
@@ -144,7 +144,7 @@ class BackendAdapter(ABC):
         return {}
 
     def describe(self) -> dict[str, Any]:
-        """The same after `close`, when the models are gone."""
+        """Return the description of the run; after `close`, the one from before the models were released."""
         if self._description is not None:
             return {**self._description, "not_watched": self._refusals.sentences()}
         return {
@@ -164,7 +164,7 @@ class BackendAdapter(ABC):
 
     @abstractmethod
     def _source(self) -> TensorSource:
-        """A new one, for a debugger."""
+        """Return a new tensor source for a debugger."""
 
     def workbench(self, stops: Stops) -> KerasWorkbench:
         self._bench = KerasWorkbench(
@@ -180,7 +180,7 @@ class BackendAdapter(ABC):
         return rate_of(optimizer)
 
     def close(self) -> None:
-        """Harmless when called again; nothing of the models is kept."""
+        """Release everything of the models. Harmless when called again."""
         self._description = self.describe()
         if self._bench is not None:
             self._bench.close()
@@ -193,17 +193,17 @@ class BackendAdapter(ABC):
     # ---- for the callback --------------------------------------------------------------------------------
 
     def begin_batch(self) -> None:  # noqa: B027  # a backend may have nothing to do
-        """Keras is about to train on a batch."""
+        """Prepare for a batch that Keras is about to train on."""
 
     def evaluated(self) -> None:
-        """An evaluation lies between two steps: its time belongs to neither."""
+        """Exclude an evaluation between two steps from the time of both."""
         self._collector.clock.finish()
         self._collector.scalars[EVALUATIONS] = 1.0
 
     # ---- a step ------------------------------------------------------------------------------------------
 
     def _keep_weights(self) -> None:
-        """As they are before a step that is sampled."""
+        """Keep the weights as they are before a sampled step."""
         step = self._collector.step
         if self._settings.updates and self._kept_for != step:
             self._kept_for = step
@@ -225,7 +225,7 @@ class BackendAdapter(ABC):
         collector.facts.extend(found.facts)
 
     def _held(self) -> list[tuple[WatchedWeight, Any]]:
-        """The trained weights, with their values of now."""
+        """Return the trainable weights with their current values."""
         return [
             (each, each.variable.read_value())
             for each in self._network.weights.values()
@@ -242,7 +242,7 @@ class BackendAdapter(ABC):
         return [(each.weight, each.variable.read_value()) for each in resting if self._settings.weights]
 
     def _stand_in(self, optimizer: Any) -> Optimizer:
-        """Always the same one for an optimizer."""
+        """Return the stand-in of an optimizer, always the same one."""
         held = [self._network.stand_in(each) for each in getattr(optimizer, "_trainable_variables", [])]
         found = self._stand_ins.get(id(optimizer))
         if found is None:
@@ -274,7 +274,7 @@ class BackendAdapter(ABC):
         return array_of(Shown(value, self.read)) if keras.ops.is_tensor(value) else np.asarray(value)
 
     def _put(self, name: str, value: Any) -> None:
-        """A number, or a tensor with one; of several values the mean."""
+        """Record a number or a one-element tensor; the mean if there are several values."""
         if value is None:
             return
         try:

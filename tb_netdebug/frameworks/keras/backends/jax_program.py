@@ -1,10 +1,9 @@
-"""The training step on JAX: traced once, as Keras's own is, and two programs made of what was traced.
+"""The training step on JAX: traced once, like Keras's own, and compiled into two programs.
 
-To trace is to run the user's Python. JAX keeps what it has traced of an inner function, so two outer ones can
-have it: the step itself, which is Keras's to the last bit, and in sampled steps before it a look at the same
-batch, from the same weights and the same state of random numbers, which JAX keeps in the open. A look
-computes
-on numbers alone and changes none; where the step calls Python from within, there is no look.
+Tracing runs the user's Python. JAX caches the trace of an inner function, so two outer functions can share
+it. One is the step itself, which is Keras's to the last bit. The other, the look, runs before it in sampled
+steps, on the same batch, the same weights and the same random state, which JAX keeps explicit. A look only
+computes and changes no state; a step that calls back into Python gets no look.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from tb_netdebug.frameworks.keras.backends.tap import EagerTap
 from tb_netdebug.frameworks.keras.calls import heard, listening
 from tb_netdebug.frameworks.keras.values import is_float
 
-# The state of a training, as Keras passes it: trained variables, others, the optimizer's, the metrics'.
+# The training state as Keras passes it: trainable variables, others, the optimizer's, the metrics'.
 State = tuple[list[Any], list[Any], list[Any], list[Any]]
 MakeTap = Callable[[Callable[[Any], bool]], EagerTap]
 
 
 @dataclass(slots=True, eq=False)
 class StepValues:
-    """What a step shows: activations and losses as in the tap, gradients as the optimizer was given them."""
+    """The values of a step: activations and losses as in the tap, gradients as passed to the optimizer."""
 
     loss: Any
     scale: Any
@@ -42,7 +41,7 @@ class StepValues:
 
 
 class JaxProgram:
-    """The step of a model. `make_tap` is None when nobody watches any more."""
+    """The compiled step of a model; `make_tap` is None after watching has ended."""
 
     def __init__(self, model: Any, make_tap: MakeTap) -> None:
         self.make_tap: MakeTap | None = make_tap
@@ -72,11 +71,15 @@ class JaxProgram:
         self._look = jax.jit(lambda state, batch: inner(state, batch)[2])
 
     def step(self, state: State, batch: Any) -> Any:
-        """Keras's results and the state behind the step; that before it is used up."""
+        """Return Keras's results and the new state; the state passed in is donated and becomes unusable."""
         return self._step(state, batch)
 
     def look(self, state: State, batch: Any) -> tuple[EagerTap, StepValues] | None:
-        """Waits for the values. `state` can be used afterwards. None of a step that cannot be looked into."""
+        """Return what the step would compute, and wait for the values; None if it cannot be looked into.
+
+        `state` stays usable.
+        """
+        # Without computing anything, find the trace that this batch uses.
         ((number, kinds),) = jax.eval_shape(self._inner, state, batch)[2].items()
         if kinds is None or number not in self.taps or self._calls_python_in(number, state, batch):
             return None
@@ -89,13 +92,13 @@ class JaxProgram:
     def _calls_python_in(self, number: str, state: State, batch: Any) -> bool:
         known = self._calls_python.get(number)
         if known is None:
-            closed = jax.make_jaxpr(self._inner)(state, batch)  # of what was traced already
+            closed = jax.make_jaxpr(self._inner)(state, batch)  # reuses the cached trace
             known = self._calls_python[number] = bool(closed.effects) or has_callback(closed.jaxpr)
         return known
 
 
 class JaxLeftBehind:
-    """A model's train function when nobody watches it any more: with what was traced."""
+    """A model's train function after watching ends: it runs what was traced."""
 
     def __init__(self, program: JaxProgram) -> None:
         self.program = program
@@ -105,12 +108,13 @@ class JaxLeftBehind:
 
 
 class Looking:
-    """Around one run of a model's own train_step, traced or with numbers: what its calls tell."""
+    """Collects the calls of one run of a model's own train_step, traced or eager."""
 
     def __init__(self, model: Any, make_tap: MakeTap, state: State) -> None:
         self.tap = make_tap(self._gets_out)
         self.tap.begin(wants_layers=True, wants_losses=True)
         self._model = model
+        # The traces of the step itself: tensors of any other trace cannot leave it.
         self._outer = {id(trace_of(each)) for each in jax.tree_util.tree_leaves(state) if is_traced(each)}
         self._stack = ExitStack()
         self._loss: Any = None
@@ -127,7 +131,7 @@ class Looking:
         self._stack.close()
 
     def shown(self) -> dict[str, Any] | None:
-        """In the fields of `StepValues`; None when the step went another way than Keras's own."""
+        """Return the fields of `StepValues`; None if the step did not go through Keras's usual calls."""
         try:
             return None if self._loss is None or not self._gradients else self._found()
         except Exception as error:
@@ -148,6 +152,7 @@ class Looking:
 
     def _entries(self) -> list[Any]:
         calls = self.tap.calls
+        # Only inputs that no layer produced: the others are checked as outputs.
         made = {id(shown) for call in calls for _, shown in call.outputs}
         return [
             self._are_finite([each for _, each in call.inputs if is_float(each) and id(each) not in made])
@@ -172,18 +177,19 @@ class Looking:
         if scale is None:
             self._scale = float(getattr(optimizer, "loss_scale_factor", None) or 1.0)
             return
+        # On JAX the scale is a part of the optimizer's state, at the position of its variable.
         place = next(place for place, each in enumerate(optimizer.variables) if each is scale)
         self._scale = below(state[place])
 
     def _gets_out(self, tensor: Any) -> bool:
-        """Not out of a loop or branch inside of the step."""
+        """Return whether a tensor can leave the step: none gets out of a loop or branch inside it."""
         found = below(tensor)
         return not is_traced(found) or id(trace_of(found)) in self._outer
 
 
 @contextmanager
 def given(optimizer: Any, taken: Callable[[Any, Any, Any], None]) -> Iterator[None]:
-    """Tells what an optimizer of the model's is given, as Keras does it on JAX."""
+    """Report what Keras on JAX passes to an optimizer of the model, for the duration of the block."""
     original = optimizer.stateless_apply
 
     def stateless_apply(state: Any, gradients: Any, variables: Any) -> Any:
@@ -202,7 +208,7 @@ def given(optimizer: Any, taken: Callable[[Any, Any, Any], None]) -> Iterator[No
 
 
 def below(tensor: Any) -> Any:
-    """What stands below the tracers of a derivative: a value, or its place in the step that is traced."""
+    """Return what a derivative's tracers wrap: a value, or a tracer of the step itself."""
     while is_traced(tensor) and hasattr(tensor, "primal"):
         tensor = tensor.primal
     return tensor
@@ -213,7 +219,7 @@ def is_traced(tensor: Any) -> bool:
 
 
 def has_callback(jaxpr: Any) -> bool:
-    """Whether Python is called from within."""
+    """Return whether a traced program calls back into Python."""
     for equation in jaxpr.eqns:
         if "callback" in equation.primitive.name:
             return True
@@ -226,18 +232,18 @@ def has_callback(jaxpr: Any) -> bool:
 
 
 def trace_of(tensor: Any) -> Any:
-    """What is being traced; None for a tensor that has values."""
+    """Return the trace that a tensor belongs to; None if it has values."""
     return getattr(tensor, "_trace", None)
 
 
 def kind_of(batch: Any) -> tuple[Any, ...]:
-    """Batches of the same kind need one program."""
+    """Return a key; batches with equal keys share a program."""
     leaves, structure = jax.tree_util.tree_flatten(batch)
     return structure, tuple((tuple(each.shape), data_type(each.dtype).name) for each in leaves)
 
 
 def size_of(batch: Any) -> float | None:
-    """The number of examples."""
+    """Return the number of examples; None if no array of the batch has a dimension."""
     for leaf in jax.tree_util.tree_leaves(batch):
         if getattr(leaf, "ndim", 0):
             return float(leaf.shape[0])
@@ -245,6 +251,6 @@ def size_of(batch: Any) -> float | None:
 
 
 def inputs_of(batch: Any) -> tuple[list[Any], list[Any]]:
-    """Inputs of the model, and targets."""
+    """Return the model's inputs and the targets."""
     inputs, targets, _ = keras.utils.unpack_x_y_sample_weight(batch)
     return jax.tree_util.tree_leaves(inputs), jax.tree_util.tree_leaves(targets)

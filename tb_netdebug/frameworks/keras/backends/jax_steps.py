@@ -1,4 +1,4 @@
-"""Keras's training step on JAX: what goes into it and what comes out of it, and nothing in between."""
+"""Wrap Keras's training step on JAX: what goes into it, and what comes out of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
-# A program is compiled for each kind of batch; a smaller one at the end of an epoch is not worth it.
+# A program is compiled per kind of batch; a smaller last batch of an epoch is not worth one.
 MOST_KINDS = 8
 PARTS = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
 
@@ -58,7 +58,7 @@ CALLS_PYTHON = (
 
 @dataclass(slots=True, eq=False)
 class JaxStep:
-    """A step that was started; its numbers may still be on their way."""
+    """A step that was started; its numbers may not have arrived yet."""
 
     batch: Any
     logs: Any
@@ -69,9 +69,9 @@ class JaxStep:
 
 
 class JaxSteps:
-    """Stands before a model's `train_function`, and keeps the last step that has run for `take`.
+    """Wraps a model's `train_function`, and keeps the last step that has run for `take`.
 
-    `told` is called behind each run with Keras's results, where nobody else tells that a batch is over.
+    `told` is called after each run with Keras's results, where nothing else reports the end of a batch.
     """
 
     def __init__(
@@ -109,17 +109,17 @@ class JaxSteps:
         return self._make_tap is not None
 
     def take(self) -> JaxStep | None:
-        """The step that has run since this was asked last."""
+        """Return the step that has run since the last call; None if there is none."""
         ran, self._ran = self._ran, None
         return ran
 
     def tensors(self) -> Iterator[tuple[int, Any]]:
-        """The state of a training that is going on, by id of the variable."""
+        """Yield the current training state by the id of its variable."""
         for some, tensors in zip(self._variables(), self._state or (), strict=False):
             yield from ((id(variable), tensor) for variable, tensor in zip(some, tensors, strict=False))
 
     def put(self, variable: Any, value: Any) -> None:
-        """Into the state that the step which has just run has left behind."""
+        """Replace a variable's value in the state that the last step returned."""
         if self._state is None:
             return
         trained, rest, of_optimizer, metrics = parts = [list(each) for each in self._state]
@@ -134,16 +134,16 @@ class JaxSteps:
         of_optimizer = optimizer.variables if optimizer is not None else []
         return self.model.trainable_variables, self.model.non_trainable_variables, of_optimizer
 
-    # ---- standing there ----------------------------------------------------------------------------------
+    # ---- installing --------------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Past Keras's own __setattr__, which keeps a list of what belongs to a model."""
+        """Install the wrappers, bypassing Keras's own __setattr__, which tracks what belongs to a model."""
         self.model.__dict__.setdefault("make_train_function", self._make_train_function)
         self.model.__dict__.setdefault("reset_metrics", self._reset_metrics)
         self.take_over()
 
     def remove(self) -> None:
-        """The model is as it was."""
+        """Restore the model as it was."""
         for ours in (self._make_train_function, self._reset_metrics):
             name = ours.__name__.removeprefix("_")
             if self.model.__dict__.get(name) == ours:
@@ -159,7 +159,7 @@ class JaxSteps:
         self._ordinary = self._state = None
 
     def take_over(self) -> None:
-        """Whatever Keras would call now is called through us."""
+        """Wrap whatever train function Keras would call now."""
         current = self.model.train_function
         if current is None or current == self._run:
             return
@@ -168,7 +168,7 @@ class JaxSteps:
         self.model.train_function = self._run
 
     def _is_one_program(self) -> bool:
-        """Whether Keras gives the whole step to JAX, and to no devices of its own choice."""
+        """Return whether Keras compiles the whole step with JAX and distributes nothing over devices."""
         model = self.model
         is_plain = type(model).make_train_function is JAXTrainer.make_train_function and not is_nnx_enabled()
         is_whole = (
@@ -177,7 +177,7 @@ class JaxSteps:
         return self._make_tap is not None and is_plain and is_whole and distribution() is None
 
     def _program_for(self, current: Any) -> JaxProgram | None:
-        """A new one, or the one that was traced for another monitor."""
+        """Return a new program, or the one traced for another monitor; None if tracing is not allowed."""
         make_tap = self._make_tap
         assert make_tap is not None
         if isinstance(current, JaxLeftBehind):
@@ -204,7 +204,7 @@ class JaxSteps:
         type(self.model).reset_metrics(self.model)
 
     def _hidden(self) -> str:
-        """Why this step is nothing to look into; "" when it is."""
+        """Return why this step cannot be looked into; "" if it can."""
         if type(self.model).train_step is not JAXTrainer.train_step:
             return OWN_STEP
         return SEVERAL if getattr(self.model, "steps_per_execution", 1) > 1 else ""
@@ -213,7 +213,7 @@ class JaxSteps:
 
     def _run(self, state: State, iterator: Any) -> Any:
         asked = now()
-        batch = next(iterator)  # that there is no more is for Keras to hear
+        batch = next(iterator)  # a StopIteration is for Keras to handle
         wait_secs = now() - asked
         tap, seen = (None, None) if self._guard.is_off else self._look(state, batch)
         if self._program is not None:
@@ -221,6 +221,7 @@ class JaxSteps:
             self._program.has_run = True
         else:
             with self._looking(state) as looking:
+                # The batch was taken above: put it back in front.
                 logs, after = self._ordinary(state, itertools.chain([batch], iterator))
             tap, seen = (None, None) if looking is None else self._seen_by(looking)
         self._state = after
@@ -237,13 +238,13 @@ class JaxSteps:
         return logs, self._state or after
 
     def _hand_over(self, state: State) -> None:
-        """Keras still has the state from before the step, which is used up: the model gets the new one."""
+        """Give the new state to the model: Keras holds the old one, which was donated to the step."""
         self.model._jax_state = dict(zip(PARTS, state, strict=True))
         self.model._jax_state_synced = False
         self.model.jax_state_sync()
 
     def _look(self, state: State, batch: Any) -> tuple[EagerTap | None, StepValues | None]:
-        """In a sampled step, at what the step is going to compute."""
+        """Look, in a sampled step, at what the step is going to compute."""
         kind, before = kind_of(batch), self._last_kind
         self._last_kind = kind
         if not (self._collector.sampling or self.looks_always):
@@ -259,7 +260,7 @@ class JaxSteps:
             self._kinds.add(kind)
             found = program.look(state, batch)
             if is_new:
-                started = now()  # it was compiled; that comes once
+                started = now()  # do not charge the compilation, which happens once
                 if program.calls_python():
                     self._refuse("the inside of the training step", CALLS_PYTHON)
             return (None, None) if found is None else found
@@ -279,7 +280,7 @@ class JaxSteps:
 
     @contextmanager
     def _looking(self, state: State) -> Iterator[Looking | None]:
-        """At a sampled step that runs with numbers, one operation after the other."""
+        """Listen to a sampled step that runs eagerly."""
         wants = self._collector.sampling or self.looks_always
         if not (wants and self._make_tap is not None and self.model.run_eagerly) or self._guard.is_off:
             yield None
@@ -294,6 +295,6 @@ class JaxSteps:
 
 
 def traced_before(function: Any) -> bool:
-    """Whether JAX has traced what a train function of Keras's calls."""
+    """Return whether JAX has traced what one of Keras's train functions calls."""
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     return any(each._cache_size() for each in cells if hasattr(each, "_cache_size"))

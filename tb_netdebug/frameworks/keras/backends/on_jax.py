@@ -1,4 +1,4 @@
-"""Keras on JAX: what goes into the compiled training step and what comes out, and a second look."""
+"""Keras on JAX: the inputs and outputs of the compiled training step, and a look at sampled ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECOND_LOOK = (
 
 
 class KerasOnJax(BackendAdapter):
-    """Stands around the training step. Its numbers are fetched when JAX has them, a few steps later."""
+    """Wraps the training step; its numbers are fetched when JAX has them, a few steps later."""
 
     framework = f"jax {jax.__version__}"
 
@@ -60,14 +60,17 @@ class KerasOnJax(BackendAdapter):
         if any(each.makes_looks for each in self.steps):
             self._refusals.refuse("the inside of steps that are not sampled", SECOND_LOOK)
 
-    # ---- the seam ----------------------------------------------------------------------------------------
+    # ---- Adapter -----------------------------------------------------------------------------------------
 
     def read(self, tensor: Any) -> Array:
         return np.asarray(tensor)
 
     def tensor_of(self, variable: Any) -> Any:
-        """Return its part of the state while a variable is empty, as in `fit`, or used up, as in a step of
-        `train_on_batch`."""
+        """Return the current tensor of a variable.
+
+        It comes from the training state while the variable is empty, as in `fit`, or was donated, as in a
+        step of `train_on_batch`.
+        """
         value = variable._value
         if value is not None and not (isinstance(value, jax.Array) and value.is_deleted()):
             return value
@@ -81,6 +84,7 @@ class KerasOnJax(BackendAdapter):
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         started = now()
+        # The cached training state is valid within one step only.
         self._tensors = {}
         told = {name: value for name, value in scalars.items() if not isinstance(value, jax.Array)}
         super().end_step(loss, told)
@@ -125,7 +129,7 @@ class KerasOnJax(BackendAdapter):
             each.take_over()
 
     def tell(self, told: Callable[[Any], None]) -> None:
-        """Calls it behind each batch, with Keras's results, on the training thread."""
+        """Call `told` after each batch, with Keras's results, on the training thread."""
         for each in self.steps:
             each.told = told
 
@@ -198,7 +202,7 @@ class KerasOnJax(BackendAdapter):
         self._told.append(told)
 
     def rate_of(self, optimizer: Any) -> float | None:
-        """In sampled steps: to read it is to wait for the step."""
+        """Return the learning rate in sampled steps, else None: reading it waits for the step."""
         if not self._collector.sampling:
             return None
         rate = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
@@ -211,7 +215,10 @@ class KerasOnJax(BackendAdapter):
 
 
 def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
-    """Takes one optimizer, several in a list or by name, or None. Raises TypeError for anything else."""
+    """Return a factory for the adapter; `optimizer` is one, several in a list or by name, or None.
+
+    Raises TypeError for anything else.
+    """
     optimizers = listed(optimizer)
     for each in optimizers:
         if not isinstance(each, keras.optimizers.Optimizer):

@@ -1,4 +1,4 @@
-"""Keras on PyTorch: everything runs eagerly, and Keras's own calls tell of it."""
+"""Keras on PyTorch: everything runs eagerly, and hooks on Keras's calls see it."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ COMPILED = (
 MOST_INPUTS = 4
 
 is_grad_enabled = torch.is_grad_enabled
-is_compiling = torch.compiler.is_compiling  # by dynamo, or for an export: its tensors have no values
+is_compiling = torch.compiler.is_compiling  # by dynamo, or for an export: the tensors have no values
 is_traced = torch._C._is_tracing
 current_backward = torch._C._current_graph_task_id
 
 
 class KerasOnTorch(BackendAdapter):
-    """Listens to layers, losses and optimizers of Keras (see `calls.Listener`), and to backward."""
+    """Listens to Keras's layers, losses and optimizers (see `calls.CallListener`), and to backward."""
 
     framework = f"torch {torch.__version__}"
 
@@ -91,17 +91,18 @@ class KerasOnTorch(BackendAdapter):
             wants_losses=sampling or step < STEPS_ALL_PROBED,
         )
 
-    # ---- the seam ----------------------------------------------------------------------------------------
+    # ---- Adapter -----------------------------------------------------------------------------------------
 
     @property
     def is_blind(self) -> bool:
         return self._is_compiled
 
     def read(self, tensor: Any) -> Array:
-        if isinstance(tensor, np.ndarray):  # what `train_on_batch` was given
+        if isinstance(tensor, np.ndarray):  # from `train_on_batch`
             return tensor
         found = tensor.detach()
         found = (found.to_dense() if found.is_sparse else found).cpu().contiguous()
+        # NumPy has no bfloat16: reinterpret the bits.
         if found.dtype == torch.bfloat16:
             return values_over(found.resolve_neg().view(torch.int16)).view(ml_dtypes.bfloat16)
         return values_over(found)
@@ -136,7 +137,7 @@ class KerasOnTorch(BackendAdapter):
         self._begin(self._collector.step, sampling=False)
         super().close()
 
-    # ---- what Keras's calls tell -------------------------------------------------------------------------
+    # ---- Keras's calls -----------------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         if self._is_here():
@@ -162,13 +163,13 @@ class KerasOnTorch(BackendAdapter):
                 self._labels.append(target)
 
     def descends(self, target: Any, sources: Any) -> None:
-        """TensorFlow only."""
+        """Ignore it: only TensorFlow has tapes."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         if is_compiling() or threading.get_ident() != self._thread or self._guard.is_off:
             return
         self._applying += 1
-        if self._applying > 1:  # an optimizer inside of one that scales the loss
+        if self._applying > 1:  # the optimizer inside a loss-scaling one
             return
         started = now()
         try:
@@ -190,7 +191,7 @@ class KerasOnTorch(BackendAdapter):
         return any(getattr(each, "train_function", None) is not None for each in self._models.values())
 
     def _is_here(self) -> bool:
-        """Return False on other threads, in an evaluation, an export and a recomputation for backward."""
+        """Return False on other threads, and in an evaluation, an export and a recomputation for backward."""
         return (
             is_grad_enabled()
             and not is_compiling()
@@ -203,13 +204,14 @@ class KerasOnTorch(BackendAdapter):
     # ---- a step ------------------------------------------------------------------------------------------
 
     def _differentiated(self, roots: Any) -> None:
-        """The loss is what backward is called on. Where it is no number, the layers behind it tell why."""
+        """Take the loss, which backward is called on; if it is not finite, take the layer calls, too."""
         flow, self._flow = self._flow, []
         if threading.get_ident() != self._thread:
             return
         root = roots if isinstance(roots, torch.Tensor) else roots[0]
         value = float(root.detach().float().mean())
         self._loss = value if self._loss is None else self._loss + value
+        # A step that is not sampled has recorded no layers: take them from the calls kept for this.
         if not np.isfinite(value) and not self._tap.calls:
             self._tap.take_calls(flow)
 
@@ -271,7 +273,7 @@ class KerasOnTorch(BackendAdapter):
 
 
 def has_values(tensor: torch.Tensor) -> bool:
-    """Keras finds out about shapes with tensors that have none."""
+    """Return whether a tensor has values; Keras infers shapes with tensors that have none."""
     return not tensor.is_meta
 
 
@@ -280,7 +282,7 @@ def is_data(value: Any) -> bool:
 
 
 def scale_of(optimizer: Any) -> float:
-    """What the loss was multiplied by."""
+    """Return the factor by which the loss was scaled."""
     scale = getattr(optimizer, "dynamic_scale", None)
     if scale is None:
         scale = getattr(optimizer, "loss_scale_factor", None)
@@ -290,7 +292,10 @@ def scale_of(optimizer: Any) -> float:
 
 
 def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
-    """What trains the models decides: an optimizer of Keras, or one of torch in a loop of the user's own."""
+    """Return a factory for the adapter that fits: for an optimizer of Keras, or for one of torch.
+
+    An optimizer of torch steps in a custom loop.
+    """
     optimizers = listed(optimizer)
     of_models = [getattr(each, "optimizer", None) for each in models.values()]
     if not any(isinstance(each, keras.optimizers.Optimizer) for each in optimizers or of_models):

@@ -1,4 +1,4 @@
-"""The loss of a batch, from the mean that Keras shows since the epoch began."""
+"""Recover the loss of a batch from the running mean of the epoch that Keras reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_netdebug.core.records.scalar_names import LOSS, name_of_own
 
 @dataclass(slots=True, eq=False)
 class Told:
-    """What a step has told, while it may still be computed. Without a `size` its loss is taken as it is."""
+    """The results of a step, possibly still being computed. Without a `size` the loss is used as is."""
 
     step: int
     values: dict[str, Any]
@@ -22,15 +22,18 @@ class Told:
 
 
 class RunningLoss:
-    """What a batch adds to the mean is its own loss, as exactly as the mean's single precision allows: to one
-    part in ten million for each batch of the epoch so far."""
+    """Turns the running mean into the loss of each batch.
+
+    The result is as exact as the mean's single precision allows: to one part in ten million for each batch of
+    the epoch so far.
+    """
 
     def __init__(self) -> None:
         self._seen = 0.0
         self._total = 0.0
 
     def numbers(self, told: Told) -> dict[str, float]:
-        """Step after step. Waits for values that are not there yet."""
+        """Return the numbers of a step, and wait for values that have not arrived; call it in step order."""
         found = {name_of_own(name): float(np.mean(value)) for name, value in told.values.items()}
         loss = found.pop(name_of_own("loss"), None)
         if told.is_first:
@@ -47,6 +50,6 @@ class RunningLoss:
 
 
 def is_ready(value: Any) -> bool:
-    """Whether it can be had without waiting."""
+    """Return whether a value can be read without waiting."""
     ready = getattr(value, "is_ready", None)
     return True if ready is None else bool(ready())

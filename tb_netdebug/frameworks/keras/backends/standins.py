@@ -1,4 +1,4 @@
-"""What is not TensorFlow's, in the shape in which the parts of `frameworks/keras/` ask for it."""
+"""Stand-ins for TensorFlow's objects, in the shape in which the parts of `frameworks/keras/` use them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tb_netdebug.recording.containers import (
 
 Array = NDArray[Any]
 
-# The values of a tensor in host memory, not copied where they lie there.
+# Reads the values of a tensor; those in host memory are not copied.
 Read = Callable[[Any], Array]
 
 
 class Shape(tuple[int, ...]):
-    """Of a tensor."""
+    """The shape of a tensor, with the part of TensorFlow's interface that is used."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class Shape(tuple[int, ...]):
 
 
 class DataType:
-    """Known by its name."""
+    """The data type of a tensor, identified by its name."""
 
     __slots__ = ("name",)
 
@@ -53,7 +53,7 @@ def data_type(dtype: Any) -> DataType:
 
 
 class Shown:
-    """A tensor of any backend."""
+    """Wraps a tensor of any backend in the part of TensorFlow's interface that is used."""
 
     __slots__ = ("_read", "dtype", "shape", "tensor")
 
@@ -68,7 +68,7 @@ class Shown:
 
 
 class Weight:
-    """A variable of Keras; `source` gives its tensor of now."""
+    """A Keras variable; `source` returns its current tensor."""
 
     __slots__ = ("_read", "source", "variable")
 
@@ -90,7 +90,7 @@ class Weight:
 
 
 class Optimizer:
-    """An optimizer of Keras, with stand-ins for the weights that it holds."""
+    """A Keras optimizer, with stand-ins for the weights that it holds."""
 
     def __init__(self, optimizer: Any, rate: float | None) -> None:
         self.inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
@@ -99,12 +99,12 @@ class Optimizer:
         self._trainable_variables: list[Weight] = []
 
     def hold(self, weights: list[Weight]) -> None:
-        """It is built as late as in its first step."""
+        """Take the weights; the optimizer is built, and holds them, as late as in its first step."""
         self._trainable_variables = weights
 
 
 class BackendNetwork(Network):
-    """Layers by the names that Keras gives them, and stand-ins for their weights."""
+    """Layers by their Keras names, and stand-ins for their weights."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class BackendNetwork(Network):
         self._stand_ins.clear()
 
     def stand_in(self, variable: Any) -> Weight:
-        """Always the same one for a variable, which it keeps."""
+        """Return the stand-in of a variable, always the same one; it keeps the variable."""
         found = self._stand_ins.get(id(variable))
         if found is None:
             found = self._stand_ins[id(variable)] = Weight(variable, self._source, self._read)
@@ -148,7 +148,7 @@ class BackendNetwork(Network):
 def tensors_in(
     value: Any, name: str = "", depth: int = 0, most: int = MOST_LEAVES
 ) -> Iterator[tuple[str, Any]]:
-    """The tensors of a nested value, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
+    """Yield the tensors of a nested value, each with its place in it: "", "[0]", "[hidden]", "[0][1]" …"""
     if keras.ops.is_tensor(value):
         yield name, value
     elif depth < MOST_DEPTH:

@@ -1,4 +1,4 @@
-"""A training of Keras on JAX, as its debugger sees it: between two batches."""
+"""The debugger's tensor source for a Keras run on JAX, which stops between batches only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {"inputs": "batch", "targets": "label", "values": "loss"}
 
 
 class OnJax(TensorSource):
-    """What a step computes within is what a second look at its batch has given."""
+    """Shows inner values of a step as a look at the same batch has computed them."""
 
     can = ("batch",)
     cannot = [WHOLE]  # noqa: RUF012
@@ -37,7 +37,7 @@ class OnJax(TensorSource):
         if isinstance(value, np.ndarray):
             yield name, value
         for place, tensor in tensors_in(value, name):
-            if not isinstance(tensor, jax.core.Tracer):  # which has no values: a step is being compiled
+            if not isinstance(tensor, jax.core.Tracer):  # a tracer has no values: a step is being compiled
                 yield place, tensor
 
     def array(self, tensor: Any) -> Array:
@@ -56,7 +56,7 @@ class OnJax(TensorSource):
         return self.present(watched.variable.variable)
 
     def held(self, watched: WatchedWeight) -> Any:
-        """A copy: what goes into a step is used up by it."""
+        """Return a copy, because a step consumes its inputs."""
         return np.array(self.array(self.value_of(watched)))
 
     # ---- steps -------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class OnJax(TensorSource):
         return float(self.array(self.present(rate)))
 
     def set_rate(self, optimizer: Any, value: float) -> None:
-        """In the state that goes into the next step, while `fit` has it."""
+        """Set the rate in the state of the next step while `fit` holds that, else in the variable."""
         rate = rate_variable(optimizer)
         if not isinstance(rate, keras.Variable) or rate._value is not None:
             super().set_rate(optimizer, value)

@@ -1,4 +1,4 @@
-"""A training of Keras on torch, as its debugger sees it."""
+"""The debugger's tensor source for a Keras run on torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OnTorch(TensorSource):
     # ---- tensors -----------------------------------------------------------------------------------------
 
     def tensors_in(self, value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-        if isinstance(value, np.ndarray):  # what `train_on_batch` was given
+        if isinstance(value, np.ndarray):  # from `train_on_batch`
             yield name, value
         for place, tensor in tensors_in(value, name):
             if isinstance(tensor, torch.Tensor) and not tensor.is_meta:

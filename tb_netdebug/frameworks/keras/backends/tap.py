@@ -1,4 +1,4 @@
-"""What Keras's own calls tell of one step: its layers, losses and gradients, on any backend."""
+"""Collect what Keras's own calls show of one step on torch or JAX: layers, losses and gradients."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tb_netdebug.recording.guard import Guard
 
 MOST_LOSSES = 16
 
+# Layers that behave differently in training and in evaluation.
 MODE_LAYERS = (
     keras.layers.Dropout,
     keras.layers.GaussianDropout,
@@ -28,7 +29,7 @@ MODE_LAYERS = (
 
 @dataclass(slots=True, eq=False)
 class EagerLayerCall:
-    """A layer that was called."""
+    """One call of a layer, with its inputs and outputs."""
 
     layer: KerasLayer
     inputs: list[tuple[str, Shown]]
@@ -39,17 +40,17 @@ class EagerLayerCall:
 
 @dataclass(slots=True, eq=False)
 class EagerAppliedGradients:
-    """Gradients that an optimizer was given, by weight."""
+    """The gradients passed to one call of an optimizer, by weight."""
 
     optimizer: Optimizer
     pairs: list[tuple[Any, Any]]
 
 
 class EagerTap:
-    """Takes up calls of layers and losses from `begin` to the end of a step (see `calls.Listener`).
+    """Collects calls of layers and losses from `begin` to the end of a step (see `calls.CallListener`).
 
-    `is_ours` says whether a tensor is one of the training: not of an evaluation, and of no inner function of
-    the backend's from which nothing gets out.
+    `is_ours` returns whether a tensor belongs to the training: not to an evaluation, and not to an inner
+    function of the backend from which nothing gets out.
     """
 
     unfollowed = "operations are followed on TensorFlow alone"
@@ -65,27 +66,27 @@ class EagerTap:
         self.begin(wants_layers=False, wants_losses=False)
 
     def begin(self, *, wants_layers: bool, wants_losses: bool) -> None:
-        """A step, with nothing in it yet."""
+        """Start a new step, with nothing in it yet."""
         self._wants_layers = wants_layers
         self._wants_losses = wants_losses
         self.calls: list[EagerLayerCall] = []
         self.losses: list[LossSeen] = []
         self.applied_to: list[EagerAppliedGradients] = []
         self.modes: dict[str, tuple[Any, bool]] = {}
-        self.looks = 0  # counted by the probe of coverage
+        self.looks = 0  # counted by KerasCoverage
         self._shown: dict[int, Shown] = {}
         self._makers: Makers = {}
         self._entered = 0
         self._orders: list[int] = []
 
     def move(self, network: BackendNetwork, guard: Guard) -> None:
-        """To another monitor: the layers have other names there."""
+        """Attach to another monitor, which may name layers differently."""
         self.network, self.guard = network, guard
         for call in self.calls:
             call.layer = network.layers.get(id(call.layer.layer), call.layer)
         self.looks = 0
 
-    # ---- what it is told ---------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         self._orders.append(self._entered)
@@ -101,18 +102,18 @@ class EagerTap:
             self._guarded(self._take_loss, loss, target, given, output)
 
     def descends(self, target: Any, sources: Any) -> None:
-        """TensorFlow only."""
+        """Ignore it: only TensorFlow has tapes."""
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any) -> None:
-        """Not here: who makes it knows its optimizers."""
+        """Ignore it: the owner of this tap knows its optimizers."""
 
     def applied(self, optimizer: Any, variables: Any) -> None:
-        """Not here."""
+        """Ignore it, like `applies`."""
 
     # ---- what it shows -----------------------------------------------------------------------------------
 
     def activations(self) -> list[tuple[EagerLayerCall, str, Shown]]:
-        """The outputs of layers that are watched."""
+        """Return the outputs of watched layers."""
         return [
             (call, place, shown)
             for call in self.calls
@@ -121,7 +122,7 @@ class EagerTap:
         ]
 
     def gradients(self) -> list[tuple[WatchedWeight, Any, None]]:
-        """In the order of the weights; not scaled."""
+        """Return weight and gradient in the order of the weights; there is no scale."""
         return [
             (watched, gradient, None)
             for applied in self.applied_to
@@ -138,8 +139,7 @@ class EagerTap:
         }
 
     def take_calls(self, calls: Sequence[tuple[Any, Any, Any]]) -> None:
-        """Layers with what they were given and gave, in order, when it turns out later that they are of
-        interest."""
+        """Take calls of layers, in order, that turned out to be of interest only later."""
         for order, (layer, given, output) in enumerate(calls):
             known = self.network.layers.get(id(layer))
             if known is not None:
@@ -152,7 +152,7 @@ class EagerTap:
     # ---- parts -------------------------------------------------------------------------------------------
 
     def shown(self, tensor: Any) -> Shown:
-        """The same one for the same tensor, which it keeps: so data flow is found again."""
+        """Return the wrapper of a tensor, always the same one, so that data flow can be traced by its id."""
         found = self._shown.get(id(tensor))
         if found is None:
             found = self._shown[id(tensor)] = Shown(tensor, self._read)
@@ -173,12 +173,12 @@ class EagerTap:
         if not outputs:
             return
         for _, shown in outputs:
-            self._makers.setdefault(id(shown), (shown, layer))  # the innermost layer has made it
+            self._makers.setdefault(id(shown), (shown, layer))  # the innermost layer returns first
         known = self.network.layers.get(id(layer))
         if known is None:
             return
         training = kwargs.get("training")
-        if training is None:  # that of the layer around it
+        if training is None:  # take the mode of the enclosing layer
             training = getattr(get_global_attribute("current_call_ctx"), "training", None)
         if isinstance(layer, MODE_LAYERS):
             is_frozen = isinstance(layer, keras.layers.BatchNormalization) and not layer.trainable
@@ -197,5 +197,6 @@ class EagerTap:
         if seen is None:
             return
         if not seen.with_logits and seen.last_layer == "Softmax":
-            seen.last_layer = None  # it is given what it expects, and judged by the logarithms
+            # It got the probabilities that it expects, and is judged by their logarithms.
+            seen.last_layer = None
         self.losses.append(seen)

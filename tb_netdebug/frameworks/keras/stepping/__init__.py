@@ -1,1 +1,1 @@
-"""Stops a training of Keras, and looks at what it has in memory; only `on_tensorflow` knows a backend."""
+"""The debugger's workbench for a Keras run; only `on_tensorflow` knows a backend."""

@@ -1,4 +1,4 @@
-"""Stops at the calls of layers, at losses, and before and after the steps of optimizers."""
+"""Stop at layer calls, at backward and at optimizer steps, and keep the tensors that the calls show."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from tb_netdebug.recording.guard import Guard
 
 
 class CallStops:
-    """Listens while anything is needed (see `calls.Listener`), and only to what runs eagerly in the training.
+    """Listens to Keras's calls while anything is needed (see `calls.CallListener`).
 
-    Inside of a layer that loops (the cell of an LSTM) nothing is told.
+    It handles only the eager calls of the training thread. It reports nothing inside a layer that loops, such
+    as the cell of an LSTM.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class CallStops:
         self.has_applied = False
         self.thread = get_ident()
 
-    # ---- what Keras's calls tell -------------------------------------------------------------------------
+    # ---- Keras's calls -----------------------------------------------------------------------------------
 
     def entered(self, layer: Any, args: Any, kwargs: Any) -> None:
         if not self._is_told_of((args, kwargs)):
@@ -96,7 +97,8 @@ class CallStops:
             return
         if variables is None:
             variables = getattr(optimizer, "_trainable_variables", [])
-        # Of an optimizer inside of one that scales the loss they come second, and as they are.
+        # The optimizer inside a loss-scaling one is called second, with unscaled gradients, which then
+        # replace these.
         for variable, gradient in zip(variables, gradients, strict=False):
             watched = self._network.weight_of(variable)
             if watched is not None and gradient is not None:
@@ -127,7 +129,7 @@ class CallStops:
         )
 
     def _is_told_of(self, value: Any, *, on_tape: bool = True) -> bool:
-        """Not where Keras only finds out about shapes, by calls without values."""
+        """Return whether a call is reported; not when Keras infers shapes by calls without values."""
         if not self._is_here() or (on_tape and not self._source.is_training()):
             return False
         return any(True for _ in self._source.tensors_in(value))
@@ -154,7 +156,7 @@ class CallStops:
             self._visit(Place(phase, class_name=None if who is None else type(who).__name__, edge=edge))
 
     def _visit(self, place: Place) -> None:
-        """What the session raises on purpose goes on into the training."""
+        """Let the session stop here; what it raises on purpose goes on into the training."""
         self._visiting = True
         try:
             self._stops.visit(place)

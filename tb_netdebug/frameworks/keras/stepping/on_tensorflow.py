@@ -1,4 +1,4 @@
-"""A training of Keras on TensorFlow, as its debugger sees it."""
+"""The debugger's tensor source for a Keras run on TensorFlow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TAPE = "The tape of TensorFlow gives all gradients at once, and Keras does not t
 
 
 class OnTensorFlow(TensorSource):
-    """`steps` are those of `fit` and `train_on_batch`, `loop` is one of the user's own."""
+    """Reads a run on TensorFlow: `steps` of `fit` and `train_on_batch`, or `loop`, a custom one."""
 
     def __init__(self, steps: Sequence[TrainSteps], loop: LoopTap, optimizers: Optimizers) -> None:
         self._steps = steps
@@ -62,14 +62,14 @@ class OnTensorFlow(TensorSource):
     def is_training(self) -> bool:
         return tf.executing_eagerly() and not is_without_tape()
 
-    # ---- what a graph gives back -------------------------------------------------------------------------
+    # ---- results of a graph ------------------------------------------------------------------------------
 
     def show_all(self, wanted: bool) -> None:
         for each in self._steps:
             each.shows_all = wanted
 
     def has_run(self, ran: list[TracedRun]) -> None:
-        """Of what ran eagerly the calls have told."""
+        """Take the runs of a batch that ran in a graph; an eager run has reported itself by its calls."""
         self._ran = [] if any(each.is_eager for each in self._steps) else ran
 
     def shown(self) -> Shown:
@@ -101,12 +101,12 @@ class OnTensorFlow(TensorSource):
         return value_of(native(variable))
 
     def held(self, watched: WatchedWeight) -> Any:
-        """TensorFlow copies what it is to change while somebody has it."""
+        """Return the weight's current value, which stays: TensorFlow copies a buffer before changing it."""
         return self.present(watched.variable)
 
 
 def shown_by(ran: TracedRun) -> Shown:
-    """By the names that calls would have."""
+    """Yield what a run has shown, by the names that eager calls would have given."""
     tap, shown, scale = ran.tap, ran.shown(), ran.first("scale")
     for number, tensor in enumerate(shown.get("inputs", [])):
         yield "batch", str(number), None, tensor

@@ -1,4 +1,4 @@
-"""The tensors that a stopped training has within reach, by name."""
+"""The tensors that a paused run can show, by name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tb_netdebug.debugger.workbench import KINDS, TensorEntry, WorkbenchError
 from tb_netdebug.frameworks.keras.layers import Network, WatchedWeight
 from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource, inner
 
-# Outputs and the weights before a step live on only for us.
+# Outputs, and the weights before a step, are kept alive only for the debugger.
 MOST_BYTES = 512 << 20
 WIDENED = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReachableArray:
-    """`array` reads its values, without a copy where that is possible."""
+    """A tensor that can be read now; `array` returns its values, without a copy where possible."""
 
     entry: TensorEntry
     array: Callable[[], Array]
 
 
 class Reach:
-    """What was put aside of this batch, and what is always there: weights, and what optimizers keep."""
+    """The tensors kept of this batch, and those that always exist: weights and optimizer state."""
 
     def __init__(self, network: Network, source: TensorSource) -> None:
         self._network = network
@@ -42,8 +42,10 @@ class Reach:
     # ---- of this batch -----------------------------------------------------------------------------------
 
     def put(self, kind: str, of: str, value: Any, *, module: str | None = None) -> None:
-        """All tensors in it; of what comes twice in a batch the last one counts. Gradients are always kept:
-        watchpoints look at them at the end of a batch, and ask for no more."""
+        """Keep all tensors in a value; of two with one name in a batch the last one counts.
+
+        Gradients are always kept: watchpoints look at them at the end of a batch, and request nothing else.
+        """
         if not self.keeps and kind != "gradient":
             return
         for name, tensor in self._source.tensors_in(value, of):
@@ -55,7 +57,7 @@ class Reach:
                 self._kept[found.entry.name] = found
 
     def keep_weights(self) -> None:
-        """As they are before an optimizer moves them."""
+        """Keep the weights as they are before an optimizer changes them."""
         weights = self._network.weights.values()
         tensors = [(each.name, self._source.value_of(each)) for each in weights]
         if sum(bytes_of(tensor) for _, tensor in tensors) <= MOST_BYTES:
@@ -71,12 +73,12 @@ class Reach:
     # ---- by name -----------------------------------------------------------------------------------------
 
     def all(self, kind: str | None = None) -> Iterator[ReachableArray]:
-        """In the order in which a batch makes them."""
+        """Yield all tensors, in the order in which a batch produces them."""
         for each in KINDS if kind is None else (kind,):
             yield from self._of_kind(each)
 
     def find(self, name: str) -> ReachableArray:
-        """Raises WorkbenchError."""
+        """Return the tensor of this name; raise WorkbenchError if it cannot be reached."""
         kind = name.partition(":")[0]
         found = self._kept.get(name) or next(
             (each for each in self._of_kind(kind) if each.entry.name == name), None
@@ -99,7 +101,7 @@ class Reach:
             yield from self._given_back(kind, {each.entry.name for each in kept})
 
     def _given_back(self, kind: str, known: set[str]) -> Iterator[ReachableArray]:
-        """By a step that tells of itself only when it is over."""
+        """Yield the tensors that a compiled step has returned, which reports nothing until it is over."""
         for of_kind, of, module, tensor in self._source.shown():
             if of_kind == kind and f"{kind}:{of}" not in known:
                 for name, each in self._source.tensors_in(tensor, of):
@@ -141,10 +143,11 @@ class Reach:
 
 
 def slots_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Weight, name and variable of what an optimizer keeps of each weight: momenta, velocities and so on."""
+    """Yield weight, name and variable of an optimizer's state per weight: momenta, velocities and so on."""
     own = inner(optimizer)
     trained = list(getattr(own, "_trainable_variables", None) or [])
     for name, value in vars(own).items():
+        # Names that end in "_variables" are Keras's own lists, not slots.
         is_slots = isinstance(value, list) and len(value) == len(trained) and not name.endswith("_variables")
         for weight, slot in zip(trained, value, strict=True) if is_slots else ():
             if isinstance(slot, keras.Variable):
@@ -153,12 +156,12 @@ def slots_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def owner(watched: WatchedWeight) -> str | None:
-    """The layer that has it: the name of a weight is its layer's with one more part."""
+    """Return the layer that owns a weight: a weight's name is its layer's plus one more part."""
     return watched.name.rpartition(".")[0] or None
 
 
 def plain(array: Array) -> Array:
-    """In a type that NumPy has."""
+    """Return the array in a type that NumPy has."""
     return array.astype(np.float32) if array.dtype.name in WIDENED else array
 
 
@@ -177,7 +180,7 @@ def bytes_of(tensor: Any) -> int:
 
 
 def changes_of(found: Mapping[str, Array], before: Mapping[str, Array]) -> dict[str, float]:
-    """The norm of the difference by the norm before, of those that can be compared."""
+    """Return the norm of each difference relative to the norm before, of those that can be compared."""
     changes = {}
     for name, array in found.items():
         old = before.get(name)

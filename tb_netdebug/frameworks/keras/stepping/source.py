@@ -1,4 +1,4 @@
-"""What the backend of Keras says of its tensors, and of the step that is going on."""
+"""The interface through which the debugger reads a Keras backend's tensors and current step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tb_netdebug.frameworks.keras.coverage import rate_of
 from tb_netdebug.frameworks.keras.layers import WatchedWeight
 
 Array = NDArray[Any]
-# Kind, name, layer and tensor of what a step has given back.
+# Kind, name, layer and tensor of each value that a step has returned.
 Shown = Iterator[tuple[str, str, str | None, Any]]
 
 
 class TensorSource(ABC):
-    """One for each backend; all methods are for the thread that trains."""
+    """One per backend; all its methods are called on the training thread."""
 
     @property
     @abstractmethod
@@ -33,45 +33,45 @@ class TensorSource(ABC):
 
     @abstractmethod
     def tensors_in(self, value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-        """Those with numbers in them, each with its place."""
+        """Yield the tensors that hold numbers, each with its place."""
 
     @abstractmethod
     def array(self, tensor: Any) -> Array:
-        """Its values, not copied where they lie in host memory."""
+        """Return its values, not copied if they lie in host memory."""
 
     def device(self, tensor: Any) -> str:
         return "cpu"
 
     @abstractmethod
     def present(self, variable: Any) -> Any:
-        """The tensor that a variable of Keras has now."""
+        """Return the current tensor of a Keras variable."""
 
     @abstractmethod
     def held(self, watched: WatchedWeight) -> Any:
-        """The values of a weight, which no step changes."""
+        """Return the values of a weight, safe from changes by later steps."""
 
     def value_of(self, watched: WatchedWeight) -> Any:
-        """The tensor that a weight has now."""
+        """Return the current tensor of a weight."""
         return self.present(watched.variable)
 
     # ---- steps -------------------------------------------------------------------------------------------
 
     def is_training(self) -> bool:
-        """Whether a call that is made now is one of the training, with values."""
+        """Return whether a call made now is one of the training, with values."""
         return False
 
     def follow_backward(self, begins: Callable[[], None] | None) -> None:  # noqa: B027  # a backend may have nothing to do
-        """Calls it where a backward pass begins, if calls do not tell (`calls.Listener`); None ends that."""
+        """Call `begins` when backward starts, if `calls.CallListener` cannot tell; None stops that."""
 
     def show_all(self, wanted: bool) -> None:  # noqa: B027  # a backend may have nothing to do
-        """From the next step on it is to give back all that it can."""
+        """Make the next steps return all that they can, or no more than usual."""
 
     def shown(self) -> Shown:
-        """What the step that has just run has given back."""
+        """Yield what the step that has just run has returned."""
         return iter(())
 
     def end_batch(self) -> None:  # noqa: B027  # a backend may have nothing to do
-        """Lets go of what was given back."""
+        """Release what was returned."""
 
     # ---- optimizers --------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class TensorSource(ABC):
         return rate_of(optimizer)
 
     def set_rate(self, optimizer: Any, value: float) -> None:
-        """Raises WorkbenchError."""
+        """Set the learning rate; raise WorkbenchError if a schedule determines it."""
         rate = rate_variable(optimizer)
         if not isinstance(rate, keras.Variable):
             raise WorkbenchError(
@@ -93,7 +93,7 @@ class TensorSource(ABC):
 
 
 def inner(optimizer: Any) -> Any:
-    """Without the optimizer around it that scales the loss."""
+    """Return the optimizer without the loss-scaling one around it."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 

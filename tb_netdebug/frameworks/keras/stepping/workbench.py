@@ -1,4 +1,4 @@
-"""What the debugger gets of a training with Keras: the way in (see `debugger.workbench.Workbench`)."""
+"""The workbench through which the debugger reaches a Keras run (see `debugger.workbench.Workbench`)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
-# Copies of the batch before may take so much.
+# Limit for the copies of the previous batch's tensors.
 MOST_BYTES = 256 << 20
 
 
 class KerasWorkbench:
-    """Stops between two batches on every backend; inside of one where its calls run eagerly."""
+    """Stops between batches on every backend, and inside a batch where its calls run eagerly."""
 
     def __init__(
         self, network: Network, source: TensorSource, *, stops: Stops, collector: StepCollector, guard: Guard
@@ -67,11 +67,11 @@ class KerasWorkbench:
 
     @property
     def is_attended(self) -> bool:
-        """Whether somebody may ask for what a step has given back."""
+        """Whether a client may ask for what a step has returned."""
         return self._needs != NOTHING
 
     def batch_ran(self) -> None:
-        """A step is over that tells of itself only now."""
+        """Note that a step that reports itself only when it is over has run."""
         self._has_run = True
 
     def end_batch(self) -> None:
@@ -85,7 +85,7 @@ class KerasWorkbench:
         self.need(NOTHING)
 
     def _let_go(self) -> None:
-        """Of the batch."""
+        """Release the batch."""
         self._reach.clear()
         self._source.end_batch()
         self._calls.end_batch()
@@ -134,7 +134,7 @@ class KerasWorkbench:
             except WorkbenchError:
                 continue  # left out, as promised
 
-    # ---- what else is known ------------------------------------------------------------------------------
+    # ---- modules, scalars, learning rates ----------------------------------------------------------------
 
     def modules(self) -> list[dict[str, Any]]:
         self._network.refresh()
@@ -153,7 +153,7 @@ class KerasWorkbench:
         }
 
     def scalars(self) -> Mapping[str, float]:
-        """Names as the user has given them to `step`, or as Keras calls its metrics, and "loss"."""
+        """Return the loss and the user's scalars, by the names passed to `step` or Keras's metric names."""
         return {
             name.removeprefix(OWN): float(value)
             for name, value in self._collector.scalars.items()
@@ -172,7 +172,7 @@ class KerasWorkbench:
         ]
 
     def set_learning_rate(self, optimizer: int, group: int | None, value: float) -> None:
-        """A callback that schedules may write over it."""
+        """Set the learning rate; a callback that schedules it may overwrite this."""
         known = self._source.optimizers()
         if not math.isfinite(value) or value < 0:
             raise WorkbenchError(f"a learning rate is a number from 0 on, not {value}")
@@ -184,7 +184,7 @@ class KerasWorkbench:
 
 
 def array_in(found: ReachableArray) -> Array:
-    """Raises WorkbenchError."""
+    """Return its values; raise WorkbenchError if they cannot be read."""
     try:
         return found.array()
     except (TypeError, ValueError, RuntimeError) as error:
