@@ -1,4 +1,4 @@
-"""The seam between the monitor and a framework."""
+"""The interface between the monitor and a framework."""
 
 from __future__ import annotations
 
@@ -13,48 +13,50 @@ from tb_netdebug.recording.settings import Settings
 
 
 class Adapter(Protocol):
-    """What a framework does for the monitor: it fills the monitor's collector while a step runs.
+    """The framework's side of a recording: it fills the monitor's collector while a step runs.
 
     All methods are called on the training thread. None may raise because of what the user's model does.
     """
 
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
-        """Puts loss and scalars into the collector, and what is known of the step only now. True when some
-        numbers are still on their way from a device; `late` brings them."""
+        """Put the loss, the scalars and whatever is known only now of the step into the collector.
+
+        Return True if some numbers are still on their way from a device; `late` returns them.
+        """
 
     def late(self, *, wait: bool) -> list[tuple[int, dict[str, float], list[Any]]]:
-        """What has arrived since: (step, scalars, samples) of steps that were ended before."""
+        """Return what has arrived since the last call: (step, scalars, samples) of steps that have ended."""
 
     def prepare(self, *, sampling: bool) -> None:
-        """Whether the next step is sampled: keep what must be kept for it, put hooks on or take them off."""
+        """Prepare the next step: install or remove hooks, and keep what sampling it requires."""
 
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
-        """A packed summary of a tensor that the user hands in; None when it cannot be read now."""
+        """Return a packed summary of a tensor that the user hands in; None if it cannot be read now."""
 
     def pixels_of(self, value: Any) -> Any:
-        """An image as a NumPy array."""
+        """Return an image as a NumPy array."""
 
     def memory(self) -> dict[str, float]:
-        """Readings of the framework's own allocators."""
+        """Return readings of the framework's own allocators."""
 
     def describe(self) -> dict[str, Any]:
-        """For the run's description: versions, devices, and in `not_watched` a sentence each."""
+        """Return the run's description: versions, devices, and in `not_watched` one sentence per omission."""
 
     def graph(self) -> bytes | None:
-        """The encoded graph, once, when it is known."""
+        """Return the encoded graph once it is known, and only once."""
 
     def workbench(self, stops: Stops) -> Workbench:
-        """For the debugger of this training, which is told at `stops` where it is. Closed by who asked."""
+        """Return a workbench for this run's debugger, which is called at `stops`. The caller closes it."""
 
     def close(self) -> None:
-        """Takes all hooks away."""
+        """Remove all hooks."""
 
 
 MakeAdapter = Callable[[StepCollector, Guard, Settings], Adapter]
 
 
 def listed(optimizer: Any) -> list[Any]:
-    """What `nd.watch` takes: one, several in a list or by name, or None."""
+    """Return the optimizers given to `nd.watch`: one, several in a list or by name, or None."""
     if isinstance(optimizer, Mapping):
         return list(optimizer.values())
     if isinstance(optimizer, list | tuple):

@@ -1,4 +1,4 @@
-"""Where a step's time goes, as the host sees it."""
+"""Measure where a step's time goes, as seen by the host."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class StepClock:
 
     `time/data` runs from the end of the last step to the first forward pass, `time/forward` while a model is
     called, `time/backward` from there to whatever comes next (the loss and backward itself), `time/optimizer`
-    while an optimizer steps. Hooks on the backward pass would be more exact, but cost more than all the rest.
-    Work that an accelerator does asynchronously counts where the host waits for it.
+    while an optimizer steps. Hooks on the backward pass would be more exact, but cost more than all other
+    hooks. Asynchronous work of an accelerator counts where the host waits for it.
     """
 
     __slots__ = ("_began", "_held_secs", "_phase", "_queue", "_since", "_times")
@@ -29,7 +29,7 @@ class StepClock:
         self._held_secs = 0.0
 
     def enter(self, phase: str | None) -> None:
-        """Ends the phase before; None stands for time that belongs to no phase."""
+        """End the current phase and begin another; None stands for time that belongs to no phase."""
         moment = now()
         before = self._phase
         if before is not None:
@@ -38,20 +38,20 @@ class StepClock:
         self._since = moment
 
     def skip(self, secs: float) -> None:
-        """So long the training was held up by us: it is no time of this step."""
+        """Exclude from the step the seconds for which we held up the training."""
         self._held_secs += secs
         self._began += secs
         self._since += secs
 
     def finish(self) -> dict[str, float]:
-        """The step's times in seconds, and a fresh start for the next one."""
+        """Return the step's times in seconds, and start the next step."""
         moment = now()
         times, self._times = self._times, {}
         if self._phase is not None:
             times[self._phase] = times.get(self._phase, 0.0) + moment - self._since
         self._phase = TIME_DATA
         if len(times) == 1:
-            times = {}  # nothing was seen of the model: all of it would be called data
+            times = {}  # nothing was seen of the model: all of it would count as data
         times[TIME_STEP] = whole = moment - self._began
         waited = self._queue.of_step(whole, ended=moment)
         if waited is not None:

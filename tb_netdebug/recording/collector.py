@@ -1,4 +1,4 @@
-"""The step that is going on: what has been seen of it so far."""
+"""Collect what is seen of the current step."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tb_netdebug.recording.first_step import FirstStep
 
 # Most mistakes show in the first steps, before anything is averaged away.
 STEPS_ALL_PROBED = 32
-# Later, however densely tensors are sampled: what a loss is fed with does not change from step to step.
+# Applies later, however densely tensors are sampled: a loss's inputs do not change from step to step.
 STEPS_BETWEEN_PROBES = 8
 
 
 @dataclass(slots=True)
 class StepCollector:
-    """Written by the hooks of a framework, emptied by the monitor at the end of each step.
+    """Written by a framework's hooks, and emptied by the monitor at the end of each step.
 
-    `sampling` tells whether this step gets full statistics; hooks look at it first and return at once when
-    it is false. `wants_norm` tells whether an ordinary step gets its gradient norm, `wants_glance` whether
-    one without gets a look at a single gradient. `spent_secs` is what our own code has cost the training
-    thread in this step, `norm_secs` the part of the gradient norm, `glance_secs` that of the single look.
+    `sampling` says whether this step gets full statistics; hooks read it first and return at once when it is
+    false. `wants_norm` says whether a step that is not sampled gets its gradient norm, `wants_glance` whether
+    one without a norm gets a glance at a single gradient. `spent_secs` is what our own code has cost the
+    training thread in this step; `norm_secs` is the gradient norm's part of it, `glance_secs` the glance's.
     """
 
     step: int = 0
@@ -38,22 +38,22 @@ class StepCollector:
     glance_secs: float = 0.0
     clock: StepClock = field(default_factory=StepClock)
     scalars: dict[str, float] = field(default_factory=dict)
-    # by id of the series, which its owner keeps: hashing names would cost more than all the rest here
+    # By id of the series, which its owner keeps: hashing names would cost more than everything else here.
     samples: dict[int, Sample] = field(default_factory=dict)
     later: dict[str, Any] = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
-    awaited: set[str] = field(default_factory=set)  # scalars of this step that a device will send
-    agreement: Agreement | None = None  # with the other processes of the same training
+    awaited: set[str] = field(default_factory=set)  # scalars of this step that a device has yet to send
+    agreement: Agreement | None = None  # with the other processes of the same run
     run_dir: Path | None = None
-    first_step: FirstStep | None = None  # as long as no step has ended
+    first_step: FirstStep | None = None  # until the first step has ended
     probes_from: int = 0
-    # Set by who can write the step that is going on into a file: why, and what else to put in as JSON.
+    # Set by whatever can write the current step into a file. Arguments: the reason, and data to add as JSON.
     keep_capsule: Callable[[str, dict[str, Any]], Path | None] | None = None
 
     def sample(self, series: Series, summary: bytes, units: Units | None = None) -> None:
-        """A tensor seen again in the same step (a shared module, accumulation) is merged into one sample.
+        """Record a sample; a tensor seen again in the step (shared module, accumulation) is merged.
 
-        It must come with the same Series object.
+        It must come with the same Series object each time.
         """
         known = self.samples.get(id(series))
         if known is None:
@@ -66,7 +66,7 @@ class StepCollector:
         self.scalars[name] = self.scalars.get(name, 0.0) + value
 
     def fact(self, kind: str, /, **data: Any) -> None:
-        """Something that is no number; plain values only."""
+        """Record something that is not a number; plain values only."""
         self.facts.append(Fact(kind, data))
 
     @property
@@ -75,12 +75,13 @@ class StepCollector:
         return self.step < STEPS_ALL_PROBED or (self.sampling and self.step >= self.probes_from)
 
     def charge(self, since: float) -> None:
-        """Our own code ran since this moment."""
+        """Charge to monitoring the time since a moment, in which our own code ran."""
         self.spent_secs += now() - since
 
     def finish(self, wall_time: float) -> StepRecord:
-        """The finished step; the collector is then ready for the next one."""
+        """Return the record of the finished step, and get ready for the next one."""
         record = StepRecord(self.step, wall_time, self.scalars, list(self.samples.values()), self.facts)
+        # Probes run in sampled steps, but not more often than every STEPS_BETWEEN_PROBES.
         if self.sampling and self.probing:
             self.probes_from = self.step + STEPS_BETWEEN_PROBES
         self.step += 1
@@ -92,7 +93,7 @@ class StepCollector:
 
 
 def joined(first: Units | None, second: Units | None) -> Units | None:
-    """Active in either; None when the two cannot be compared (their number of units differs)."""
+    """Return the units active in either; None if their numbers of units differ."""
     if first is None or second is None or first.count != second.count:
         return None
     return Units(first.count, bytes(a | b for a, b in zip(first.active, second.active, strict=True)))

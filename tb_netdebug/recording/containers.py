@@ -1,8 +1,8 @@
-"""What lies in containers of the user's, found without calling a method of their classes.
+"""Read the parts of the user's containers without calling a method of their classes.
 
-A class may compute what it is asked for, draw random numbers or count. So parts are taken by the methods of
-the built-in type below a class, and out of the attributes that an instance has stored; a container of another
-kind stays closed.
+A class may compute its answers, draw random numbers or count calls. So parts are taken with the methods of
+the built-in type below a class, and from the attributes that an instance stores; a container of another kind
+is not opened.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 Parts = list[tuple[Any, Any]]
 
-# What layers are given and put out may be nested. A structure deeper, wider or larger than this is data: only
-# the first parts of it are looked at, for that is done in every step.
+# Inputs and outputs of layers may be nested. A structure deeper, wider or larger than this is data: only its
+# first parts are inspected, because that happens in every step.
 MOST_DEPTH = 4
 MOST_PARTS = 32
 MOST_LEAVES = 512
 
-# As they are in `type`: a metaclass may have others.
+# Taken from `type` itself, because a metaclass may override them.
 bases_of = type.__dict__["__mro__"].__get__
 members_of = type.__dict__["__dict__"].__get__
 
@@ -34,7 +34,7 @@ MISSING = object()
 
 
 def parts_of(value: Any, most: int) -> Parts | None:
-    """Return the first so many parts with their keys, positions or names; None for what is not opened."""
+    """Return the first `most` parts with their keys, positions or names; None for what is not opened."""
     kind = type(value)
     items = items_of(value, most)
     if items is not None:
@@ -51,19 +51,19 @@ def parts_of(value: Any, most: int) -> Parts | None:
 
 
 def share_of(most: int, parts: Parts) -> int:
-    """Return how many of `most` leaves each of these parts may have: none takes the place of another."""
+    """Return how many of `most` leaves each of these parts may have, so that none crowds out another."""
     return max(most // len(parts), 1)
 
 
 def items_of(value: Any, most: int | None = None) -> Parts | None:
-    """Return the first items of a dictionary of whatever class, or of a UserDict; None for other values."""
+    """Return the first items of a dictionary of any class, or of a UserDict; None for other values."""
     if UserDict in bases_of(type(value)):
         value = stored(value, "data")
     return list(islice(dict.items(value), most)) if issubclass(type(value), dict) else None
 
 
 def fields_of(kind: type) -> list[str] | None:
-    """Return the names of the fields of a data class; None for other classes."""
+    """Return the names of the fields of a dataclass; None for other classes."""
     for base in bases_of(kind):
         fields = members_of(base).get(FIELDS)
         if type(fields) is dict:
@@ -72,7 +72,7 @@ def fields_of(kind: type) -> list[str] | None:
 
 
 def stored(value: Any, name: str) -> Any:
-    """Return an attribute of the instance's own, in its dictionary or a slot; MISSING when it has none."""
+    """Return an attribute that the instance itself stores, in its dictionary or a slot; else MISSING."""
     for base in bases_of(type(value)):
         members = members_of(base)
         descriptor = members.get("__dict__")
@@ -90,7 +90,7 @@ def stored(value: Any, name: str) -> Any:
 
 
 def key_text(key: Any, place: int) -> str:
-    """Return a key as it is written; its place where only the key's own class could write it."""
+    """Return a key as text; its position where only the key's own class could format it."""
     parts = key if type(key) is tuple else (key,)
     if all(type(each) in PLAIN for each in parts):
         return str(key)
@@ -99,7 +99,7 @@ def key_text(key: Any, place: int) -> str:
 
 
 def plain_atom(value: Any) -> int | float | str | None:
-    """Return the number or text in a value of a subclass, such as an enumeration; None for other values."""
+    """Return the number or text in a value of a subclass, such as an enum member; None for other values."""
     for built_in, convert in CONVERSIONS.items():
         if issubclass(type(value), built_in):
             found: int | float | str = convert(value)
@@ -108,5 +108,5 @@ def plain_atom(value: Any) -> int | float | str | None:
 
 
 def is_closed(value: Any) -> bool:
-    """Return True for a collection that only its own methods could open."""
+    """Return whether this is a collection that only its own methods could open."""
     return parts_of(value, 0) is None and not COLLECTIONS.isdisjoint(bases_of(type(value)))

@@ -1,4 +1,4 @@
-"""Until the first `monitor.step`: counts optimizer steps, and says that nothing is recorded without it."""
+"""Before the first `monitor.step`, count optimizer steps and warn that nothing is recorded without it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tb_netdebug.checks.words import printable
 from tb_netdebug.core.eventlog.writer.blame import UserLine
 from tb_netdebug.core.records.verdict import why_no_step
 
-# An optimizer that stepped so often without a `monitor.step` belongs to a loop that forgot it.
+# An optimizer that stepped this often without a `monitor.step` belongs to a loop that forgot it.
 STEPS_OF_PATIENCE = 20
-# A program may make an optimizer for every step.
+# A program may create an optimizer for every step.
 MOST_OPTIMIZERS = 1000
 
 LOOP = """\
@@ -32,10 +32,10 @@ NetDebug: nothing is recorded yet: Keras trained {count} batches and monitor.ste
 
 
 class FirstStep:
-    """Owned by the collector until the first step; the hooks on optimizers tell it of their steps.
+    """Owned by the collector until the first step; the hooks on optimizers report their steps to it.
 
-    `is_users`: the user calls `monitor.step`, not a callback of ours. `speaks`: not in ranks beside the
-    first. `describe` writes the run's description, which holds `facts`.
+    `is_users`: the user calls `monitor.step`, not a callback of ours. `speaks`: False in ranks other than the
+    first. `describe` writes the run's description, which contains `facts`.
     """
 
     __slots__ = ("_counts", "_describe", "_has_said", "_is_fit", "_is_users", "_line", "_pid", "_speaks")
@@ -50,8 +50,10 @@ class FirstStep:
         self._has_said = self._is_fit = False
 
     def updated(self, optimizer: int, *, is_fit: bool = False) -> None:
-        """Count a step of the optimizer with this id. Of several, each has a count of its own: a model may
-        have one for every parameter."""
+        """Count a step of the optimizer with this id.
+
+        Each optimizer has a count of its own: a model may have one for every parameter.
+        """
         count = self._counts.get(optimizer, 0) + 1
         if count == 1 and len(self._counts) >= MOST_OPTIMIZERS:
             self._counts.clear()
@@ -64,7 +66,7 @@ class FirstStep:
             self._say((FIT if self._is_fit else LOOP).format(count=count, where=where))
 
     def facts(self, *, is_closed: bool, error: str = "") -> dict[str, Any]:
-        """Return what the description says of a run without a step: see `core.records.verdict`."""
+        """Return what the description contains of a run without a step: see `core.records.verdict`."""
         return {
             "is_users": self._is_users,
             "optimizer_steps": max(self._counts.values(), default=0),
@@ -74,12 +76,13 @@ class FirstStep:
         }
 
     def close(self, *, error: str) -> None:
-        """Say that nothing was recorded; where a callback or `netdebug run` watches, they say it."""
+        """Print that nothing was recorded, unless a callback or `netdebug run` watches and prints it."""
         if self._is_users:
             reason = why_no_step(self.facts(is_closed=True, error=error))
             self._say(f"NetDebug: {reason[0].lower()}{reason[1:]}")
 
     def _say(self, text: str) -> None:
+        # A forked child must not speak for its parent.
         if not self._speaks or self._pid != os.getpid():
             return
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more

@@ -1,4 +1,4 @@
-"""Whose code is running: ours, a framework's, or the user's, whose lines are what gets told."""
+"""Determine whose code is running: ours, a framework's, or the user's, whose lines are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MOST_FRAMES = 64
 
 
 def user_frame(frame: FrameType | None, folders: tuple[str, ...] = ()) -> FrameType | None:
-    """The nearest one from `frame` outwards that is not foreign; a library's, when a library calls."""
+    """Return the nearest frame from `frame` outwards that is not foreign.
+
+    A library's frame is returned when a library makes the call.
+    """
     for _ in range(MOST_FRAMES):
         if frame is None or not is_foreign(frame.f_code, folders):
             return frame
@@ -22,5 +25,5 @@ def user_frame(frame: FrameType | None, folders: tuple[str, ...] = ()) -> FrameT
 
 
 def place_of(frame: FrameType) -> str:
-    """File and line, short: "train.py:41"."""
+    """Return file and line in short form: "train.py:41"."""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

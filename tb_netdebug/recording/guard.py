@@ -1,4 +1,4 @@
-"""Monitoring never raises into the training: what goes wrong in it ends here."""
+"""Keep errors of the monitoring away from the training."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import weakref
 from tb_netdebug.core.eventlog.writer.blame import UserLine
 from tb_netdebug.recording.signal_handlers import is_from_a_handler
 
-# One failing hook is a curiosity; after so many there is something wrong with us, and we get out of the way.
+# One failing hook is a curiosity; after this many NetDebug is at fault and disables itself.
 MOST_FAULTS = 20
 
 
 class MonitorError(RuntimeError):
-    """With `strict=True`: something went wrong in the monitoring itself."""
+    """An error in the monitoring itself, raised with `strict=True`."""
 
 
 class Guard:
-    """Counts our own mistakes, says the first one at the user's line, and switches off after many.
+    """Counts our own errors, warns of the first one at the user's line, and disables monitoring after many.
 
-    With `strict` the mistake is raised at the end of the step instead of being said. In a forked child (a
-    data loader's worker) everything is off.
+    With `strict` the error is raised at the end of the step instead. In a forked child (a data loader's
+    worker) everything is off.
     """
 
     def __init__(self, *, strict: bool) -> None:
@@ -31,11 +31,12 @@ class Guard:
         self.faults = 0
         self.is_off = False
         self._pending: Exception | None = None
+        # Weak, because a fork handler cannot be unregistered and would keep the guard alive.
         forget = weakref.WeakMethod(self._forget)
         os.register_at_fork(after_in_child=lambda: (forget() or _nothing)())
 
     def fault(self, doing: str, error: Exception) -> None:
-        """Raises the error again when it is no fault of ours but meant for the program."""
+        """Count an error; raise it again if it is not ours but meant for the program."""
         if is_from_a_handler(error):
             raise error
         self.faults += 1
@@ -49,7 +50,7 @@ class Guard:
             self._line.warn(f"{text} That is the {self.faults}th time: NetDebug looks at tensors no more.")
 
     def say(self, sentence: str) -> None:
-        """A sentence that the user should read, once."""
+        """Warn the user with a sentence, once."""
         if sentence not in self._said:
             self._said.add(sentence)
             self._line.warn(sentence)
@@ -65,4 +66,4 @@ class Guard:
 
 
 def _nothing() -> None:
-    """The guard is gone."""
+    """Stand in for the handler of a guard that no longer exists."""

@@ -1,6 +1,6 @@
-"""The processes that train together, as torch.distributed knows them; what they agree on without waiting.
+"""The processes that train together, as torch.distributed knows them, and what they agree on.
 
-torch is never imported here: processes that nobody has brought together by it are unknown to it.
+torch is never imported here. Processes that it has not connected remain unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _questions = count()
 
 
 def this_one() -> tuple[int, int] | None:
-    """Its rank and how many there are; None before they have met, and of a process alone."""
+    """Return this process's rank and the world size; None before the group is set up, and for one process."""
     distributed = torch_distributed()
     if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
         return None
@@ -23,34 +23,37 @@ def this_one() -> tuple[int, int] | None:
 
 
 def same_for_all(mine: str) -> str:
-    """What the first process that asked has proposed. Nobody waits: there may be processes that never ask.
+    """Return what the first process to ask has proposed, without waiting: some processes may never ask.
 
-    The n-th question of a process is the n-th of all others.
+    The n-th question of a process corresponds to the n-th of all others.
     """
     where = store()
     if where is None:
         return mine
-    # A launcher that restarts the processes may keep the store, with the answers of those before.
+    # A launcher that restarts the processes may keep the store, with the answers of earlier attempts.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     answer: bytes = where.compare_set(f"netdebug/same/{attempt}/{next(_questions)}", "", mine)
     return answer.decode() or mine
 
 
 def timeout_secs() -> float | None:
-    """After so long who waits for the others in a collective gives up; None when torch does not tell."""
+    """Return the timeout of collectives in seconds; None if torch does not reveal it."""
     for device in ("cuda", "cpu"):
         try:
             group = torch_distributed().distributed_c10d._get_default_group()
             backend = group._get_backend(sys.modules["torch"].device(device))
             return float(backend.options._timeout.total_seconds())
         except (AttributeError, KeyError, RuntimeError, ValueError):
-            continue  # there is none for this device
+            continue  # there is no backend for this device
     return None
 
 
 def store() -> Any:
-    """Where processes leave notes for each other, by a connection of our own where torch can make one:
-    whoever waits for an answer keeps all others on the same connection waiting. None when there is none."""
+    """Return the store in which processes leave notes for each other; None if there is none.
+
+    It uses a connection of our own where torch can make one: a process that waits for an answer blocks all
+    others on the same connection.
+    """
     if this_one() is None:
         return None
     find = getattr(torch_distributed().distributed_c10d, "_get_default_store", None)
@@ -61,5 +64,5 @@ def store() -> Any:
 
 
 def torch_distributed() -> Any:
-    """Return the module where the program has imported it, else None."""
+    """Return torch.distributed if the program has imported it, else None."""
     return sys.modules.get("torch.distributed")

@@ -1,4 +1,4 @@
-"""What is not watched, and why: said once for each reason, and kept for the run's description."""
+"""Record what is not watched and why: each reason is reported once and kept for the run's description."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Refusals:
         self._reasons: dict[str, str] = {}
 
     def refuse(self, name: str, reason: str) -> None:
-        """A reason that was heard before is not said again for another name."""
+        """Report that `name` is not watched, unless the same reason was reported for another name."""
         is_news = reason not in self._reasons.values()
         if self.note(name, reason) and is_news:
             self._guard.say(f"NetDebug: {name} is not watched: {reason}.")
 
     def note(self, name: str, reason: str) -> bool:
-        """For the description alone. Whether the name is new."""
+        """Record it for the description only; return whether the name is new."""
         if name in self._reasons or len(self._reasons) > MOST_NAMES:
             return False
         self._reasons[name] = reason

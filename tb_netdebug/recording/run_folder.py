@@ -1,4 +1,4 @@
-"""Where a run is written: one folder for all processes of it."""
+"""Choose the folder of a run: one for all of its processes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from tb_netdebug.recording.run_sessions import (
     place_for,
 )
 
-# How many runs of this process have been given this name.
+# How many runs of this process have asked for a folder, by folder and rank.
 _given: dict[tuple[Path, int], int] = {}
-# What torchrun and SLURM say of a launch, the same in all of its processes.
+# What torchrun and SLURM set for a launch, the same in all of its processes.
 OF_A_LAUNCH = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 def rank(environment: Mapping[str, str]) -> int:
-    """The number of this process in a distributed run: torch knows it once the processes have met; before,
-    torchrun and SLURM say it in the environment."""
+    """Return the rank of this process.
+
+    torch knows it once the process group is set up; before, torchrun and SLURM set it in the environment.
+    """
     met = this_one()
     if met is not None:
         return met[0]
@@ -54,9 +56,9 @@ def run_place(
 ) -> RunPlace:
     """Return `logdir/run`, by default `runs/` and the time at which the run began.
 
-    A name that is taken gets a suffix, -2, -3, …; with `resume` the run of that name goes on. For a logdir in
-    an object store it is the folder on this machine that is sent there. `launch` identifies processes that
-    belong together where no launcher does.
+    A name that is taken gets a suffix, -2, -3, …; with `resume` the run of that name continues. For a logdir
+    in an object store it is the local folder that is sent there. `launch` identifies processes that belong
+    together where no launcher does.
     """
     folder = local_folder(logdir if logdir is not None else "runs")
     name = run if run is not None else start_name(environment)
@@ -64,6 +66,7 @@ def run_place(
         return RunPlace(unused(folder, name))
     try:
         owner = owner_of(folder / name, environment, launch)
+        # A seat is needed only where two launches cannot be told apart.
         seat = "" if launch or not may_be_alike(environment) else f"rank-{rank(environment)}"
         return _agreed(folder, name, owner, seat, resume=resume)
     except OSError:
@@ -71,20 +74,21 @@ def run_place(
 
 
 def run_folder(logdir: str | Path | None, run: str | None, environment: Mapping[str, str]) -> Path:
-    """The same, of a run that is begun anew."""
+    """Return the same folder for a run that is not resumed."""
     return run_place(logdir, run, environment).folder
 
 
 def _agreed(folder: Path, name: str, owner: str, seat: str, *, resume: bool) -> RunPlace:
-    """Processes that have met may have no disk in common: what the first one has found holds for all."""
+    """Return the place that the first process has found, for all that have met: they may share no disk."""
     if this_one() is None:
         return place_for(folder, name, owner, resume=resume, seat=seat)
-    # A launch at the same address as one before is another one.
+    # A launch at the address of an earlier one is another launch.
     owner = same_for_all(owner if store() is None else f"{owner} {secrets.token_hex(8)}")
     mine = place_for(folder, name, owner, resume=resume)
     relative = str(mine.folder.relative_to(folder))
     told = json.loads(same_for_all(json.dumps([relative, mine.first_step, known_identity(mine.folder)])))
     place = RunPlace(folder / told[0], told[1])
+    # The first process has chosen another folder: give ours back, and join there.
     if place.folder != mine.folder:
         leave(mine.folder, owner)
         join(place, owner, resume=resume)
@@ -93,12 +97,15 @@ def _agreed(folder: Path, name: str, owner: str, seat: str, *, resume: bool) -> 
 
 
 def owner_of(folder: Path, environment: Mapping[str, str], launch: str = "") -> str:
-    """Identify this process, or the launch that it is one of many of, and how often it has asked for this
-    folder: trainings that follow each other in one program are runs of their own."""
+    """Return a text that identifies this process or its launch, and counts its runs in this folder.
+
+    Consecutive runs in one program are runs of their own.
+    """
     own_rank = rank(environment)
     count = _given[folder, own_rank] = _given.get((folder, own_rank), 0) + 1
     if not is_distributed(environment):
-        return f"{process_named(os.getpid())} #{count} {secrets.token_hex(8)}"  # containers may be alike
+        # The random part: two containers may give a process the same host name, pid and start.
+        return f"{process_named(os.getpid())} #{count} {secrets.token_hex(8)}"
     told = [environment.get(name, "") for name in OF_A_LAUNCH]
     if launch or not may_be_alike(environment):
         told.append(launch or process_named(os.getppid()))
@@ -106,14 +113,14 @@ def owner_of(folder: Path, environment: Mapping[str, str], launch: str = "") -> 
 
 
 def may_be_alike(environment: Mapping[str, str]) -> bool:
-    """Whether launches may say the same: on several hosts no process has started all of them."""
+    """Return whether two launches may set the same variables: on several hosts no process has started all."""
     local, size = environment.get("LOCAL_WORLD_SIZE"), environment.get("WORLD_SIZE")
     is_on_one_host = local == size if local else "SLURM_JOB_ID" not in environment
     return is_distributed(environment) and not is_on_one_host
 
 
 def process_named(pid: int) -> str:
-    """One that cannot be mistaken for another, also when its number is used again."""
+    """Return a name of a process that stays unique when its pid is used again."""
     began = 0.0
     with suppress(psutil.Error):
         began = psutil.Process(pid).create_time()
@@ -121,7 +128,7 @@ def process_named(pid: int) -> str:
 
 
 def told_of_suffix(place: RunPlace, run: str | None, how_to_resume: str) -> str:
-    """A sentence for the terminal; empty when the run has the name that was asked for."""
+    """Return a sentence about the suffix; "" if the run has the name that was asked for."""
     if run is None or place.folder.name == Path(run).name:
         return ""
     return (
@@ -131,7 +138,7 @@ def told_of_suffix(place: RunPlace, run: str | None, how_to_resume: str) -> str:
 
 
 def unused(folder: Path, name: str) -> Path:
-    """Two runs that begin in the same second are still two runs: the folder is made at once, and is ours."""
+    """Create and return a folder that is ours alone, even if two runs begin in the same second."""
     for number in itertools.count(1):
         candidate = folder / (name if number == 1 else f"{name}-{number}")
         try:
@@ -152,8 +159,10 @@ def is_distributed(environment: Mapping[str, str]) -> bool:
 
 
 def start_name(environment: Mapping[str, str]) -> str:
-    """Date and time, the same in all processes that a launcher has started together; on several hosts, whose
-    launchers start at different times, in all that have met."""
+    """Return date and time, the same in all processes that a launcher has started together.
+
+    On several hosts, whose launchers start at different times, it is the same in all processes that have met.
+    """
     began = launcher_start() if is_distributed(environment) else time.time()
     name = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(began))
     if this_one() is None:

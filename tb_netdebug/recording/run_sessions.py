@@ -1,9 +1,9 @@
-"""Who writes into a run's folder: runs of the same name stay apart, processes of one run come together.
+"""Decide who writes into a run's folder: runs of one name stay apart, processes of one run come together.
 
-Each time a run is begun or resumed it gets a session, a small hidden file that is made exclusively and never
-changed. It says whose session it is, so that all ranks of one launch find the same folder without talking to
-each other, and with which step it begins. Where launches may be alike, each rank takes a seat in it, an empty
-file beside it.
+Each time a run is begun or resumed it gets a session, a small hidden file that is created exclusively and
+never changed. It names its owner, so that all ranks of one launch find the same folder without communicating,
+and the step that it begins with. Where launches may look alike, each rank takes a seat in the session, an
+empty file beside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVER = "over"
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """The folder of a run, and the step that this session of it begins with."""
+    """The folder of a run, and the first step of this session."""
 
     folder: Path
     first_step: int = 0
@@ -38,8 +38,11 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunSession:
-    """`owner` is the process, or the launch of many processes, that the session belongs to; `resumes` when
-    the run was to go on, also where there was nothing of it."""
+    """One session of a run.
+
+    `owner` is the process, or the launch of many processes, that the session belongs to. `resumes` is set if
+    the run was to continue, even where there was nothing of it.
+    """
 
     number: int
     owner: str
@@ -50,9 +53,9 @@ class RunSession:
 def place_for(folder: Path, name: str, owner: str, *, resume: bool, seat: str = "") -> RunPlace:
     """Return `folder/name`, or the first of `name-2`, `name-3`, … that is free or the owner's already.
 
-    With `resume` the run of this very name goes on, with the step behind its last one. Where launches may be
-    alike, `seat` is what this process is in its own; whoever finds it taken is of another launch. Raises
-    OSError.
+    With `resume` the run of this very name continues after its last step. Where launches may look alike,
+    `seat` names this process within its launch; a process that finds its seat taken belongs to another
+    launch. Raises OSError.
     """
     for number in itertools.count(1):
         candidate = folder / name
@@ -72,7 +75,7 @@ def join(place: RunPlace, owner: str, *, resume: bool) -> None:
 
 
 def leave(folder: Path, owner: str) -> None:
-    """Take back a session of a folder that is not used after all."""
+    """Withdraw a session from a folder that is not used after all."""
     for session in sessions_in(folder):
         if session.owner == owner:
             with suppress(OSError):
@@ -82,17 +85,19 @@ def leave(folder: Path, owner: str) -> None:
 
 
 def sessions_in(folder: Path) -> list[RunSession]:
-    """In the order in which they began; one that cannot be read belongs to nobody."""
+    """Return the sessions in the order in which they began; an unreadable one has no owner."""
     return [_read(folder, number) for number in _numbers(folder)]
 
 
 def identity_of(folder: Path) -> str:
-    """Return what tells this run from others of its name, wherever it is received; the same in all of its
-    processes and sessions, and kept beside the sessions for those to come."""
+    """Return the text that distinguishes this run from others of its name, wherever it is received.
+
+    It is the same in all processes and sessions of the run, and is kept beside the sessions for later ones.
+    """
     kept_in = sessions_kept_in(folder)
     known = known_identity(folder)
     if not known and kept_in != folder:
-        return drawn()  # of one process alone, and nothing of it stays here
+        return drawn()  # only one process, and nothing of the run stays here
     identity = known or drawn()
     with suppress(OSError), _opened(kept_in) as descriptor:
         identity = keep(descriptor, identity) or identity
@@ -100,7 +105,7 @@ def identity_of(folder: Path) -> str:
 
 
 def known_identity(folder: Path) -> str:
-    """Return the one that is kept, or else that of the first session's owner; empty without either."""
+    """Return the identity that is kept, else one derived from the first session's owner, else ""."""
     with suppress(OSError), _opened(sessions_kept_in(folder)) as descriptor:
         if kept := identity_in(descriptor):
             return kept
@@ -109,23 +114,24 @@ def known_identity(folder: Path) -> str:
 
 
 def adopt_identity(folder: Path, identity: str) -> None:
-    """Take over what others have agreed on. Raises OSError."""
+    """Store the identity that others have agreed on. Raises OSError."""
     if identity != known_identity(folder):
         with _opened(sessions_kept_in(folder)) as descriptor:
             replace(descriptor, identity)
 
 
 def has_records(folder: Path) -> bool:
-    """Whether there are event files of ours."""
+    """Return whether the folder has event files of ours."""
     return any(name.endswith(SUFFIX) for each in (folder, folder / SIDE_FOLDER) for name in _names(each))
 
 
 def next_step(folder: Path) -> int:
-    """The step behind the last recorded one, of any rank; 0 when there is none."""
+    """Return the step after the last recorded one, of any rank; 0 if there is none."""
     from tb_netdebug.core.eventlog.reader.logdir import LogDir
     from tb_netdebug.core.eventlog.reader.recording import Recording
     from tb_netdebug.core.eventlog.writer.spool import spool_of
 
+    # The recording to continue may lie in an object store, of which `folder` is the local spool.
     spool = spool_of(folder.absolute())
     logdir = LogDir([("", str(folder) if spool is None else spool.target(folder.absolute()))])
     logdir.refresh()
@@ -149,7 +155,8 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def _joined(candidate: Path, owner: str, seat: str, *, resume: bool) -> RunPlace | None:
-    """The owner's place in this folder; None when the folder is somebody else's."""
+    """Return the owner's place in this folder; None if the folder belongs to someone else."""
+    # Repeat when another process creates the session, or takes the seat, first.
     while True:
         sessions = sessions_in(candidate)
         if sessions and sessions[-1].owner == owner and _sits_down(candidate, sessions[-1].number, seat):
@@ -166,9 +173,10 @@ def _joined(candidate: Path, owner: str, seat: str, *, resume: bool) -> RunPlace
 
 
 def _sits_down(folder: Path, number: int, seat: str) -> bool:
-    """Whether nobody else has this seat in the session; without a seat anybody is welcome.
+    """Take a seat in the session; return whether it was free. Without a seat anyone may join.
 
-    Once a seat was asked for twice the session is over: nobody of the other launch joins it any more.
+    Once two processes have asked for the same seat, the session is over: no process of the other launch joins
+    it.
     """
     kept_in = sessions_kept_in(folder)
     if not seat:
@@ -181,7 +189,7 @@ def _sits_down(folder: Path, number: int, seat: str) -> bool:
         with suppress(OSError):
             _put(kept_in / f"{PREFIX}{number}-{OVER}")
         return False
-    except OSError:  # who cannot write here says so elsewhere
+    except OSError:  # a folder that cannot be written to is reported elsewhere
         return True
     return True
 
@@ -191,7 +199,10 @@ def _put(path: Path) -> None:
 
 
 def _begin(folder: Path, session: RunSession) -> bool:
-    """Whether nobody was faster. The file appears under its name with all that is in it."""
+    """Create the session's file; return False if another process was faster.
+
+    The link makes the file appear under its name with its whole content.
+    """
     folder = sessions_kept_in(folder)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{PREFIX}{session.number}"
@@ -212,7 +223,7 @@ def _begin(folder: Path, session: RunSession) -> bool:
 
 
 def _begin_without_links(target: Path, written: bytes) -> bool:
-    """Some file systems have no links."""
+    """Create the session's file on a file system that has no links."""
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""What the user asked for, checked once."""
+"""The settings that the user asked for, validated once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CHECK_NUMERICS = ("sampled", "layers", "ops")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The keyword arguments of `watch`; raises ValueError or TypeError for what cannot be meant."""
+    """The keyword arguments of `watch`; raises ValueError or TypeError for invalid ones."""
 
     logdir: str | Path | None = None
     run: str | None = None
@@ -88,17 +88,17 @@ class Settings:
 
     @property
     def period(self) -> int | None:
-        """Every so many steps a full sample; None lets the governor decide."""
+        """The number of steps between full samples; None lets the governor decide."""
         return None if self.every == "auto" else int(self.every)
 
     @property
     def is_spooled(self) -> bool:
-        """Whether the records are for a collector alone, and may go when it has them."""
+        """Whether the records are for a collector only, and may be deleted once it has them."""
         return self.remote is not None and self.logdir is None
 
     @property
     def folder(self) -> str | Path | None:
-        """Where the runs go; None leaves it to whoever asks."""
+        """The folder of the runs; None leaves the choice to the caller."""
         if not self.is_spooled:
             return self.logdir
         from tb_netdebug.recording.remote import waiting_room
@@ -107,11 +107,11 @@ class Settings:
 
     @property
     def debugger_address(self) -> str | None:
-        """Where the debugger's other end is; None stands for the TensorBoard of this machine."""
+        """The address of the debugger's other end; None stands for the TensorBoard of this machine."""
         return self.debugger if isinstance(self.debugger, str) else None
 
     def wants(self, name: str) -> bool:
-        """Whether a layer or parameter of this name is to be looked at."""
+        """Return whether a layer or parameter of this name is to be watched."""
         if self.include is not None and not re.search(self.include, name):
             return False
         return self.exclude is None or not re.search(self.exclude, name)
@@ -119,6 +119,7 @@ class Settings:
     def _check_types(self) -> None:
         for name, kinds in TYPES.items():
             value = getattr(self, name)
+            # bool is a subclass of int: True must not pass for a number.
             is_switch = bool in kinds
             if isinstance(value, bool) != is_switch or not isinstance(value, kinds):
                 raise TypeError(f"{name}={value!r} must be {MEANT[kinds]}")
@@ -168,7 +169,7 @@ class Settings:
                 raise ValueError(f"{name}={value!r}: {error}") from None
 
     def _check_debugger(self) -> None:
-        """Better no training than one that is believed to be debugged."""
+        """Refuse wishes that need the debugger without it: better no run than one believed to be debugged."""
         if self.debugger:
             return
         for wish, is_asked in (
@@ -190,6 +191,6 @@ class Settings:
 
 
 def is_below(run: str) -> bool:
-    """Whether this names a folder inside another one, whatever that is."""
+    """Return whether this names a folder inside another one, whatever that is."""
     parts = Path(run).parts
     return bool(parts) and not Path(run).is_absolute() and ".." not in parts

@@ -1,4 +1,4 @@
-"""Exceptions that code of the program raised in between while code of ours was running."""
+"""Recognize exceptions that the program's own handlers raised while our code was running."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def is_from_a_handler(error: BaseException) -> bool:
-    """Return whether a signal handler or a trace function of the program raised it: it was on its way there.
+    """Return whether a signal handler or a trace function of the program raised this exception.
 
-    Python gives these the very frame that they interrupt. Which handlers are installed now says less: one
-    that raises may have put the handler before it back.
+    Python passes these functions the very frame that they interrupt. The handlers that are installed now tell
+    less: one that raises may have restored the handler before it.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

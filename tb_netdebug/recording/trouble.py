@@ -1,6 +1,6 @@
-"""Signs in the scalars of a step that the steps around it are worth a full look.
+"""Detect in a step's scalars that the steps around it deserve a full sample.
 
-Not findings: those are judged elsewhere, on what is recorded because of these signs.
+These are not findings: the checks make those, from what is recorded because of these signs.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import math
 
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, LOSS, NONFINITE_GRADIENTS
 
-# Compared with their own running mean; loss and gradient norm of a healthy run stay well within.
+# Factors over the running mean; loss and gradient norm of a healthy run stay well within them.
 JUMPS = ((LOSS, 3.0), (GRADIENT_NORM, 10.0))
-# The first steps of a training are wild; there is nothing to compare with yet.
+# The first steps of a run are wild, and there is nothing to compare with yet.
 WARM_UP_STEPS = 20
 SMOOTHING = 0.05
-# A loss that has come down to 0.001 may triple any time: only what leads back to a tenth of where the
-# training has been is worth a look.
+# A loss that has come down to 0.001 may triple at any time: only a jump back to a tenth of the highest mean
+# is worth a sample.
 SHARE_OF_HIGHEST = 0.1
 
 
 class Trouble:
-    """Looks at each step's scalars; `seen` gives the reason, or None."""
+    """Inspects each step's scalars; `seen` returns the reason for a full sample, or None."""
 
     def __init__(self) -> None:
         self._means: dict[str, float] = {}

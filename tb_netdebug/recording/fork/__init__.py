@@ -1,1 +1,1 @@
-"""Asks something of a copy of this process, which can change nothing outside of itself."""
+"""Run something in a forked copy of this process, which can change nothing outside of itself."""

@@ -1,8 +1,8 @@
-"""A question to a forked copy of this process: what it does to find the answer happens to the copy alone.
+"""Run a function in a forked copy of this process, where its side effects stay.
 
-The copy has one thread, no descriptor but the one for its answer, shared memory that it can only read, and a
-kernel that refuses it everything else; it is killed when its time is up.
-No signal tells of its end, and nobody but us can wait for it.
+The copy has one thread, no descriptor but the one for its answer, and read-only shared memory; a seccomp
+filter refuses it everything else. It is killed when its time is up. It sends no signal when it ends, and only
+we can wait for it.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ except ImportError:  # no compiler was there
 else:
     CAN_CONFINE = _fork.CAN_CONFINE
 
-# An answer is written at once, so it has to fit into a pipe whose reader is busy.
+# An answer is written in one call, so it has to fit into a pipe whose reader is busy.
 MOST_BYTES = 60_000
-# A copy gets memory of its own for whatever either side writes while it lives.
+# Memory for the pages that either side writes while the copy lives.
 ROOM_BYTES = 512 << 20
 LOWEST_PRIORITY = 19
-# Of copies in which a lock of another thread is closed for ever.
+# Attempts, because a copy may hang on a lock that another thread held at the fork.
 MOST_TRIES = 6
-# It has no signal for its end, which is what others wait for.
+# __WALL: the copy sends no signal when it ends, and waitid skips such children by default.
 OF_ANY_KIND = 0x40000000
 
 Answer = dict[str, Any]
 
 
 def why_not() -> str:
-    """Return why nothing can be asked on this machine now, as a part of a sentence, or nothing."""
+    """Return why nothing can be run in a copy on this machine now, as part of a sentence; "" if it can."""
     if not CAN_CONFINE:
         return "running it again apart from the training takes Linux and a compiled NetDebug"
     if free_bytes() < ROOM_BYTES + own_bytes() // 2:
@@ -54,20 +54,21 @@ def why_not() -> str:
 
 
 class Question:
-    """Asked when it is made. `answer` waits a little, and may be called again; `close` gives up.
+    """Starts the copy when created. `answer` waits a little, and may be called again; `close` gives up.
 
-    Once nobody waits for it any more, it runs behind all other processes.
+    Once a wait has ended without an answer, the copy runs at the lowest priority.
     """
 
     def __init__(self, ask: Callable[[], Answer], *, most_secs: float) -> None:
         self._ends = now() + most_secs
         self._result: Answer | None = None
         self.why_not = ""
-        numbers = random.getstate()  # Python draws others in every child
+        numbers = random.getstate()  # Python reseeds `random` in every child
         for _ in range(MOST_TRIES):
             self._fork(ask, numbers)
             if awakes(self._pid, self._reader, until=self._ends):
                 return
+            # The copy hangs on a lock: kill it, and try again.
             self._let_go()
         self.why_not = "other threads held locks that running it again apart from the training needs"
 
@@ -89,11 +90,11 @@ class Question:
         return self._child < 0
 
     def answer(self, wait_secs: float = 0.0) -> Answer | None:
-        """Return the answer, None while there is none; `why_not` says that there will not be one."""
+        """Return the answer; None while there is none, and `why_not` says if there will be none."""
         if self.is_over:
             return self._result
         left = max(self._ends - now(), 0.0)
-        poll = select.poll()  # of any descriptor, however many are open
+        poll = select.poll()  # unlike select(), it takes descriptors of any number
         poll.register(self._reader, select.POLLIN)
         if poll.poll(min(wait_secs, left) * 1000):
             self._read()
@@ -105,7 +106,7 @@ class Question:
         return self._result
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Give up. Harmless when called again."""
         if not self.is_over:
             self._end("the run ended first")
 
@@ -136,7 +137,7 @@ class Question:
 
 
 def run_in_child(ask: Callable[[], Answer], writer: int, numbers: Any) -> None:
-    """Never returns: nothing of the program may go on here, its `finally` and its `atexit` neither."""
+    """Run the function and exit: the program's `finally` blocks and `atexit` handlers must not run here."""
     try:
         answer = answer_in_child(ask, numbers)
         with suppress(OSError, ValueError, TypeError):
@@ -147,7 +148,7 @@ def run_in_child(ask: Callable[[], Answer], writer: int, numbers: Any) -> None:
 
 def answer_in_child(ask: Callable[[], Answer], numbers: Any) -> Answer:
     try:
-        gc.disable()  # objects of the program do not get to say good-bye here
+        gc.disable()  # no finalizers of the program's objects may run here
         sys.settrace(None)
         sys.setprofile(None)
         threading.settrace(None)

@@ -1,7 +1,7 @@
-"""The calls of the kernel that are left to a confined process, as a filter of the kernel's.
+"""The system calls that a confined process may make, as a seccomp filter.
 
 These are memory, time, randomness, and reading and writing what is open already. Everything else fails with
-EPERM, as if it were forbidden by the rights of a file.
+EPERM, as if file permissions forbade it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Instructions of the kernel's packet filter: load a word, compare it, return.
+# Instructions of the kernel's packet filter (BPF): load a word, compare it, return.
 LOAD, IS_EQUAL, IS_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
-NUMBER_AT, MACHINE_AT = 0, 4  # in what the kernel tells the filter of a call
-# Numbers from here on belong to the second set of calls that x86-64 has.
+NUMBER_AT, MACHINE_AT = 0, 4  # offsets in the kernel's seccomp_data
+# Numbers from here on belong to x86-64's second set of calls, x32.
 SECOND_SET = 0x40000000
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the kernel calls a kind of processor, and the numbers of the calls that are left there."""
+    """The kernel's code for a processor architecture, and the numbers of the calls that are allowed there."""
 
     code: int
     numbers: tuple[int, ...]
@@ -51,13 +51,13 @@ MACHINES = {
 
 
 def filter_of_this_machine() -> bytes:
-    """Return the filter as the kernel takes it; empty for machines whose calls are not known here."""
+    """Return the filter in the kernel's format; empty for an architecture whose calls are unknown here."""
     machine = MACHINES.get(platform.machine())
     return b"" if machine is None else filter_of(machine)
 
 
 def filter_of(machine: Machine) -> bytes:
-    """Return the instructions: the wrong kind of call kills, an unknown one is refused."""
+    """Return the instructions: a call of another architecture kills, one that is not listed is refused."""
     numbers = machine.numbers
     return b"".join(
         (
@@ -74,7 +74,7 @@ def filter_of(machine: Machine) -> bytes:
 
 
 def comparisons(numbers: Iterable[int]) -> list[bytes]:
-    """Each jumps over those behind it, and over the refusal."""
+    """Return comparisons that each jump over those after it, and over the refusal, to the permission."""
     known = list(numbers)
     return [instruction(IS_EQUAL, number, if_true=len(known) - place) for place, number in enumerate(known)]
 

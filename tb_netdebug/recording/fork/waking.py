@@ -1,7 +1,7 @@
-"""Whether a copy of this process gets to run at all.
+"""Detect whether a forked copy of this process gets to run at all.
 
-It has one thread. A lock that another thread held at the fork, such as malloc's, stays closed there for ever,
-so a copy that sleeps before its first sign of life waits for nobody. One that is slow does not sleep.
+The copy has one thread. A lock that another thread held at the fork, such as malloc's, stays locked in it for
+ever. So a copy that sleeps before its first sign of life waits for such a lock; a slow one does not sleep.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from tb_netdebug.recording.clock import now
 
 LOOK_SECS = 0.005
-# So often in a row: the kernel, too, lets a process sleep for a moment.
+# This often in a row, because the kernel, too, puts a process to sleep for a moment.
 MOST_ASLEEP = 3
 
 
 def awakes(pid: int, reader: int, *, until: float) -> bool:
-    """Wait for its sign of life, or its end. Return False when it never will come."""
+    """Wait for the copy's first byte or its end; return False if it will never come."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     asleep = 0
@@ -26,12 +26,12 @@ def awakes(pid: int, reader: int, *, until: float) -> bool:
         asleep = asleep + 1 if is_asleep(pid) else 0
         if asleep >= MOST_ASLEEP or now() >= until:
             return False
-    os.read(reader, 1)  # the sign; the answer is behind it
+    os.read(reader, 1)  # the sign of life; the answer follows it
     return True
 
 
 def is_asleep(pid: int) -> bool:
-    """Return False where the system does not tell."""
+    """Return whether a process sleeps; False where the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
