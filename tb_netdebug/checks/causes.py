@@ -1,4 +1,4 @@
-"""Which finding explains which: one cause with its consequences reads better than ten symptoms."""
+"""Which finding explains which: the engine reports one cause with its consequences, not ten symptoms."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from tb_netdebug.checks.finding import Finding, Severity
 
-# What a cause leads to. A consequence begins at the cause's step or after it; `EARLY_STEPS` because a symptom
-# that is seen at once may be told before a cause that takes a few steps to be sure of.
+# What a cause leads to. A consequence begins at the cause's step or after it; EARLY_STEPS is the slack,
+# because a symptom that shows at once may be reported before a cause that takes a few steps to be sure of.
 EARLY_STEPS = 50
 BLOWN_UP = (
     "nonfinite-loss", "nonfinite-gradient", "nonfinite-weight", "nonfinite-activation", "loss-scale-overflow",
 )  # fmt: skip
-# What becomes of a network whose weights are NaN: relu, for one, may make zeros of that.
+# What follows once the weights are NaN: relu, for one, may turn them into zeros.
 LOST = (
     "zero-gradients", "constant-output", "dead-units", "dead-layer", "unchanged-weights", "frozen-weights",
     "not-learning", "loss-at-chance", "loss-plateau",
@@ -83,13 +83,16 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "nonfinite-gradient": ("nonfinite-weight", "nonfinite-loss", "unchanged-weights"),
     "nonfinite-weight": ("nonfinite-activation", "nonfinite-loss", "nonfinite-gradient", *LOST),
 }  # fmt: skip
-# In the evidence of a weight that a step was given like that: it is no consequence of that step.
+# Evidence key of a weight that was already bad when the step began: that step did not cause it.
 BEFORE_FORWARD = "before the forward pass"
 
 
 def explain(found: Mapping[str, Finding]) -> None:
-    """Fills `cause` and `consequences`: each finding hangs below the first cause in the table above that
-    was seen in time and is not itself a consequence of it. A note causes nothing."""
+    """Set `cause` and `consequences` of all findings.
+
+    Each finding hangs below the first cause in EXPLAINS that was seen in time and is not itself a consequence
+    of it. A note causes nothing.
+    """
     for finding in found.values():
         finding.cause, finding.consequences = None, []
     for slug in sorted(EXPLAINS, key=lambda each: not _came_first(found.get(each))):
@@ -102,7 +105,7 @@ def explain(found: Mapping[str, Finding]) -> None:
 
 
 def weigh(found: Mapping[str, Finding]) -> None:
-    """What causes an error is one."""
+    """Raise the severity of each cause to that of its worst consequence: what causes an error is an error."""
     for finding in found.values():
         cause = found.get(finding.cause or "")
         while cause is not None:
@@ -114,7 +117,7 @@ def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
     finding = found.get(effect)
     if finding is None or finding.cause is not None or _root(cause, found) is finding:
         return
-    # Where one step shows a fault, nothing before it can come of it.
+    # Where one step shows a fault, nothing that came before it can be its consequence.
     early = 0 if cause.rule in BLOWN_UP else EARLY_STEPS
     if finding.first_step >= cause.first_step - early:
         finding.cause = cause.rule

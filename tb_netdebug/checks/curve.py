@@ -1,4 +1,7 @@
-"""One scalar over the training: the last steps one by one, the whole of it in a few windows."""
+"""One scalar over the run: its last steps one by one, and all of it as a few windows.
+
+`History` keeps one each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MOST_UNREAD = 64
 
 @dataclass(slots=True)
 class Window:
-    """Some steps in a row; the numbers are those of the finite values."""
+    """Some consecutive steps; all numbers are those of the finite values."""
 
     first_step: int
     last_step: int
@@ -57,10 +60,13 @@ class Window:
 
 
 class Curve:
-    """`values` are the last ones as they came; `windows` cover all of it, each with as many finite values
-    (but the last, which is being filled). When there are too many windows, two become one.
+    """The values of one scalar, for the rules to read.
 
-    Taking a value costs next to nothing: what it means for the whole is worked out for many at once.
+    `values` holds the last STEPS_KEPT as they came. `windows` covers the whole run: every window holds
+    `window_size` finite values, except the last, which is being filled. When there are too many windows,
+    pairs of them are merged.
+
+    Adding a value is cheap: the windows are brought up to date for many values at once.
     """
 
     __slots__ = (
@@ -95,19 +101,19 @@ class Curve:
 
     @property
     def nonfinite(self) -> int:
-        """How many of all values were."""
+        """The number of all values that were not finite."""
         self._read()
         return self._nonfinite
 
     @property
     def first(self) -> float:
-        """The first finite value of all."""
+        """The first finite value of the run."""
         self._read()
         return self._first
 
     @property
     def lowest(self) -> float:
-        """Of all finite values, as `highest`; infinite while there is none."""
+        """The lowest finite value of the run; infinite while there is none."""
         self._read()
         return self._lowest
 
@@ -122,7 +128,7 @@ class Curve:
         return self._windows
 
     def tail(self, count: int = STEPS_KEPT) -> Doubles:
-        """The newest finite values, at most so many, oldest first."""
+        """Return the newest finite values, at most `count`, oldest first."""
         if count < len(self.values):
             newest: Doubles = np.array(list(islice(reversed(self.values), count))[::-1], float)
             if np.isfinite(newest).all():
@@ -132,7 +138,7 @@ class Curve:
         return finite
 
     def means(self) -> Doubles:
-        """The mean of each full window."""
+        """Return the mean of each full window."""
         return np.array([each.mean for each in self.windows if each.count >= self.window_size])
 
     def _read(self) -> None:

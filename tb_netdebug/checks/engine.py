@@ -1,4 +1,4 @@
-"""Runs the rules over the records of one run, and keeps what they found."""
+"""Runs the rules over the records of one run, and keeps what they find."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ from tb_netdebug.core.records.scalar_names import (
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 from tb_netdebug.core.stats.packed import NONFINITE
 
-# Rules over scalars are asked this often: a question costs as much for one step as for several.
+# Rules over scalars are asked this often: asking costs as much for one step as for several.
 STEPS_BETWEEN = 16
-# Samples of every step tell little more than those of every eighth, and judging costs more than taking them.
-# So many looks may follow each other at once, as at the start.
+# Samples of every step say little more than those of every eighth, and judging them costs more than taking
+# them. Up to LOOKS_AT_ONCE samples in a row are judged, as at the start of a run.
 STEPS_BETWEEN_LOOKS = 8
 LOOKS_AT_ONCE = 64
 NONE_NONFINITE = bytes(NONFINITE.stop - NONFINITE.start)
 
 
 class Engine:
-    """The same records in the same order give the same findings, however they are divided among calls.
+    """Asks the rules about each record and keeps their findings.
 
-    `checks` switches rules off (`{"dead-units": False}`) or sets their thresholds
-    (`{"dead-units": {"share": 0.8}}`). Raises ValueError for a check or threshold that does not exist.
+    The same records in the same order give the same findings, however they are divided among calls of `feed`.
+
+    `checks` switches rules off (`{"dead-units": False}`) or sets their thresholds (`{"dead-units": {"share":
+    0.8}}`). Raises ValueError for a check or threshold that does not exist.
     """
 
     def __init__(self, checks: Mapping[str, Any] | None = None, *, rules: Sequence[type[Rule]] = ALL) -> None:
@@ -60,15 +62,15 @@ class Engine:
         self._looks = float(LOOKS_AT_ONCE)
 
     def describe(self, *, graph: Graph | None = None, info: dict[str, Any] | None = None) -> None:
-        """What is known of the run beside its steps."""
+        """Set what is known of the run besides its steps."""
         if graph is not None:
             self.history.layers = LayerTable.of(graph)
         if info is not None:
             self.history.info = info
 
     def feed(self, records: Iterable[StepRecord], *, rank: int = 0) -> list[Finding]:
-        """Findings that are new, or worse than before."""
-        with np.errstate(all="ignore"):  # what is no number is told by findings, not by warnings of NumPy
+        """Judge the records and return the findings that are new or worse than before."""
+        with np.errstate(all="ignore"):  # NaN and overflow are reported as findings, not as warnings of NumPy
             for record in records:
                 if rank:
                     self._take_rank(rank, record)
@@ -77,7 +79,7 @@ class Engine:
         return [] if rank else self._told()
 
     def finish(self) -> list[Finding]:
-        """There are no more records for now: everything is looked at once more."""
+        """Ask every rule once more, because no more records are there for now; return what is new."""
         if self.history.steps:
             with np.errstate(all="ignore"):
                 self._ask(self._rules)
@@ -86,7 +88,7 @@ class Engine:
 
     @property
     def findings(self) -> list[Finding]:
-        """Causes before their consequences, the worst first. Copies: they do not change any more."""
+        """Copies of all findings, causes before consequences, the worst first; they no longer change."""
         found = {
             slug: replace(each, where=list(each.where), consequences=list(each.consequences))
             for slug, each in self._found.items()
@@ -99,7 +101,7 @@ class Engine:
 
     @property
     def not_judged(self) -> dict[str, str]:
-        """Rules that could say nothing, each with what it would need."""
+        """The rules that could not judge, each with what it would need."""
         self._note_needs()
         missing = {rule.slug: [need for need in rule.needs if need not in self._has] for rule in self._rules}
         return {
@@ -113,7 +115,7 @@ class Engine:
     def _take(self, record: StepRecord) -> None:
         history = self.history
         if not (record.scalars or record.facts) and record.step <= history.step:
-            return  # samples that the flight recorder gave out late: looks are judged in their order
+            return  # late samples from the flight recorder: samples are judged in their order
         if record.samples and not self._is_worth_a_look(record):
             record = replace(record, samples=[])
         history.take(record)
@@ -135,7 +137,7 @@ class Engine:
         return is_alarming(record) or any(map(is_nonfinite, record.samples))
 
     def _take_rank(self, rank: int, record: StepRecord) -> None:
-        """Of another process; many may come at once, and each look of it is compared."""
+        """Take a record of another process; many may come at once, and each of its samples is compared."""
         self.history.take_rank(rank, record)
         if self.history.facts:
             self._ask(self._by_time[When.FACTS])
@@ -185,7 +187,7 @@ class Engine:
             self._news[slug] = known
 
     def _end(self, known: Finding | None, sign: Sign) -> None:
-        """Take back what was said; it becomes a warning or an error again when it is said once more."""
+        """Turn a finding into a note, until its rule reports it again as a warning or an error."""
         if known is not None and known.severity > Severity.INFO:
             known.severity = Severity.INFO
             known.message = f"{known.message} {self._worded(sign.message)}"
@@ -227,18 +229,21 @@ class Engine:
 
 
 def is_alarming(record: StepRecord) -> bool:
-    """Not to be left until the next sixteenth step."""
+    """Return whether the record must not wait for the next sixteenth step: something is not finite."""
     loss = record.scalars.get(LOSS, 0.0)
     return not math.isfinite(loss) or record.scalars.get(NONFINITE_GRADIENTS, 0.0) > 0
 
 
 def is_nonfinite(sample: Sample) -> bool:
-    """Whether a value in it is not finite, read off the packed summary: there are many in each step."""
+    """Return whether the sample has a non-finite value.
+
+    A step has many samples, so the packed summary is read.
+    """
     return sample.summary[NONFINITE] != NONE_NONFINITE
 
 
 def chosen(rules: Sequence[type[Rule]], checks: Mapping[str, Any]) -> list[Rule]:
-    """Raises ValueError for a check or threshold that does not exist."""
+    """Return the rules that `checks` leaves on; raise ValueError for an unknown check or threshold."""
     made = {rule.slug: rule() for rule in rules}
     for slug, wish in checks.items():
         if slug not in made:

@@ -1,4 +1,4 @@
-"""Which scalars are losses on data that is not trained on."""
+"""Tells losses on evaluation data from training losses, by their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ EVALUATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "tes
 
 
 def is_evaluation(name: str) -> bool:
-    """A loss on other data than those trained on, by the names that people give it."""
+    """Return whether the name is that of a loss on data that is not trained on, as people usually name it."""
     words = set(re.split(r"[^a-z0-9]+|_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
     return "loss" in words and not words.isdisjoint(EVALUATION)

@@ -1,4 +1,7 @@
-"""What the checks say: a finding, in words and numbers."""
+"""The result of a check: a finding, in words and numbers.
+
+Rules make signs, the engine makes findings of them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from typing import Any
 
 from tb_netdebug.core.records.verdict import word_for
 
-# Places are named one by one up to here; that there are more stands in the message.
+# The places that a finding names; beyond them, the message gives the number.
 MOST_PLACES = 50
 
 
 class Severity(IntEnum):
-    """An error spoils the training, a warning may, an info is worth knowing."""
+    """An error spoils the run, a warning may, an info is worth knowing."""
 
     INFO = 1
     WARNING = 2
@@ -28,7 +31,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen, and the threshold that it is held against, if there is one."""
+    """What was seen, and the threshold that it is compared with, if there is one."""
 
     value: float | str | bool
     limit: float | None = None
@@ -36,12 +39,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a rule sees now: enough to be said.
+    """What a rule reports at one step; the engine makes a finding of it.
 
-    `where` are names of layers, tensors or scalars; the engine puts them into the order of execution.
-    `since` is the step at which it began, when the rule had to wait to be sure. `sureness` is how often the
-    rule is right when it says this, from 0 to 1. One that `knows_more` takes the place of what was said.
-    After one that `is_over` what was said holds no longer, and is only worth knowing.
+    `where` holds names of layers, tensors or scalars; the engine puts them into the order of execution.
+    `since` is the step at which it began, if the rule had to wait to be sure. `sureness` is how often the
+    rule is right when it reports this, from 0 to 1. A sign with `knows_more` replaces the message of the
+    finding. A sign with `is_over` takes the finding back: it no longer holds and becomes a note.
     """
 
     severity: Severity
@@ -57,9 +60,10 @@ class Sign:
 
 @dataclass(slots=True)
 class Finding:
-    """What one rule has seen, from the first to the last time.
+    """Everything that one rule has reported, from the first to the last time.
 
-    `cause` is the rule of the finding that explains this one, `consequences` are those that this explains.
+    `cause` is the rule whose finding explains this one, `consequences` are the rules whose findings this one
+    explains.
     """
 
     rule: str
@@ -75,7 +79,7 @@ class Finding:
     consequences: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; numbers that are not finite become text."""
+        """Return plain values for JSON; numbers that are not finite become text."""
         return {
             "rule": self.rule,
             "severity": self.severity.text,
@@ -102,7 +106,7 @@ def _plain(evidence: Evidence) -> Any:
 
 
 def number(value: float) -> float | str:
-    """As JSON has it, which knows no NaN and no infinity."""
+    """Return the number as JSON can hold it: NaN and infinities become text."""
     value = float(value)
     if math.isfinite(value):
         return value

@@ -1,4 +1,4 @@
-"""The error by which a finding ends the training, where the user has asked for that."""
+"""The error by which a finding ends the run, where the user has asked for that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tb_netdebug.checks.words import paragraph
 
 
 class FindingError(RuntimeError):
-    """With `on_finding="raise"`: the training is sick. `finding` says how."""
+    """Raised with `on_finding="raise"` when a check finds a fault; `finding` is what it found."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(paragraph(finding))

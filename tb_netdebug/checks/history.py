@@ -1,6 +1,6 @@
-"""What the rules look at: the steps that were just recorded, and what is remembered of those before.
+"""The input of the rules: the steps just recorded, and what is remembered of those before.
 
-Everything is bounded: so many steps of each scalar, so many looks at each tensor, so many facts.
+Everything is bounded: the steps of each scalar, the samples of each tensor, the number of facts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 
 
 class Rank:
-    """Another process of the same training: its scalars, and the sums of its weights in its last sample."""
+    """Another process of the same run: its scalars, and the sums of its weights in its last sample."""
 
     def __init__(self) -> None:
         self.step = -1
@@ -48,10 +48,10 @@ class Rank:
 
 
 class History:
-    """`take` a record; then it is the present, and every rule may look.
+    """The records so far, as the rules see them; `take` adds one and makes it the present one.
 
-    `recent` are the records since the rules were last asked, the present one at the end: at most 16 of them.
-    `facts` are those of the present record by kind; `known_facts` the latest of each kind and id.
+    `recent` holds the records since the rules were last asked, the present one last: at most 16 of them.
+    `facts` are the facts of the present record by kind; `known_facts` the latest of each kind and id.
     """
 
     def __init__(self) -> None:
@@ -91,9 +91,10 @@ class History:
             self._note(fact.kind, fact.data)
 
     def take_rank(self, rank: int, record: StepRecord) -> None:
-        """A record of another process.
+        """Take a record of another process.
 
-        Of its facts the origin of a NaN counts: through averaged gradients it gets into all processes.
+        The only fact of it that counts is the origin of a NaN: averaged gradients carry a NaN into all
+        processes.
         """
         self.facts = {}
         for fact in record.facts:
@@ -109,14 +110,14 @@ class History:
     # ---- scalars
 
     def value(self, name: str) -> float | None:
-        """A scalar of this step; None when it was not measured."""
+        """Return a scalar of this step, or None if it was not measured."""
         return self.scalars.get(name)
 
     def curve(self, name: str) -> Curve | None:
         return self._curves.get(name)
 
     def curves(self, prefix: str = "") -> Sequence[Curve]:
-        """All whose names begin so, in the order in which they came."""
+        """Return all curves whose names begin with `prefix`, in the order in which they first came."""
         known = self._by_prefix.get(prefix)
         if known is None:  # rules ask for the same few again and again
             known = [curve for name, curve in self._curves.items() if name.startswith(prefix)]
@@ -125,7 +126,7 @@ class History:
 
     @property
     def evidence(self) -> RunEvidence:
-        """What there is to judge the training by."""
+        """The evidence that the run can be judged by."""
         return RunEvidence.of(self._curves.keys(), has_moved=self.updates.has_values)
 
     # ---- tensors
@@ -148,14 +149,14 @@ class History:
 
     @property
     def tensors(self) -> TensorTable:
-        """What probes and users have handed in: `input/0`, `label/0`, `monitor.tensor(name, …)`."""
+        """The tensors that probes and users hand in: `input/0`, `label/0`, `monitor.tensor(name, …)`."""
         return self._tensors[Kind.TENSOR]
 
     def of_kind(self, kind: Kind) -> TensorTable:
         return self._tensors[kind]
 
     def paired(self, first: Kind, second: Kind) -> tuple[Integers, Integers]:
-        """The places of all names that both kinds have, in the order of the first."""
+        """Return the places of all names that both kinds have, in the order of the first."""
         one, other = self._tensors[first], self._tensors[second]
         known = self._pairs.get((first, second))
         if known is None or known[:2] != (len(one.names), len(other.names)):
@@ -167,13 +168,14 @@ class History:
     # ---- facts
 
     def fact(self, kind: str, key: Any = 0) -> dict[str, Any] | None:
-        """The latest of a kind (and `id`, of those that have one)."""
+        """Return the latest fact of a kind (and of an `id`, for the kinds that have one)."""
         return self.known_facts.get(kind, {}).get(key)
 
     def _is_earlier_origin(self, data: dict[str, Any], step: int) -> bool:
-        """Whether another process tells of what may be the cause of what is known here."""
+        """Return whether another process reports an origin that may be the cause of the one known here."""
         known = self.fact(FIRST_NONFINITE)
         if data.get("what") == "gradient":
+            # An averaged gradient is NaN in every process: it says nothing about where the NaN came from.
             return False
         return known is None or known.get("what") == "gradient" or step < known.get("step", step)
 

@@ -1,4 +1,4 @@
-"""What rules say in the words of torch, in those of Keras."""
+"""Translates the messages of rules, which are written for PyTorch users, for users of Keras."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 LOSSES = "keras.losses."
 CLIP = "keras.optimizers.Adam(…, clipnorm=1.0)"
-# Whole phrases where words alone would not do; longer ones go before those that they contain.
+# Whole phrases where single words would not do; longer ones are matched before those that they contain.
 IN_KERAS = {
     "Clip them between loss.backward() and optimizer.step(): torch.nn.utils.clip_grad_norm_"
     "(model.parameters(), 1.0)": f"Clip them in the optimizer: {CLIP}",
@@ -101,7 +101,7 @@ PHRASES = re.compile("|".join(map(re.escape, sorted(IN_KERAS, key=len, reverse=T
 
 
 def in_words_of(framework: object, text: str) -> str:
-    """The text as people say it who train with this framework, which is told as in the run's info."""
+    """Return the text as users of `framework` would say it; `framework` comes from the run's info."""
     if not str(framework or "").startswith("keras"):
         return text
     return PHRASES.sub(lambda found: IN_KERAS[found.group()], text)

@@ -12,7 +12,10 @@ UNKNOWN = 1 << 30
 
 @dataclass(slots=True)
 class LayerTable:
-    """Made from the graph of the first forward pass; without one nothing is known and nothing fails."""
+    """The modules of a run, from the graph of its first forward pass.
+
+    Without a graph it is empty, and nothing fails.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     _owners: dict[str, str] = field(default_factory=dict)
@@ -28,30 +31,33 @@ class LayerTable:
         return made
 
     def module(self, name: str) -> Node | None:
-        """The module of a tensor: of a parameter its owner, of an activation (maybe with [0] behind it)
-        the module itself."""
+        """Return the module of a tensor.
+
+        A parameter's module is its owner, an activation's (whose name may end in an index such as [0]) is the
+        module itself.
+        """
         owner = self._owners.get(name)
         if owner is not None:
             return self.nodes[owner]
         return self.nodes.get(name) or self.nodes.get(name.partition("[")[0])
 
     def class_name(self, name: str) -> str:
-        """Such as "ReLU"; empty when it is not known."""
+        """Return the module's class name, such as "ReLU", or "" if it is not known."""
         module = self.module(name)
         return module.class_name if module else ""
 
     def order(self, name: str) -> tuple[int, int]:
-        """Sorts names by execution, unknown ones behind in the order in which they were first asked for."""
+        """Return a sort key: execution order, then unknown names in the order they were first asked for."""
         module = self.module(name)
         place = self._seen.setdefault(name, len(self._seen))
         return (module.order if module and module.order is not None else UNKNOWN, place)
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Each once."""
+        """Return the names in the order of execution, each once."""
         return sorted(dict.fromkeys(names), key=self.order)
 
     def is_trainable(self, name: str) -> bool:
-        """Of a parameter; True when nothing is known of it."""
+        """Return whether a parameter is trainable; True if nothing is known of it."""
         module = self.module(name)
         own = name.rpartition(".")[2]
         found = [each for each in module.own_parameters if each.name == own] if module else []

@@ -1,4 +1,4 @@
-"""How numbers, times and names are written in sentences: one way for all texts that people read."""
+"""Writes numbers, times and names in sentences: one way for all texts that people read."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import math
 from collections.abc import Iterable
 
 MOST_NAMED = 4
-# Shares below this are told as "less than" it: more zeros than here are counted by nobody.
+# Shares below this are written as "less than" it: nobody counts more zeros than that.
 LEAST_PERCENT = 1e-6
 LARGEST = 1e15
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 def percent(share: float) -> str:
-    """A share as "61 %". Whole above ten; what is small shows the digits that it has, and only all of
-    something is 100 %, only nothing 0 %."""
+    """Return a share as text, such as "61 %".
+
+    Shares above ten percent are whole numbers, small ones keep the digits that they have. Only all of
+    something is 100 %, and only nothing is 0 %.
+    """
     value = 100.0 * float(share)
     size = abs(value)
     if not math.isfinite(value) or size >= 1e5:
@@ -27,8 +30,11 @@ def percent(share: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """With so many digits, and without powers of ten where zeros can still be counted: 0.00031, 65500,
-    "2.5 million", but 2.3e-09. Nobody can picture what is larger than thousands of trillions."""
+    """Return the number as text with `digits` digits.
+
+    Powers of ten are used only where zeros can no longer be counted: 0.00031, 65500, "2.5 million", but
+    2.3e-09. Beyond thousands of trillions, which nobody can picture, the text is "more than 1000 trillion".
+    """
     value = float(value)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "infinite" if value > 0 else "minus infinity"
@@ -43,7 +49,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def plain(value: float, digits: int) -> str:
-    """Never with a power of ten."""
+    """Return the number as text, never with a power of ten."""
     if not value:
         return "0"
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
@@ -52,17 +58,17 @@ def plain(value: float, digits: int) -> str:
 
 
 def counted(count: float, one: str, many: str = "") -> str:
-    """ "1 layer", "2 layers"; `many` where an s is not all that is different."""
+    """Return the count with its noun: "1 layer", "2 layers"; `many` where the plural takes more than an s."""
     return f"{int(count)} {agree(count, one, many or one + 's')}"
 
 
 def agree(count: float, one: str, many: str) -> str:
-    """The word that suits the number, such as "is" or "are"."""
+    """Return the word that agrees with the count, such as "is" or "are"."""
     return one if int(count) == 1 else many
 
 
 def span(secs: float) -> str:
-    """A time in the unit that suits it: "5.2 min", "340 ms"."""
+    """Return a time in the unit that suits it: "5.2 min", "340 ms"."""
     for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s")):
         if secs >= size:
             return f"{number(secs / size)} {unit}"
@@ -70,18 +76,18 @@ def span(secs: float) -> str:
 
 
 def size(value_bytes: float) -> str:
-    """ "1.21 GB"."""
+    """Return a number of bytes as text, such as "1.21 GB"."""
     return f"{number(value_bytes / 1e9)} GB" if value_bytes >= 1e9 else f"{number(value_bytes / 1e6)} MB"
 
 
 def named(name: str) -> str:
-    """A layer, tensor or scalar in a sentence: bare digits are no name, so it is said that they are one."""
+    """Return the name as it stands in a sentence: bare digits, which are no name, become "layer 3"."""
     is_digits = name.partition("[")[0].replace(".", "").isdecimal()
     return f"layer {name}" if is_digits else name
 
 
 def listed(names: Iterable[str], most: int = MOST_NAMED) -> str:
-    """ "a, b, c, d and 3 more"."""
+    """Return names as a list in words: "a, b, c, d and 3 more"."""
     words = [named(name) for name in names]
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return f"{', '.join(words[:most])}{more}"

@@ -1,4 +1,4 @@
-"""A rule: one thing that may be wrong, and how it is seen."""
+"""The base class of all rules: one thing that may be wrong, and how to see it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb_netdebug.checks.history import History
 
 
 class When(Enum):
-    """When a rule is asked; whatever it asks for, also at the last step of all."""
+    """When a rule is asked; in addition, every rule is asked at the last step."""
 
     STEPS = "every 16 steps, and at once when a loss or a gradient is not finite: rules over scalars"
     SAMPLES = "after each step with samples of tensors"
@@ -21,11 +21,11 @@ class When(Enum):
 
 
 class Rule(ABC):
-    """Made once for a run. `update` looks at the history and says what it sees, or None.
+    """One check, made once for a run: `update` reads the history and returns what it sees, or None.
 
-    It may remember what it likes, within bounds, but does no I/O and reads no clock. Saying the same again
-    prolongs the finding; a higher severity replaces what was said before. What the training has outgrown is
-    taken back by a sign that `is_over`.
+    A rule may remember what it likes, within bounds, but does no I/O and reads no clock. Reporting the same
+    again prolongs the finding; a higher severity replaces what was reported before. A sign with `is_over`
+    takes back what the run has outgrown.
     """
 
     slug: ClassVar[str]
@@ -37,10 +37,13 @@ class Rule(ABC):
 
     @abstractmethod
     def update(self, history: History) -> Sign | Iterable[Sign] | None:
-        """What is seen now. Several signs become one finding: the worst speaks, all places count."""
+        """Return what is seen now.
+
+        Several signs become one finding: the worst gives the message, all places count.
+        """
 
 
-# What rules may need: how it is recognised, and how to get it.
+# What rules may need, with the text for the user: what it is, and how to get it.
 NEEDS: Mapping[str, str] = {
     "loss": "a loss: monitor.step(loss=loss)",
     "weights": "statistics of weights: watch(weights=True)",
@@ -63,7 +66,7 @@ NEEDS: Mapping[str, str] = {
 
 
 def with_limits(rule: Rule, changes: Mapping[str, Any]) -> None:
-    """Sets thresholds by name. Raises ValueError for one that the rule does not have."""
+    """Set thresholds by name; raise ValueError for one that the rule does not have."""
     known = (
         {each.name: getattr(rule.limits, each.name) for each in fields(rule.limits)} if rule.limits else {}
     )

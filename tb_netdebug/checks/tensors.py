@@ -1,4 +1,4 @@
-"""All tensors of one kind, as the rules see them: columns of numbers, a place for each tensor."""
+"""All tensors of one kind, as the rules see them: a column for each quantity, a place for each tensor."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 LOOKS_KEPT = 16
-# A network with more tensors than this is judged by the first ones.
+# In a network with more tensors than this, only the first ones are judged.
 MOST_TENSORS = 20_000
-# What is remembered of each look; of the newest one there is more, see `Numbers`.
+# What is remembered of each sample; of the newest one there is more, see `Numbers`.
 REMEMBERED = ("mean", "rms", "std", "min", "max", "zero_share", "nonfinite")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """One look: an array for each quantity, with NaN at the places of tensors that were not sampled.
+    """The samples of one step: an array for each quantity, NaN at the places of tensors not sampled.
 
     `mean`, `rms`, `std`, `min`, `max` are those of the finite values; `nonfinite` counts the others.
     """
@@ -60,11 +60,11 @@ class Numbers:
 
 
 class TensorTable:
-    """`names[i]` stands at place i of every array; names are only ever added.
+    """The tensors of one kind and their last samples; `names[i]` stands at place i of every array.
 
-    `now` are the numbers of the step that is being judged, None when it has no sample of this kind. `looks`
-    counts the steps that had some; `past` goes back over the last of them. `has_values`: a value of any look
-    was other than zero.
+    Names are only ever added. `now` holds the numbers of the step that is being judged, or None if it has no
+    sample of this kind. `looks` counts the steps that had samples; `past` goes back over the last of them.
+    `has_values` is True once any sample had a value other than zero.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class TensorTable:
         self._packed: dict[str, bytes] = {}
 
     def take(self, step: int, samples: Sequence[Sample]) -> None:
-        """The samples of this kind in a step; none of them may be malformed."""
+        """Take the samples of this kind in one step; none of them may be malformed."""
         self.now, self._packed = None, {}
         places, known = [], []
         for sample in samples:
@@ -103,16 +103,16 @@ class TensorTable:
             self.first = self.now
 
     def rest(self) -> None:
-        """A step without samples of this kind."""
+        """Note a step without samples of this kind."""
         self.now, self._packed = None, {}
 
     @property
     def steps(self) -> list[int]:
-        """Of the looks that are remembered, oldest first."""
+        """The steps of the samples that are remembered, oldest first."""
         return list(self._steps)
 
     def past(self, quantity: str, looks: int = LOOKS_KEPT) -> Doubles:
-        """A row for each of the last looks, the newest at the end; NaN where a tensor was not in one."""
+        """Return a row for each of the last samples, the newest last; NaN where a tensor was not sampled."""
         kept = list(self._past[quantity])[-looks:]
         rows = np.full((len(kept), len(self.names)), np.nan)
         for row, values in zip(rows, kept, strict=True):
@@ -120,11 +120,14 @@ class TensorTable:
         return rows
 
     def units(self, name: str) -> list[Units]:
-        """Which units were active in each of the last looks, oldest first; empty when it has none."""
+        """Return which units were active in each of the last samples, oldest first.
+
+        The list is empty if the tensor has no units.
+        """
         return list(self._units.get(name, ()))
 
     def summary(self, name: str) -> Summary | None:
-        """With its bins, of this step. Raises ValueError when they are damaged."""
+        """Return this step's summary with its bins, or None; raise ValueError if it is damaged."""
         packed = self._packed.get(name)
         return None if packed is None else Summary.unpack(packed)
 

@@ -1,4 +1,4 @@
-"""Findings as text for a terminal."""
+"""Writes findings as text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ COMMAND = re.compile(r"`(netdebug replay [^`]+)`")
 
 
 def paragraph(finding: Finding, *, told: Finding | None = None, width: int = WIDTH) -> str:
-    """Several lines: what is wrong, since when, where, and what to try.
+    """Return a finding as several lines: what is wrong, since when, where, and what to try.
 
-    `told` is the same finding as it was told before: then it is said that it got worse, and advice that is
-    the same is not repeated.
+    `told` is the same finding as it was reported before: then the text says that it got worse, and does not
+    repeat advice that is the same.
     """
     lines = [*_wrapped(f"{head(finding, told)}{places(finding.where)}", width)]
     lines += indented(finding.message, width)
@@ -31,7 +31,7 @@ def paragraph(finding: Finding, *, told: Finding | None = None, width: int = WID
 
 
 def head(finding: Finding, told: Finding | None) -> str:
-    """Such as "WARNING loss-spike, step 3", or "Now an ERROR: loss-spike, steps 3 to 80"."""
+    """Return a line such as "WARNING loss-spike, step 3", or "Now an ERROR: loss-spike, steps 3 to 80"."""
     word = finding.severity.text.upper()
     if told is None or told.severity is finding.severity:
         return f"{word} {finding.rule}, {since(finding)}"
@@ -45,7 +45,7 @@ def since(finding: Finding) -> str:
 
 
 def places(where: Iterable[str]) -> str:
-    """Where, as the end of a line; empty when it is everywhere."""
+    """Return the places as the end of a line; empty if the finding is not about any one place."""
     named = listed(map(printable, where))
     return f", in {named}" if named else ""
 
@@ -61,7 +61,7 @@ def indented(text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int, *, indent: str = "") -> list[str]:
-    """Names of checks and layers stay whole where they have room; a command has a line of its own."""
+    """Wrap text. Names of checks and layers stay whole if they fit; a command gets a line of its own."""
     lines: list[str] = []
     for number, part in enumerate(COMMAND.split(printable(text))):
         if number % 2:
