@@ -1,4 +1,4 @@
-"""All rules, one family a module."""
+"""All rules, one family per module; the engine asks those in `ALL`."""
 
 from __future__ import annotations
 

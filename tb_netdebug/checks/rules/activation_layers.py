@@ -1,4 +1,4 @@
-"""What the layers behind activations are: which of them cut off, which flatten out, which are hidden."""
+"""The layers behind activations: which are rectifiers, which saturate, which are hidden."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from tb_netdebug.core.records.step import Units
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
-# Activations that are exactly 0 on one side; leaky ones and those without an edge are not.
+# Activations that are exactly 0 on one side; leaky ones and smooth ones are not.
 RECTIFIER = re.compile(r"(?<!leaky)relu(6|squared|2)?$|^(squaredrelu|relusquared|threshold|hardswish)$", re.I)
 NO_RECTIFIER = frozenset({"LeakyReLU", "PReLU", "RReLU"})
-# Activations with two flat ends, and where those are.
+# Activations with two flat ends, and the values at those ends.
 EDGES = {"Tanh": (-1.0, 1.0), "Sigmoid": (0.0, 1.0), "Hardtanh": (-1.0, 1.0), "Hardsigmoid": (0.0, 1.0)}
 MAPS = re.compile(r"(Linear|Conv\d?d?|ConvTranspose\d?d?|Bilinear)", re.I)
 
 
 @dataclass(slots=True)
 class ActivationLayers:
-    """A place for each activation, as in `history.activations`; `order` is that of execution.
+    """A column for each property of the layers, with the places of `history.activations`.
 
-    `rectifies` and `squashes` say what the layer does, `is_hidden` that a layer with parameters runs after
-    it, `maps` that it is a linear map such as Linear or Conv2d, `is_output` that it is the last of its model.
+    `order` is that of execution. `rectifies` and `squashes` say what the layer does, `is_hidden` that a layer
+    with parameters runs after it, `maps` that it is a linear map such as Linear or Conv2d, `is_output` that
+    it is the last of its model.
     """
 
     classes: list[str] = field(default_factory=list)
@@ -78,7 +79,7 @@ def is_rectifier(class_name: str) -> bool:
 
 
 def active_in(looks: Iterable[Units]) -> int:
-    """How many units were active in at least one of them."""
+    """Return how many units were active in at least one of the samples."""
     together = 0
     for look in looks:
         together |= int.from_bytes(look.active, "little")
@@ -96,7 +97,7 @@ _KNOWN: WeakKeyDictionary[History, tuple[LayerTable, int, ActivationLayers]] = W
 
 
 def activation_layers(history: History) -> ActivationLayers:
-    """Worked out anew only when there are more of them."""
+    """Return the layers behind the run's activations; they are rebuilt only when there are more of them."""
     names = history.activations.names
     known = _KNOWN.get(history)
     if known is None or known[0] is not history.layers or known[1] != len(names):

@@ -1,4 +1,4 @@
-"""A network that answers the same whatever it is asked."""
+"""The rule for a network that gives the same output whatever its input."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from tb_netdebug.core.records.scalar_names import of_loss
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
     looks: int = 6  # samples in a row with the same answer for each input
-    ignored: int = 16  # the first steps: before it has learned, a deep network answers nearly the same
-    spread: float = 1e-5  # standard deviation beside the size, where there is one output: rounding is below
-    narrow: float = 1e-3  # standard deviation beside that of the targets, where these are known
-    learned: float = 0.9  # a loss below this share of what a constant answer gets is not constant
+    # the first steps: an untrained deep network gives nearly the same output for all inputs
+    ignored: int = 16
+    spread: float = 1e-5  # standard deviation relative to the size, for a single output: rounding stays below
+    narrow: float = 1e-3  # standard deviation relative to that of the targets, where these are known
+    learned: float = 0.9  # a loss below this share of a constant answer's loss is not that of a constant
     least_rows: int = 4  # in a batch
-    collapsed: float = 1e-3  # of the targets' own spread is left, where the network makes them itself
+    collapsed: float = 1e-3  # share of the targets' own spread that is left, where the network makes them
 
 
 class ConstantOutput(Rule):
@@ -59,7 +60,7 @@ class ConstantOutput(Rule):
         return None
 
     def _constant(self, history: History, place: int) -> str | None:
-        """How constant it is, in words; None when it is not, or when that cannot be said."""
+        """Return in words how constant the output is; None if it is not, or if that is not known."""
         seen, limits = history.activations, self.limits
         now, name = seen.now, seen.names[place]
         assert now is not None
@@ -85,7 +86,7 @@ class ConstantOutput(Rule):
         if now.std[place] <= limits.spread * size:
             return f"all outputs of layer {name} are {number(now.mean[place], 4)}"
         summary = seen.summary(name)
-        # Each unit fills one bin with a value for each row when it does not depend on the row.
+        # A unit that does not depend on the row fills one bin, with one value for each row.
         if summary is None or len(summary.bins) > count or (summary.counts % int(rows)).any():
             return None
         return (
@@ -105,8 +106,10 @@ class ConstantOutput(Rule):
         return given / wanted if wanted > 0 else None
 
     def _collapsed(self, history: History) -> Sign | None:
-        """Where the network makes the targets itself, and the same ones of everything: then what a constant
-        answer gets is nothing beside what it got once."""
+        """Return the sign if the network makes the targets itself and makes the same ones of every input.
+
+        It shows in the loss of a constant answer, which becomes tiny beside what it once was.
+        """
         limits = self.limits
         for key, call in history.known_facts.get("loss-call", {}).items():
             baseline = history.curve(of_loss(key, "baseline"))
@@ -121,8 +124,10 @@ class ConstantOutput(Rule):
         return None
 
     def _matters(self, history: History) -> bool:
-        """Whether the loss is no better than that of a constant answer; when that is not known, than it was
-        at the start."""
+        """Return whether the loss is no better than that of a constant answer.
+
+        If that is not known, the loss is compared with its start.
+        """
         return course(history).left > self.limits.learned
 
     def _one_point(self, site: str, left: float, since: int) -> Sign:

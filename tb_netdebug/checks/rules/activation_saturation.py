@@ -1,4 +1,4 @@
-"""Units of tanh and sigmoid that are at the flat ends of their curve, where no gradient comes through."""
+"""The rule for tanh and sigmoid units that are at the flat ends of their curve, where gradients vanish."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tb_netdebug.core.stats.sketch import LOWER, UPPER
 @dataclass(frozen=True, slots=True)
 class SaturatedLimits:
     slope: float = (
-        0.15  # of the steepest, in the mean: about what is left with half of the outputs at the ends
+        0.15  # of the steepest slope, on average: about what is left with half of the outputs at the ends
     )
     share: float = 0.5  # of the units, each of them at the ends for every input; published: the same
     error_slope: float = 0.02
-    looks: int = 4  # samples in a row, from the first one: it was made like that
-    late_looks: int = 12  # samples in a row, where it came later
+    looks: int = 4  # samples in a row, if it was so from the first one: it was built like that
+    late_looks: int = 12  # samples in a row, if it came later
     least_values: int = 64  # in a sample
     learned: float = 0.6  # a loss below this share of its start learns nevertheless: sure of its answers
 
@@ -40,7 +40,7 @@ class SaturatedUnits(Rule):
 
     def __init__(self) -> None:
         self._looked: dict[str, int] = {}
-        self._began: dict[str, tuple[int, int]] = {}  # at which look and step it became so
+        self._began: dict[str, tuple[int, int]] = {}  # the sample and the step at which the layer saturated
 
     def update(self, history: History) -> Iterable[Sign] | None:
         seen, layers = history.activations, activation_layers(history)
@@ -57,8 +57,11 @@ class SaturatedUnits(Rule):
 
     @staticmethod
     def _slopes(history: History, now: Numbers, classes: list[str], watched: np.ndarray) -> Doubles:
-        """The mean slope of each layer as a share of the steepest, from the moments of its outputs:
-        1 - y² for tanh, 4 y (1 - y) for sigmoid. What has corners needs the bins."""
+        """Return the mean slope of each layer as a share of the steepest.
+
+        It follows from the moments of the outputs: 1 - y² for tanh, 4 y (1 - y) for sigmoid. Curves with
+        corners need the bins of the histogram.
+        """
         slopes: Doubles = 1.0 - now.rms**2
         for place in np.flatnonzero(watched):
             if classes[place] == "Sigmoid":
@@ -86,7 +89,7 @@ class SaturatedUnits(Rule):
         return self._sign(name, slope, share, look - began + 1, severity, since)
 
     def _share_of_units(self, history: History, name: str) -> float:
-        """Those at the ends for every input of the last samples."""
+        """Return the share of units that were at the ends for every input of the last samples."""
         units = history.activations.units(name)[-self.limits.late_looks :]
         if len(units) < self.limits.late_looks or not units[-1].count:
             return 0.0

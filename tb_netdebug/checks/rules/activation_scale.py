@@ -1,4 +1,4 @@
-"""Activations that grow or shrink by orders of magnitude from layer to layer."""
+"""The rule for activations that grow or shrink by orders of magnitude from layer to layer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tb_netdebug.checks.rules.loss_course import course
 class ActivationScaleLimits:
     growth: float = 1e3  # from the first hidden layer to the last ones; ordinary networks stay within 100
     shrinking: float = 1e-4  # the other way round; ordinary deep ones without normalisation reach 1e-2
-    least_layers: int = 5  # hidden linear maps; fewer cannot tell a trend
+    least_layers: int = 5  # hidden linear maps; fewer do not make a trend
     trend: float = 0.8  # correlation of depth and the logarithm of the size
     looks: int = 3  # samples in a row
-    learned: float = 0.7  # a loss below this share of its start copes with it
+    learned: float = 0.7  # a loss below this share of its start means that the network copes
 
 
 class ActivationScale(Rule):
-    """The typical size of the outputs of linear maps, from the first to the last hidden ones."""
+    """The typical size of the outputs of linear maps, compared from the first hidden ones to the last."""
 
     slug = "activation-scale"
     when = When.SAMPLES
@@ -51,7 +51,10 @@ class ActivationScale(Rule):
         return None
 
     def _judge(self, history: History, places: np.ndarray, rms: np.ndarray) -> Sign | None:
-        """All along the depth: one layer alone may be a branch that begins at zero, or scaled on purpose."""
+        """Return the sign if sizes change all along the depth.
+
+        A single layer does not count: it may be a branch that begins at zero, or be scaled on purpose.
+        """
         few, limits = max(len(places) // 6, 1), self.limits
         with np.errstate(all="ignore"):
             grown = float(np.nanmin(rms[:, -few:].min(axis=1) / rms[:, :few].max(axis=1)))

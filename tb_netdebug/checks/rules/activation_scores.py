@@ -1,4 +1,4 @@
-"""A rectifier behind the scores of classes: there each unit that is dead is an answer that is never given."""
+"""The sign for a rectifier behind class scores: a dead unit there is an answer that is never given."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from tb_netdebug.core.records.scalar_names import of_loss
 
 
 def unheard_classes(history: History, place: int, dead: int, count: int, looks: int) -> Sign | None:
-    """Hidden units can stand in for each other, scores cannot. That the class of a dead one does occur is
-    sure when a batch had more classes than there are units left."""
+    """Return the sign for dead class scores: hidden units can stand in for each other, scores cannot.
+
+    That the class of a dead score does occur is certain when a batch had more classes than there are units
+    left.
+    """
     call = _scores_of(history, place, count)
     if call is None or not dead:
         return None
@@ -42,7 +45,7 @@ def unheard_classes(history: History, place: int, dead: int, count: int, looks: 
 
 
 def _scores_of(history: History, place: int, count: int) -> dict[str, Any] | None:
-    """The call of a loss of classes that gets this layer's output as it is."""
+    """Return the call of a class loss that is given this layer's output unchanged, or None."""
     layers = activation_layers(history)
     if not (layers.is_output[place] and layers.rectifies[place]):
         return None

@@ -1,4 +1,4 @@
-"""How dead units and layers show where the activation is a function, no module: by gradients of exactly 0."""
+"""Dead units and layers whose activation is a function, not a module: seen in gradients of exactly 0."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ LEAST_UNITS = 8
 
 
 def starved(history: History, looks: int) -> Iterator[Sign]:
-    """The gradient of a weight is 0 in all places while that of the bias beside it is not: then every input
-    of the layer was 0. Not the first layers: what they get is data."""
+    """Yield a sign for each layer whose input was always 0.
+
+    The gradient of its weight is 0 everywhere while that of the bias beside it is not. First layers are left
+    out: their input is data.
+    """
     gradients = history.gradients
     if gradients.now is None or gradients.looks < looks or len(gradients.now.zeros) < 2:
         return
@@ -34,8 +37,11 @@ def starved(history: History, looks: int) -> Iterator[Sign]:
 
 
 def idle(history: History, looks: int, share: float, variation: float) -> Iterator[tuple[str, float, int]]:
-    """Layers of which the same large share of biases has a gradient of exactly 0 in each of the last samples,
-    while the others have not: name, share, units. With units that are active now and then it varies."""
+    """Yield (layer, share, units) for layers with many biases whose gradient is exactly 0.
+
+    The same large share is 0 in each of the last samples, while the others are not. Units that are active now
+    and then make the share vary.
+    """
     gradients = history.gradients
     if gradients.now is None or gradients.looks < looks:
         return
@@ -50,7 +56,7 @@ def idle(history: History, looks: int, share: float, variation: float) -> Iterat
 
 
 def _is_followed(history: History, layer: str) -> bool:
-    """Whether a linear map runs after it, and no activation that is a module right behind it."""
+    """Return whether a linear map runs after the layer, and no activation module right behind it."""
     nodes = history.layers.nodes
     node = nodes.get(layer)
     if (
@@ -67,7 +73,7 @@ def _is_followed(history: History, layer: str) -> bool:
 
 
 def _is_inner(history: History, weight: str) -> bool:
-    """Whether a linear map ran before it that learns as well."""
+    """Return whether a linear map that learns as well ran before it."""
     node = history.layers.module(weight)
     if node is None or node.order is None or not MAPS.fullmatch(node.class_name):
         return False

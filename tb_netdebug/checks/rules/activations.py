@@ -1,4 +1,4 @@
-"""Rules over what layers put out. Scale and constant outputs have modules of their own."""
+"""Rules over the outputs of layers. Scale, saturation and constant outputs have modules of their own."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class DeadUnitsLimits:
     share: float = (
         0.5  # of a layer's units; published: the same. Healthy nets lose some, and do not miss them
     )
-    values: float = 32.0  # times that a unit that is alive was active meanwhile
-    least_units: int = 4  # in a layer of fewer units one dead unit is a large share
+    values: float = 32.0  # how often a living unit was active in that time, at least
+    least_units: int = 4  # in a layer with fewer units, one dead unit is a large share
     variation: float = (
-        0.02  # of that share from sample to sample, where only gradients tell: else it is chance
+        0.02  # how far that share may vary between samples where only gradients show it: beyond, it is chance
     )
-    ignored: int = 4  # the first steps: the first of all updates may throw many units back
-    missed: float = 0.1  # of the loss of guessing: a network with less does without them
+    ignored: int = 4  # the first steps: the very first update may kill many units for a while
+    missed: float = 0.1  # of the loss of guessing: a network below this does without its dead units
 
 
 class DeadUnits(Rule):
@@ -51,7 +51,7 @@ class DeadUnits(Rule):
         signs = [self._sign(history, *each, history.gradients.steps[-limits.looks]) for each in silent]
         if seen.now is None or seen.looks < limits.looks:
             return signs
-        # With so many dead units, at least as large a share of all values is 0: that is quickly seen.
+        # With this many dead units, at least that share of all values is 0, which is quick to see.
         layers, zeros = activation_layers(history), seen.past("zero_share", limits.looks)
         is_worth_a_look = (np.fmin.reduce(zeros, axis=0) >= limits.share - 1e-9) | layers.is_output
         places = np.flatnonzero(is_worth_a_look & layers.rectifies)
@@ -68,9 +68,9 @@ class DeadUnits(Rule):
         share = dead / count
         unheard = unheard_classes(history, place, dead, count, limits.looks)
         if share == 1.0 or not (share > limits.share or unheard):
-            return None  # all of them are another rule's
+            return None  # fully dead layers are reported by dead-layer
         zeros = seen.past("zero_share", limits.looks)[:, place]
-        # Rare activity is no death: experts, sparse codes and single inputs are silent most of the time.
+        # Rare activity is not death: experts, sparse codes and single inputs are silent most of the time.
         inputs = float(seen.now.count[place]) / count * limits.looks
         occasions = inputs * (1.0 - float(zeros.mean())) / (1.0 - share)
         if occasions < limits.values:
@@ -106,7 +106,7 @@ class DeadUnits(Rule):
 @dataclass(frozen=True, slots=True)
 class DeadLayerLimits:
     looks: int = 5  # samples in a row in which everything is 0
-    values: float = 64.0  # that must have been seen: one unit and a batch of one are often 0
+    values: float = 64.0  # values that must have been seen: with one unit and a batch of one, 0 is common
 
 
 class DeadLayer(Rule):

@@ -1,4 +1,4 @@
-"""Rules over how batches come: the same again and again, or late."""
+"""Rules over the batches: the same one again and again, or batches that come late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tb_netdebug.core.records.scalar_names import (
     TIME_STEP,
 )
 
-# Of the last steps that drew numbers at random; more of them say nothing new.
+# The steps with random draws that are remembered; more of them say nothing new.
 DRAWS_KEPT = 64
 ADVICE = (
     "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; "
@@ -39,9 +39,9 @@ SEED_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class RepeatedLimits:
-    steps: float = 20  # a small dataset without shuffling comes round, but never at once
-    restarts: float = 0.8  # a share of the steps: an iterator that is made anew for each batch, or a seed
-    slice_share: float = 0.5  # of the whole: a split for training is bigger, a batch is smaller
+    steps: float = 20  # a small dataset without shuffling comes round again, but never at once
+    restarts: float = 0.8  # share of the steps with an iterator made anew, or the random state reset
+    slice_share: float = 0.5  # of the whole tensor: a training split is bigger, a batch is smaller
 
 
 class InputRepeatedBatch(Rule):
@@ -57,7 +57,7 @@ class InputRepeatedBatch(Rule):
         self._looks = 0
         self._since = 0
         self._slice = 1.0
-        # Where numbers were drawn at random since the look before: whether their state was set back.
+        # For each step that drew random numbers: whether the random state was reset since the last such step.
         self._drawn: deque[bool] = deque(maxlen=DRAWS_KEPT)
 
     def update(self, history: History) -> Sign | None:
@@ -97,7 +97,7 @@ class InputRepeatedBatch(Rule):
         return len(drawn) >= limits.steps / 2 and sum(drawn) >= limits.restarts * len(drawn)
 
     def _why(self, history: History, batches: float) -> str:
-        """Empty when it may be all of the data."""
+        """Return the sign that there is more data, as a sentence; empty if the batch may be all of it."""
         restarts = last_of(history, LOADER_RESTARTS)
         if batches > 1 and restarts >= self.limits.restarts * history.steps:
             times = counted(restarts, "time")
@@ -107,22 +107,22 @@ class InputRepeatedBatch(Rule):
 
 
 def last_of(history: History, name: str) -> float:
-    """The newest value of a scalar; 0 when there is none."""
+    """Return the newest value of a scalar, or 0 if there is none."""
     curve = history.curve(name)
     return curve.last if curve is not None and curve.count else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
-    share: float = 0.5  # of the step time: half of the training is waiting
-    share_without_loader: float = 0.7  # where no DataLoader was seen it may be work of another kind
-    info_share: float = 0.2  # where others begin to call it critical
+    share: float = 0.5  # of the step time: half of the run is waiting
+    share_without_loader: float = 0.7  # where no DataLoader was seen, it may be work of another kind
+    info_share: float = 0.2  # from here on it is worth knowing
     wait_secs: float = 0.004  # a tiny network waits for anything, and nobody minds
-    steps: float = 24  # the first ones start workers and fill caches
+    steps: float = 24  # the first steps start workers and fill caches
     skipped: float = 4
 
 
-# A recording does not tell how long a loader took from what the loop does beside it.
+# A recording does not separate the loader's time from that of other work in the loop.
 LOADING = (
     "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)`; "
     "load and convert data once before the training where it fits into memory. If the loop itself prints, "
@@ -136,7 +136,7 @@ WITHOUT_LOADER = (
 
 
 class DataWait(Rule):
-    """Most of the time goes by before the model is called."""
+    """Most of the step time goes by before the model is called."""
 
     slug = "data-wait"
     when = When.STEPS
@@ -151,7 +151,7 @@ class DataWait(Rule):
             scalars = record.scalars
             wait, whole = scalars.get(TIME_DATA), scalars.get(TIME_STEP)
             if TIME_FORWARD not in scalars or scalars.get(EVALUATIONS):
-                continue  # the model is called in parts, or was evaluated meanwhile: that is no waiting
+                continue  # calls in parts and evaluations in between are not waiting for data
             if wait is not None and whole:
                 self._waits.append((record.step, wait, whole))
         known = [each for each in self._waits if each[0] >= self.limits.skipped]

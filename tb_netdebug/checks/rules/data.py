@@ -1,4 +1,4 @@
-"""Rules over data: inputs, labels, and how they come."""
+"""Collects the rules over data: inputs, labels, and how they come."""
 
 from __future__ import annotations
 

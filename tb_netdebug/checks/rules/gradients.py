@@ -1,5 +1,7 @@
-"""Gradients that are not there, are zero, or were never cleared; those that explode or vanish have files of
-their own."""
+"""Rules over gradients that are missing, zero or never cleared.
+
+Exploding and vanishing ones have own modules.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,15 @@ from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, GRADIENTS_KEPT
 from tb_netdebug.core.records.step import Kind
 
 ZERO_LOSS = 1e-9
-# A loss may be nought by chance in the first batches.
+# In the first batches a loss may be 0 by chance.
 STEPS_AT_ZERO = 24
 
 
 @dataclass(frozen=True, slots=True)
 class GradientZeroLimits:
     looks: float = 5  # in a row; a layer that starts at zero hides those before it for one step only
-    steps: float = 8  # and so many steps from the first to the last of them
-    share: float = 0.1  # of all weights; a second output that is not used yet is less
+    steps: float = 8  # and this many steps from the first of them to the last
+    share: float = 0.1  # of all weights; a second output that is not used yet is smaller
 
 
 class ZeroGradients(Rule):
@@ -87,8 +89,11 @@ class ZeroGradients(Rule):
 
 
 def is_fitted(history: History) -> bool:
-    """A loss that is nought leaves nothing to learn: a margin that is kept, a reward that was not given. One
-    that was never anything else is no loss."""
+    """Return whether the loss is 0, so that nothing is left to learn.
+
+    A margin that is kept and a reward that was not given have such a loss. A loss that was never anything but
+    0 is no loss.
+    """
     curve = loss_of(history)
     if curve is None or not (np.abs(curve.tail(4)) <= ZERO_LOSS).any():
         return False
@@ -98,8 +103,8 @@ def is_fitted(history: History) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MissingLimits:
-    share: float = 0.1  # of all trainable weights; a head that is not used is less
-    most: float = 0.5  # from here on the training is spoiled
+    share: float = 0.1  # of all trainable weights; an unused head is smaller
+    most: float = 0.5  # from here on the run is spoiled
 
 
 class NoGradient(Rule):
@@ -133,7 +138,7 @@ class NoGradient(Rule):
         names: list[str] = fact["none"]
         without = {name for name in names if owner_of(name) in fact.get("called_without_grad", ())}
         if without and not is_fresh(history, known, without):
-            without = set()  # an old part that shall stay as it is
+            without = set()  # a pretrained part that is frozen on purpose
         cut = [name for name in names if name in without or is_cut(known, name, fact)]
         share, share_cut = known.share(names), known.share(cut)
         is_first = any(name in cut for name in first_matrices(known))
@@ -162,7 +167,10 @@ class NoGradient(Rule):
 
 
 def is_cut(known: ParameterTable, name: str, fact: dict[str, Any]) -> bool:
-    """Whether its layer is called as those are that learn; before that is told, the first batch says it."""
+    """Return whether a parameter's layer is called like those that learn.
+
+    If the fact does not say, the first batch decides.
+    """
     owner = owner_of(name)
     if owner in fact.get("called", ()):
         return True
@@ -173,12 +181,12 @@ def is_cut(known: ParameterTable, name: str, fact: dict[str, Any]) -> bool:
 
 
 def owner_of(name: str) -> str:
-    """The layer of a parameter."""
+    """Return the name of a parameter's layer."""
     return name.rpartition(".")[0]
 
 
 def first_matrices(known: ParameterTable) -> list[str]:
-    """Of each model the one that runs first; with several in it, others may bring the gradient around it."""
+    """Return the first matrix of each model that has several: others may carry the gradient around it."""
     found = []
     for chain in known.chains:
         matrices = [place for place in chain.tolist() if known.matrix[place] and known.called[place]]
@@ -189,13 +197,13 @@ def first_matrices(known: ParameterTable) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class KeptLimits:
-    probes: float = 4  # in which the old gradients were still there
+    probes: float = 4  # probes that still found the old gradients
     share: float = 0.8  # of the last probes
-    growth: float = 2.0  # of the gradient norm against its start: sums of gradients grow
+    growth: float = 2.0  # of the gradient norm, compared with its start: sums of gradients grow
 
 
 class GradNotCleared(Rule):
-    """The gradients of earlier steps are never cleared, so each step goes along the sum of all."""
+    """The gradients of earlier steps are never cleared, so each step follows the sum of all."""
 
     slug = "grad-not-cleared"
     when = When.STEPS
@@ -234,7 +242,7 @@ class GradNotCleared(Rule):
 
 
 def norm_growth(history: History) -> float:
-    """The highest mean of four norms in a row against the first norms."""
+    """Return the highest mean of four consecutive norms, relative to the first norm."""
     curve = history.curve(GRADIENT_NORM)
     if curve is None or curve.count < 6:
         return 0.0

@@ -1,4 +1,4 @@
-"""Gradients that grow without bound: from step to step, or from layer to layer."""
+"""The rule for gradients that grow without bound: from step to step, or from layer to layer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CLIP = (
 
 @dataclass(frozen=True, slots=True)
 class ExplodingLimits:
-    growth: float = 100.0  # of the norm against its own past; single batches of healthy trainings reach 30
-    norm: float = 1000.0  # at the start, when the step then replaces the weights; 0.1 to 10 is usual
-    replaced: float = 0.5  # share of a weight that one update makes up: nothing of the start is left
-    worse: float = 3.0  # the loss has become so many times what it was
-    depth: float = 1e4  # gradient of the biases of the first layers against the last
-    looks: float = 3  # in a row, for the depth
+    growth: float = 100.0  # of the norm, relative to its own past; single batches of healthy runs reach 30
+    norm: float = 1000.0  # at the start, when such a step replaces the weights; 0.1 to 10 is usual
+    replaced: float = 0.5  # update relative to the weight: nothing of the start is left
+    worse: float = 3.0  # times: how much higher the loss has become
+    depth: float = 1e4  # gradient of the first layers' biases relative to that of the last
+    looks: float = 3  # in a row, for `depth`
 
 
 class ExplodingGradients(Rule):
@@ -51,7 +51,7 @@ class ExplodingGradients(Rule):
         return self._grown(history) or self._jumped(history) or self._across(history)
 
     def _grown(self, history: History) -> Sign | None:
-        """Against the median of what came before the last four."""
+        """Compare the last four norms with the median of those before them."""
         curve = history.curve(GRADIENT_NORM)
         if curve is None or curve.count < 2:
             return None
@@ -74,7 +74,7 @@ class ExplodingGradients(Rule):
         )
 
     def _jumped(self, history: History) -> Sign | None:
-        """Huge from the start, so that the first updates replace the weights."""
+        """Look for a norm so large that the first updates replace the weights."""
         norm = history.value(GRADIENT_NORM)
         known = parameters_of(history)
         if norm is not None and norm >= self.limits.norm and history.updates.now is not None:
@@ -105,7 +105,7 @@ class ExplodingGradients(Rule):
         return newest > 0 and newest >= self.limits.worse * max(abs(curve.first), 1e-12)
 
     def _across(self, history: History) -> Sign | None:
-        """From layer to layer: seen in the biases, whose gradients do not depend on the inputs' size."""
+        """Compare layers by the gradients of their biases, which do not depend on the size of the inputs."""
         if history.gradients.now is None:
             return None
         known = parameters_of(history)
@@ -152,7 +152,7 @@ class ExplodingGradients(Rule):
 
 
 def is_harmful(history: History, known: ParameterTable) -> bool:
-    """Against the weights: gradients many times as large as the weights themselves."""
+    """Return whether the gradients are typically at least as large as the weights."""
     gradient = known.column(history, Kind.GRADIENT, "rms")
     weight = known.column(history, Kind.WEIGHT, "rms")
     both = known.matrix & (gradient > 0) & (weight > 0)

@@ -1,4 +1,4 @@
-"""Gradients that fade on their way back: the first layers do not hear of the loss."""
+"""The rule for gradients that fade on their way back, so that the first layers do not learn."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tb_netdebug.checks.rules.progress import learns, progress_of
 from tb_netdebug.checks.tensors import Doubles
 from tb_netdebug.core.records.step import Kind
 
-# Smaller than this beside others is called nothing: nobody can picture the number.
+# A ratio below this is reported as nothing: nobody can picture the number.
 FADED = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
 class VanishingLimits:
-    ratio: float = 1e-4  # gradient of the first layers against the last; 0.01 is usual in deep healthy ones
-    update: float = 1e-5  # change of the first layers in a step against their size; 1e-3 is usual
-    tiny: float = 1e-6  # such a ratio is too small even where Adam brings updates to their usual size
+    ratio: float = 1e-4  # gradient of the first layers relative to the last; 0.01 is usual in deep ones
+    update: float = 1e-5  # change of the first layers in one step, relative to their size; 1e-3 is usual
+    tiny: float = 1e-6  # a ratio below this is too small even where Adam brings updates to their usual size
     looks: float = 6  # in a row
-    steps: float = 16  # nobody is told before
-    patience: float = 30  # nor before this step when the updates are of their usual size
-    fallen: float = 0.1  # share of the first loss that is gone: such a network learns
-    layers: float = 4  # fewer layers have no depth to vanish in
+    steps: float = 16  # nothing is reported before
+    patience: float = 30  # nor before this step, if updates have their usual size
+    fallen: float = 0.1  # share of the first loss that is gone: a network beyond it learns
+    layers: float = 4  # fewer layers are not deep enough for gradients to vanish
 
 
 class VanishingGradients(Rule):
-    """From layer to layer the gradient shrinks; the first layers get next to nothing and do not move."""
+    """The gradient shrinks from layer to layer; the first layers get next to nothing and do not move."""
 
     slug = "vanishing-gradients"
     when = When.SAMPLES
@@ -121,8 +121,10 @@ class VanishingGradients(Rule):
 
 
 def ends(rms: Doubles, there: Integers, layers: Integers) -> tuple[int, int, float]:
-    """The strongest of the first layers, the strongest of the last ones with their biases, and the ratio of
-    their gradients. A gradient of 0 counts when its neighbour's is tiny: it has faded below what floats hold.
+    """Return the strongest of the first layers, the strongest of the last with their biases, and their ratio.
+
+    The ratio is that of their gradients. A gradient of 0 counts when its neighbour's is tiny: it has faded
+    below what floats hold.
     """
     few = max(1, len(layers) // 4)
     head = layers[:few]
@@ -138,7 +140,10 @@ def ends(rms: Doubles, there: Integers, layers: Integers) -> tuple[int, int, flo
 
 
 def update_ratio(history: History, known: ParameterTable, place: int) -> float:
-    """0 when updates are not recorded: then the gradients alone are judged, with the loss."""
+    """Return update relative to weight.
+
+    It is 0 if updates are not recorded: then gradients and loss decide.
+    """
     update = known.column(history, Kind.UPDATE, "rms")[place]
     weight = known.column(history, Kind.WEIGHT, "rms")[place]
     if np.isnan(update) or not weight > 0:

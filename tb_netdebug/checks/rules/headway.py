@@ -1,4 +1,4 @@
-"""How far the loss has come: what rules over data and settings hold against their suspicion."""
+"""How far the loss has come: rules over data and settings check it before they report a suspicion."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from tb_netdebug.core.records.scalar_names import LOSS
 
 FIRST = 4
 NEWEST = 8
-# Of the last steps to the two times as many before them: less is more than chance.
+# Mean of the last steps relative to that of twice as many before them: below this it is more than chance.
 FALLING = 0.93
 
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """`first` is the very first loss; `start`, `before` and `now` are means: of the first steps, of those
-    before the last, and of the last. `baseline` is what the best constant answer would get on such batches,
-    NaN when it is not known. `nonfinite` counts losses that were no numbers."""
+    """The progress of the loss, in means over steps.
+
+    `first` is the very first loss; `start`, `before` and `now` are means: of the first steps, of those before
+    the last, and of the last. `baseline` is what the best constant answer would get on such batches, NaN if
+    it is not known. `nonfinite` counts losses that were not finite.
+    """
 
     steps: int
     first: float
@@ -46,7 +49,7 @@ class Headway:
 
     @property
     def words(self) -> str:
-        """The loss, and what it is to be compared with."""
+        """The loss, and what to compare it with, in words."""
         if self.nonfinite:
             return f"the loss was not finite in {self.nonfinite} of {self.steps} steps"
         beside = f"; a constant answer would have {number(self.baseline)}" if self.baseline > 0 else ""
@@ -54,8 +57,11 @@ class Headway:
 
 
 def headway(history: History) -> Headway | None:
-    """None while there are too few losses to say anything. In units of the loss that is recorded: where that
-    is a mean, and the loss function adds up, nobody would know the numbers of the latter."""
+    """Return how far the loss has come, or None while there are too few losses.
+
+    All values are in units of the recorded loss. Where that is a mean and the loss function adds up, nobody
+    would recognise the numbers of the latter.
+    """
     curve, baseline = main_curves(history)
     if curve is None or curve.count < FIRST + NEWEST:
         return None
@@ -63,7 +69,7 @@ def headway(history: History) -> Headway | None:
     now, before = mean(values[-NEWEST:]), mean(values[:-NEWEST])
     base = math.nan
     if baseline is not None and curve.nonfinite == 0:
-        # batches differ, and with them what is easy: compared is what was asked at the same time
+        # Batches differ in how hard they are, so each loss is compared with the baseline of the same steps.
         bases = baseline.tail(3 * NEWEST)
         base = mean(bases[-NEWEST:])
         before *= base / max(mean(bases[:-NEWEST]), 1e-30)
@@ -74,7 +80,6 @@ def headway(history: History) -> Headway | None:
 
 
 def factor(history: History) -> float:
-    """Of the recorded loss to what the loss function returned; 1 where they have little to do with each
-    other."""
+    """Return the factor from the loss function's value to the recorded loss; 1 if they are hardly related."""
     found = course(history).calls.factor
     return found if found > 0 else 1.0

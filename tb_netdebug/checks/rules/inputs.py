@@ -1,4 +1,4 @@
-"""Rules over what the network is given: inputs without content, and inputs of awkward size."""
+"""Rules over the inputs of the network: inputs without content, and inputs of an awkward size."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tb_netdebug.core.records.scalar_names import BATCH_SIZE, of_input, of_words
 
 
 def input_places(history: History) -> list[tuple[str, int]]:
-    """`input/0` and so on, with their places among the tensors of their kind."""
+    """Return `input/0` and so on, with their places among the tensors of their kind."""
     names = ("input/0", "input/1", "input/2", "input/3")
     place = history.tensors.place
     return [(name, place[name]) for name in names if name in place]
 
 
 def has_other_inputs(history: History) -> bool:
-    """Whether the network is given something beside numbers, such as the numbers of words."""
+    """Return whether the network gets inputs other than floats, such as token ids."""
     root = history.layers.nodes.get("")
     return root is not None and any(
         not each.dtype.removeprefix("torch.").startswith(("float", "bfloat", "complex", "half", "double"))
@@ -32,10 +32,10 @@ def has_other_inputs(history: History) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InputConstantLimits:
-    spread: float = 1e-6  # standard deviation, as a share of the size; what rounding leaves of a constant
-    looks: float = 2  # the first batch alone may be a state of rest
+    spread: float = 1e-6  # standard deviation relative to the size; rounding leaves this much of a constant
+    looks: float = 2  # samples; the first batch alone may be a state of rest
     rows: float = 4  # a batch of one or two may be constant by chance
-    constant_features: float = 0.5  # borders of pictures and rare words are constant in many a batch
+    constant_features: float = 0.5  # borders of pictures and rare words are constant in many batches
 
 
 class InputConstant(Rule):
@@ -78,7 +78,7 @@ class InputConstant(Rule):
         return self._features([share for share in features if share is not None])
 
     def _words(self, history: History) -> Sign | None:
-        """All of them the same: they are unknown to the vocabulary, or padding."""
+        """Check token ids: if all are the same, they are unknown to the vocabulary, or padding."""
         ends = [[history.value(of_words(place, end)) for end in ("min", "max")] for place in range(4)]
         known = [(low, high) for low, high in ends if low is not None and high is not None]
         if not known:
@@ -145,12 +145,12 @@ class InputConstant(Rule):
 
 @dataclass(frozen=True, slots=True)
 class InputScaleLimits:
-    size: float = 20.0  # root mean square of inputs; 1 is what layers are initialised for
-    feature_scale_ratio: float = 1e3  # largest to smallest spread of columns: one step size cannot suit both
-    feature_offset: float = 30.0  # mean of a column over its spread: the differences drown in the mean
+    size: float = 20.0  # root mean square of the inputs; layers are initialised for 1
+    feature_scale_ratio: float = 1e3  # largest to smallest spread of features: one step size cannot suit both
+    feature_offset: float = 30.0  # mean of a feature over its spread: the differences drown in the mean
     small: float = 1e-3  # root mean square; the signal drowns in the biases
-    steps: float = 40  # before it is said to hurt: the first steps repair much
-    share_of_baseline: float = 0.9  # a network that beats a constant answer by a tenth copes
+    steps: float = 40  # before it is reported to hurt: the first steps repair much
+    share_of_baseline: float = 0.9  # of a constant answer's loss: a network that beats it by a tenth copes
     share_of_start: float = 0.9  # the same where no baseline is known
 
 
@@ -175,7 +175,7 @@ class InputScale(Rule):
         return None
 
     def _awkward(self, history: History, index: int, size: float) -> dict[str, Evidence]:
-        """What of the inputs is out of proportion."""
+        """Return what is out of proportion in an input, as evidence."""
         limits = self.limits
         found = {}
         if size > limits.size:
@@ -227,7 +227,7 @@ class InputScale(Rule):
 
 
 def begins_with_norm(history: History) -> bool:
-    """The first layer scales the inputs itself."""
+    """Return whether the first layer scales the inputs itself."""
     nodes = history.layers.nodes.values()
     parents = {node.parent for node in nodes}
     called = [node for node in nodes if node.order is not None and node.name not in parents]

@@ -1,4 +1,4 @@
-"""Rule over labels: all of one class; and what rules over labels have in common."""
+"""The rule for labels that are all of one class, and what the rules over labels share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE
 
-# What makes scores of similarities and distances; a classifier's scores come out of a layer.
+# Last layers that make scores of similarities and distances; a classifier's scores come out of a layer.
 PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")
 # Labels for each example: two of them may be two views of it.
 MOST_LABELS = 2
 
 
 def is_of_classes(call: dict[str, Any]) -> bool:
-    """One label an example, given to a loss for classes."""
+    """Return whether the call gives one label per example to a loss for classes."""
     function = call.get("function")
     return function in CLASS_LOSSES or function in BINARY_LOSSES
 
@@ -31,8 +31,11 @@ def classes_of(call: dict[str, Any]) -> int:
 
 
 def has_one_label_each(call: dict[str, Any], history: History) -> bool:
-    """Not a map of labels, nor one for each word, also when they were laid out in a row: neighbours in those
-    are rightly alike."""
+    """Return whether there is one label per example.
+
+    Maps of labels and labels per word do not count, even if they were flattened: neighbours in those are
+    rightly alike.
+    """
     shape = tuple(call.get("target_shape") or ())
     if len(shape) > 1 and math.prod(shape[1:]) != 1:
         return False
@@ -42,8 +45,8 @@ def has_one_label_each(call: dict[str, Any], history: History) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SingleLimits:
-    at_once: float = 24  # labels of three and more classes: so many alike in a row are no chance
-    labels: float = 256  # of two classes one may be rare; and sorted data begin with one class
+    at_once: float = 24  # labels, with three or more classes: this many alike in a row are not chance
+    labels: float = 256  # labels, with two classes: one may be rare, and sorted data begin with one class
     steps: float = 4
 
 
@@ -65,7 +68,7 @@ class LabelsSingleClass(Rule):
                 self._only.setdefault(look.number, Only(look.call, look.step)).add(look)
         seen_classes = {(classes_of(each.call), each.top) for each in self._only.values()}
         for only in self._only.values():
-            # real and false, source and target: several calls, each with a label of its own
+            # Several calls may have one label each: real and fake, source and target.
             others = any(
                 count == classes_of(only.call) and top != only.top for count, top in seen_classes
             ) or any(other.is_mixed for other in self._only.values())
@@ -83,7 +86,8 @@ class LabelsSingleClass(Rule):
 
     def _sign(self, only: Only) -> Sign:
         call, classes = only.call, classes_of(only.call)
-        # scores that are no layer's output were put together, as in contrastive losses: the first is right
+        # Scores that are not a layer's output were composed, as in contrastive losses: the first one is
+        # right.
         is_put_together = classes > 2 and call.get("last_layer") in PUT_TOGETHER
         is_sure = only.labels >= self.limits.labels and only.looks >= self.limits.steps
         severity = Severity.ERROR if is_sure else Severity.WARNING
@@ -106,7 +110,7 @@ class LabelsSingleClass(Rule):
 
 @dataclass(slots=True)
 class Only:
-    """The one class of all labels that a loss call has had so far."""
+    """The single class of all labels that a loss call has had so far."""
 
     call: dict[str, Any]
     since: int

@@ -1,4 +1,4 @@
-"""Rule over labels: of one class mostly, and maybe answered by that class alone."""
+"""The rule for labels that are mostly of one class, which may be the only answer that the network gives."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ MOST_CLASSES = 64
 
 @dataclass(frozen=True, slots=True)
 class ImbalanceLimits:
-    ratio: float = 10.0  # most frequent class to the mean of the others
-    labels: float = 500  # before that it may be chance
-    looks: float = 6  # batches in a row that are all answered by the most frequent class
-    mixed_looks: float = 3  # of them with other classes in it: only they tell
-    steps: float = 64  # at first every network answers like that
-    likeness: float = 0.005  # accuracy and share of the class, in batches that are answered by it alone
-    share_of_baseline: float = 0.7  # a loss below that of a constant answer: rare classes are being learned
+    ratio: float = 10.0  # most frequent class relative to the mean of the others
+    labels: float = 500  # fewer may be chance
+    looks: float = 6  # batches in a row in which every answer is the most frequent class
+    mixed_looks: float = 3  # of them with other classes as well: only these prove it
+    steps: float = 64  # at first, every network answers like that
+    likeness: float = 0.005  # of accuracy and share of the class, in batches where it is the only answer
+    share_of_baseline: float = 0.7  # of a constant answer's loss; below it, rare classes are being learned
 
 
 class LabelsImbalanced(Rule):
-    """One class is far more frequent than the others, and maybe the only answer that is given."""
+    """One class is far more frequent than the others, and may be the only answer that is given."""
 
     slug = "labels-imbalanced"
     when = When.STEPS
@@ -87,8 +87,11 @@ class LabelsImbalanced(Rule):
 
 @dataclass(slots=True)
 class Counted:
-    """How many labels there were, how many of the class that is most frequent now, and for how many batches
-    in a row just this class was answered."""
+    """The labels of a loss call so far.
+
+    It counts all labels, those of the most frequent class, and the batches in a row in which every answer was
+    that class.
+    """
 
     classes: int = 2
     labels: int = 0
@@ -114,7 +117,7 @@ class Counted:
         if not self.answered:
             self.answered_since, self.loss, self.baseline = look.step, 0.0, 0.0
         self.answered += 1
-        self.mixed += share < 1.0  # else whoever answers well has all right, too
+        self.mixed += share < 1.0  # in a batch of one class, a good network answers just this class as well
         self.loss += look["value"]
         self.baseline += look["baseline"]
 
@@ -128,6 +131,6 @@ class Counted:
 
     @property
     def ratio(self) -> float:
-        """The most frequent class to the mean of the others."""
+        """The labels of the most frequent class relative to the mean of the others."""
         others = (self.labels - self.top_labels) / max(self.classes - 1, 1)  # a loss may have one class
         return self.top_labels / max(others, 0.5)

@@ -1,4 +1,4 @@
-"""Rule over labels: batches of few classes each, in the order of the classes."""
+"""The rule for data sorted by class: each batch has few classes, in the order of the classes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BATCHES_KEPT = 64
 @dataclass(frozen=True, slots=True)
 class SortedLimits:
     batches: float = 8
-    excess: float = 0.3  # how much more alike the labels of a batch are than those of all batches together
-    neighbours: float = 16  # batches of one example each: as many pairs of neighbours
+    excess: float = 0.3  # how much more alike the labels of one batch are than those of all batches together
+    neighbours: float = 16  # with batches of one example: pairs of neighbouring batches
     neighbours_excess: float = 0.4
-    blocks: float = 0.9  # neighbours inside of a batch that are equal: blocks of several classes, in order
+    blocks: float = 0.9  # of neighbours within a batch are equal: blocks of several classes, in order
 
 
 class LabelsSorted(Rule):
-    """Each batch is of few classes, while all of them together are of many."""
+    """Each batch has few classes, while all batches together have many."""
 
     slug = "labels-sorted"
     when = When.STEPS
@@ -55,7 +55,7 @@ class LabelsSorted(Rule):
         pooled = batches.pooled()
         pairs, alike = batches.neighbours()
         if batches.classes == 2 and pairs and alike < pooled:
-            return  # the classes take turns, as real and false ones do
+            return  # the classes take turns, as real and fake examples do
         if batches.size > 1.5:
             chance = 1 / batches.size + (1 - 1 / batches.size) * pooled
             seen, limit = batches.mean("collision"), min(chance + limits.excess, 0.98)
@@ -110,8 +110,7 @@ class Batches:
         return sum(look[name] for look in self.looks) / len(self.looks)
 
     def is_in_blocks(self, limits: SortedLimits) -> bool:
-        """Each batch has a few of many classes, one block after the other, and they change from batch to
-        batch."""
+        """Return whether each batch has a few of many classes, in blocks, and they change between batches."""
         few = self.mean("classes") <= self.classes / 2
         tops = {look["top_class"] for look in self.looks}
         equal = self.mean("adjacent_equal")
@@ -123,22 +122,24 @@ class Batches:
         )
 
     def pooled(self) -> float:
-        """The chance that two labels out of all these batches are equal, as far as their most frequent
-        classes tell; what is known of the others is only how many there are."""
+        """Return the chance that two labels out of all these batches are equal.
+
+        Only the most frequent class of each batch is known exactly; of the others, only their number.
+        """
         shares: dict[float, float] = {}
         rest = 0.0
         for look in self.looks:
             shares[look["top_class"]] = shares.get(look["top_class"], 0.0) + look["top_share"]
             rest += 1 - look["top_share"]
-        # of a thousand classes that the network knows, maybe only a few occur
+        # Of a thousand classes that the network knows, only a few may occur.
         classes = max(len(shares), min(self.classes, self.mean("classes")))
         known = [share / len(self.looks) for share in shares.values()]
-        # what is not the most frequent class of its batch is spread over all classes alike
+        # Labels outside a batch's most frequent class are taken to be spread evenly over all classes.
         even = rest / len(self.looks) / classes
         return sum((share + even) ** 2 for share in known) + (classes - len(known)) * even**2
 
     def neighbours(self) -> tuple[int, float]:
-        """How many pairs of batches came one after the other, and the share of those of the same class."""
+        """Return how many pairs of batches followed each other, and the share of pairs of the same class."""
         looks = list(self.looks)
         pairs = [
             first["top_class"] == second["top_class"]

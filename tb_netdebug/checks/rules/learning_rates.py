@@ -1,4 +1,4 @@
-"""Rules over the learning rate: none, or too much."""
+"""Rules over the learning rate: zero, or too high."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tb_netdebug.checks.rules.numbers_forward import is_lost
 from tb_netdebug.core.records.scalar_names import LOSS, RATES, TIME_OPTIMIZER, UPDATES_MADE
 from tb_netdebug.core.records.step import Kind, StepRecord
 
-# A weight that is as large as its first update, to rounding, was 0 before it: any step is large for it.
+# A weight that equals its first update, up to rounding, was 0 before it: any step is large for it.
 FROM_ZERO = 1e-5
-# What other processes tell comes by the clock; one that tells nothing is not waited for any longer.
+# Records of other processes arrive by the clock; a silent process is not awaited beyond this.
 MOST_STEPS_AWAITED = 1024
 NOT_THE_RATE = Sign(
     Severity.INFO,
@@ -36,18 +36,18 @@ NOT_THE_RATE = Sign(
 
 @dataclass(frozen=True, slots=True)
 class LearningRateZeroLimits:
-    rate: float = 1e-12  # nothing is learned with such a rate
-    share: float = 1e-7  # of the highest so far: a schedule that has run out
-    steps: float = 2  # from the beginning on; a warm-up may begin at 0 for one
-    later_steps: float = 24  # after others: schedules may end at 0 with the last steps
-    later_share: float = 0.1  # and they may do so for this share of the training
+    rate: float = 1e-12  # with such a rate, nothing is learned
+    share: float = 1e-7  # of the highest rate so far: a schedule that has run out
+    steps: float = 2  # from the beginning; a warm-up may start at 0 for one step
+    later_steps: float = 24  # after other rates: schedules may end at 0 with the last steps
+    later_share: float = 0.1  # and they may do so for this share of the run
 
 
 class LearningRateZero(Rule):
     """The optimizer steps with a learning rate of 0 in all groups."""
 
     slug = "learning-rate-zero"
-    when = When.SAMPLES  # the first steps all have samples, so it is said at once
+    when = When.SAMPLES  # the first steps all have samples, so it is reported at once
     needs = ("learning-rate",)
     limits = LearningRateZeroLimits()
 
@@ -106,7 +106,7 @@ class LearningRateZero(Rule):
 
 
 def updates_made(history: History) -> float | None:
-    """How often an optimizer has stepped so far, at least; None when nobody knows."""
+    """Return how many steps optimizers have made so far, at least, or None if that is not known."""
     made, timed = history.curve(UPDATES_MADE), history.curve(TIME_OPTIMIZER)
     if made is not None:
         return made.last
@@ -114,7 +114,7 @@ def updates_made(history: History) -> float | None:
 
 
 def is_loss_gone(record: StepRecord) -> bool:
-    """Return whether the loss of this step is no number, and the weights took it up."""
+    """Return whether the loss of this step is not finite, and the weights took it up."""
     return not math.isfinite(record.scalars.get(LOSS, 0.0)) and is_lost(record)
 
 
@@ -123,7 +123,7 @@ def rate_now(history: History) -> float:
 
 
 def fresh_rates(curves: Sequence[Curve], since: int) -> list[tuple[int, float]]:
-    """The highest rate of all groups in each step after `since`, oldest first."""
+    """Return the highest rate of all groups in each step after `since`, oldest first."""
     highest: dict[int, float] = {}
     for curve in curves:
         for step, rate in zip(reversed(curve.steps), reversed(curve.values), strict=True):
@@ -135,15 +135,16 @@ def fresh_rates(curves: Sequence[Curve], since: int) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class LearningRateHighLimits:
-    ratio: float = 0.3  # update to weight; 0.001 is usual, and with 1 nothing of a weight is left
+    ratio: float = 0.3  # update relative to the weight; 0.001 is usual, and at 1 nothing of a weight is left
     sure_ratio: float = 0.1  # enough where the loss has clearly gone wrong
     steps: float = 24  # a loss may rise at first and recover
-    rise: float = 2.0  # loss to its start, or to that of a constant answer
-    stuck: float = 0.97  # the same: no better than before
+    rise: float = 2.0  # times: the loss relative to its start, or to that of a constant answer
+    stuck: float = 0.97  # likewise: no better than before
     stuck_steps: float = 40
     error_rise: float = 10.0
-    growth: float = 100.0  # of outputs of a layer: where the loss is neither good nor bad, they tell …
-    low: float = 0.7  # … while it is above this share of its start, or of that of a constant answer, …
+    # times: growth of a layer's outputs; decides where the loss is neither good nor bad, …
+    growth: float = 100.0
+    low: float = 0.7  # … while the loss is above this share of its start, or of a constant answer's, …
     still: float = 0.01  # … and falls by less than this in the last stuck_steps, if that is known
 
 
@@ -158,7 +159,7 @@ class LearningRateHigh(Rule):
     def __init__(self) -> None:
         self._looks = 0
         self._from_zero: set[int] = set()
-        self._gone_step: int | None = None  # since when the loss is no number …
+        self._gone_step: int | None = None  # the step since which the loss is not finite …
         self._is_of_batch = False  # … because of the batch
         self._is_said_of_gone = False
         self._ratio = 0.0
@@ -188,7 +189,7 @@ class LearningRateHigh(Rule):
         return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
 
     def _look(self, history: History) -> None:
-        """Remembers the largest share of the weights that one step has changed, for half of all tensors."""
+        """Remember the largest share of the weights that one step has changed, for half of all tensors."""
         fresh = min(history.updates.looks - self._looks, 16)
         if fresh <= 0 or not history.weights.looks:
             return
@@ -201,7 +202,7 @@ class LearningRateHigh(Rule):
         with np.errstate(all="ignore"):
             ratios = changed / whole
         ratios[~np.isfinite(ratios)] = np.nan
-        if fresh == history.updates.looks:  # the very first: what is all update now was 0 before
+        if fresh == history.updates.looks:  # the first sample: a weight that equals its update was 0 before
             self._from_zero = set(updates[np.abs(ratios[0] - 1) < FROM_ZERO].tolist())
         ratios[:, [place in self._from_zero for place in updates.tolist()]] = np.nan
         for step, row in zip(history.updates.steps[-fresh:], ratios, strict=True):
@@ -213,10 +214,10 @@ class LearningRateHigh(Rule):
     def _judge(self, history: History, course: Headway) -> Sign | None:
         limits = self.limits
         has_baseline = course.baseline > 0
-        # whoever began far above a constant answer and comes down is learning
+        # A run that began far above a constant answer and comes down is learning.
         reference = max(course.baseline, course.first) if has_baseline else course.first
         rise = course.now / reference if reference > 0 else math.nan
-        # a loss that nobody knows may rise for good reasons, as that of an agent does
+        # A loss that no known function gave may rise for good reasons, as that of an agent does.
         if rise > limits.rise and (has_baseline or self._ratio >= limits.ratio):
             severity = Severity.ERROR if rise > limits.error_rise else Severity.WARNING
             return self._sign(history, course, severity, course.words)
@@ -232,7 +233,7 @@ class LearningRateHigh(Rule):
         return None
 
     def _moves(self, history: History) -> bool:
-        """Whether the loss still falls, or may rise as that of a game; nobody knows in the first steps."""
+        """Return whether the loss still falls, or may rise as in a game; True while that is not known."""
         seen, steps = course_of(history), int(self.limits.stuck_steps)
         newest = seen.values[-steps:]
         return seen.may_rise or len(newest) < steps or is_falling(newest, share=self.limits.still)
@@ -260,8 +261,10 @@ class LearningRateHigh(Rule):
 
 
 def may_be_of_another(history: History, step: int) -> bool:
-    """Whether other processes have not told yet what they know of this step: through averaged gradients, NaN
-    of one of them gets into all."""
+    """Return whether other processes have yet to report on this step: they may have made the NaN.
+
+    Averaged gradients carry a NaN of one process into all.
+    """
     processes = history.info.get("processes")
     others = processes - 1 if type(processes) is int else 0
     heard = sum(rank.step >= step for rank in history.ranks.values())
@@ -269,7 +272,7 @@ def may_be_of_another(history: History, step: int) -> bool:
 
 
 def largest_growth(history: History) -> float:
-    """The size of a layer's outputs to that in the first look, where it has grown the most."""
+    """Return the size of a layer's outputs relative to the first sample, for the layer that grew most."""
     first, now = history.activations.first, history.activations.past("rms", 1)
     if first is None or not len(now):
         return 0.0

@@ -1,4 +1,4 @@
-"""Rules over the loss. Heights, rises and late stages have modules of their own; the rest is here."""
+"""The rule for negative losses, and the list of all rules over the loss, which have modules of their own."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 
 @dataclass(frozen=True, slots=True)
 class NegativeLimits:
-    below: float = 1e-3  # rounding makes zeros negative, this much it does not
+    below: float = 1e-3  # rounding can make zeros negative, but not by this much
 
 
 class LossNegative(Rule):
-    """A loss below zero, of a function that has no such values."""
+    """A loss below zero, from a function that has no such values."""
 
     slug = "loss-negative"
     when = When.FACTS

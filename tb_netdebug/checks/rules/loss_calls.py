@@ -1,4 +1,4 @@
-"""The loss functions behind a loss: whether it is theirs, and what guessing would get."""
+"""The loss functions behind the recorded loss: whether it is theirs, and what guessing would get."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tb_netdebug.checks.rules.loss_shape import middle
 from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 from tb_netdebug.core.records.step import StepRecord
 
-# The recorded loss is that of the loss calls when their ratio is the same to within this …
+# The recorded loss is that of the loss calls if their ratio is constant within this …
 SAME = 2e-3
 LEAST_COMPARED = 4
-# … or roughly that, where a step has several batches and only the first is measured.
+# … or roughly constant, where a step has several batches and only the first is measured.
 ALIKE = 0.3
 LEAST_ALIKE = 8
-# A batch of fewer rows says little of what a constant answer would get on all data.
+# A batch with fewer rows says little about what a constant answer would get on all data.
 LEAST_ROWS = 8
 RATIOS_KEPT = 32
 
-# Below zero, such a loss was fed with something that it is not made for.
+# Functions whose value is never negative, unless they are given something that they are not made for.
 NEVER_NEGATIVE = frozenset({
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "hinge_embedding_loss", "margin_ranking_loss",
@@ -33,17 +33,21 @@ NEVER_NEGATIVE = frozenset({
 
 
 class LossCallTable:
-    """`chance` is the loss of the best constant answer in units of the recorded loss; None when it is not
-    known, or when the recorded loss has little to do with the loss functions that were seen.
+    """Compares the recorded loss with the loss functions that were seen, and with guessing.
 
-    `factor` is that of the recorded loss to theirs; `are_the_loss` that it is the same in each step.
-    `first_ratio` is the very first factor, and `ratio` the last one; `least` is the lowest share of `chance`
-    that the loss functions had so far, and `level` that of the last looks, or of the last alone if less.
-    `share` and `error_of_chance` say how sure that is. `remains` is what the last looks gave as a share of
-    the first ones.
-    `targets_move`: numbers to be met have gone further than they are wide, as values that are being learned.
-    `is_contrast`: of several classes it is always the same that is right, as in contrasts with a queue, where
-    the others get harder while the network learns.
+    `chance` is the loss of the best constant answer in units of the recorded loss. It is None if that is not
+    known, or if the recorded loss has little to do with the loss functions that were seen.
+
+    `factor` is the ratio of the recorded loss to theirs; `are_the_loss` says that it is the same in each
+    step. `first_ratio` is the very first ratio, and `ratio` the last one. `least` is the lowest share of
+    `chance` that the loss functions had so far, and `level` that of the last samples, or of the very last
+    alone if that is lower. `share` and `error_of_chance` say how sure that is. `remains` is the value of the
+    last samples as a share of the first ones.
+
+    `targets_move`: the targets have moved further than they are wide, like values that are being learned.
+
+    `is_contrast`: of several classes it is always the same one that is right, as in contrastive losses with a
+    queue, where the others get harder while the network learns.
     """
 
     def __init__(self) -> None:
@@ -63,13 +67,15 @@ class LossCallTable:
 
     @property
     def remains(self) -> float:
-        """NaN before there are looks enough."""
+        """The last values of the loss functions as a share of the first; NaN while samples are too few."""
         first = float(np.median(self._first_values)) if len(self._last_values) == LEAST_ALIKE else 0.0
         return float(np.mean(self._last_values)) / first if first > 0 else math.nan
 
     def has_fallen_to(self, share: float) -> bool:
-        """Whether the functions fell to this share of their start, or below it, in a loss with other parts:
-        those have a level of their own, and the weights of parts may change in a training."""
+        """Return whether the loss functions fell to this share of their start, in a loss with other parts.
+
+        The other parts have a level of their own, and the weights of parts may change during a run.
+        """
         return not self.are_the_loss and self.remains <= share
 
     @property
@@ -82,12 +88,12 @@ class LossCallTable:
         return min(sum(levels) / LEAST_ALIKE, levels[-1]) if len(levels) == LEAST_ALIKE else math.nan
 
     def has_learned(self, share: float) -> bool:
-        """Whether the functions are below guessing by this share in a loss that has other parts."""
+        """Return whether the functions are below guessing by this share, in a loss that has other parts."""
         return not self.are_the_loss and self.level < 1.0 - share
 
     @property
     def hardest(self) -> float:
-        """What a constant answer gets in the hardest of the last looks; NaN when it is not known."""
+        """The loss of a constant answer in the hardest of the last samples; NaN if it is not known."""
         return max(self._chances[-LEAST_ALIKE:], default=math.nan) * abs(self.factor)
 
     @property
@@ -96,17 +102,18 @@ class LossCallTable:
         return float(np.std(self._chances)) * abs(self.factor) / math.sqrt(max(len(self._chances), 1))
 
     def share(self, since: int) -> tuple[float, float]:
-        """Of what a constant answer gets, in the looks behind that step together, and its standard error.
+        """Return the share that the loss has of a constant answer's after `since`, and its standard error.
 
-        A batch that is hard by chance is so for both, which leaves less doubt than to compare a mean over
-        all steps with a mean over the few in which somebody looked. NaN where nobody did.
+        Both come from the same samples: a batch that is hard by chance is hard for both. That leaves less
+        doubt than comparing a mean over all steps with a mean over the few that were sampled. The share is
+        NaN if no step was.
         """
         late = [pair for pair in self._pairs if pair[0] > since]
         chance = sum(pair[2] for pair in late)
         if not chance > 0 or len(self._pairs) < LEAST_ALIKE:
             return math.nan, math.inf
         each = np.array([value / guess for _, value, guess in self._pairs if guess > 0])
-        # Not by `noise`: single batches may be unlike the others, as the last of an epoch is.
+        # Not by `noise`: single batches may be unlike the others, such as the last of an epoch.
         return sum(pair[1] for pair in late) / chance, float(each.std()) / math.sqrt(len(late))
 
     def compare(self, history: History, records: Iterable[StepRecord]) -> None:
@@ -122,7 +129,7 @@ class LossCallTable:
         self.is_contrast = len(self._chances) >= LEAST_ALIKE and all(is_fixed(history, key) for key in calls)
 
     def _take(self, calls: dict[Any, dict[str, Any]], record: StepRecord) -> bool:
-        """Several calls are taken together. False when none was measured in this step."""
+        """Add up all calls of a step; return False if none was measured in it."""
         value, chance = 0.0, 0.0
         was_measured = False
         for key, call in calls.items():
@@ -158,8 +165,11 @@ class LossCallTable:
 
 
 def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float:
-    """What the best constant answer would get on such data; that for this very batch is less, the fewer
-    rows it has. NaN when they are too few to tell."""
+    """Return what the best constant answer would get on such data; NaN if there are too few rows to say.
+
+    The best constant answer for this very batch gets less, and the less the fewer rows it has; that is
+    corrected.
+    """
     baseline = scalars.get(of_loss(key, "baseline"), math.nan)
     uniform, classes = scalars.get(of_loss(key, "uniform")), scalars.get(of_loss(key, "classes"), 2.0)
     shape = call.get("target_shape") or (1,)
@@ -169,14 +179,14 @@ def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> floa
     rows = max(math.prod(shape), 1)
     if rows < max(LEAST_ROWS, 2.0 * classes):
         return math.nan
-    missing = max(classes - 1.0, 0.0) / 2.0  # Miller and Madow: of the entropy, times the rows
+    missing = max(classes - 1.0, 0.0) / 2.0  # Miller-Madow correction of the entropy, times the rows
     if call.get("reduction") == "sum":
         return baseline + missing
     return min(baseline + missing / rows, max(uniform, baseline))
 
 
 def is_fixed(history: History, key: Any) -> bool:
-    """Whether all labels were alike so far, though there are several classes."""
+    """Return whether all labels were the same so far, though there are several classes."""
     baseline = history.curve(of_loss(key, "baseline"))
     has_classes = history.curve(of_loss(key, "uniform")) is not None
     return has_classes and baseline is not None and baseline.highest == 0.0

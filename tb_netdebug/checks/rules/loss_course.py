@@ -14,16 +14,16 @@ from tb_netdebug.checks.rules.loss_calls import LossCallTable
 from tb_netdebug.checks.rules.loss_shape import Doubles, noise
 from tb_netdebug.core.records.scalar_names import LOSS
 
-# A training's first values, before it has learned anything.
+# The first values of a run, before it has learned anything.
 FIRST_VALUES = 8
-# After so many steps, rules over the whole curve are asked every fourth time only: it changes slowly then.
+# After this many steps, rules over the whole curve are asked every fourth time only: it changes slowly then.
 EARLY_STEPS = 1024
 TURNS = 4
 STEPS_BETWEEN = 16
 
 
 class LossCurve:
-    """The rules of a run share it: it is worked out once for each step at which they are asked.
+    """The loss of a run, shared by its rules: it is updated once for each step at which they are asked.
 
     `values` are the last finite losses with their `steps`, `first` the very first ones and `start` their
     level; `best` is the lowest mean of 8 in a row.
@@ -53,25 +53,30 @@ class LossCurve:
 
     @property
     def chance(self) -> float | None:
-        """The loss of the best constant answer; None when it is not known."""
+        """The loss of the best constant answer; None if it is not known."""
         return self.calls.chance
 
     @property
     def is_contest(self) -> bool:
-        """Several models or optimizers, as in GANs: their losses need not fall."""
+        """Whether there are several models or optimizers, as in GANs: their losses need not fall."""
         return self._rivals
 
     @property
     def may_rise(self) -> bool:
-        """Losses of policies, games, contrasts and energies, and errors from targets that move: their
-        height says little."""
+        """Whether the height of the loss says little.
+
+        So it is for losses of policies, games, contrasts and energies, and for errors from targets that move.
+        """
         is_free = self.has_been_negative and not self.calls.are_the_loss
         return self._rivals or self.calls.targets_move or self.calls.is_contrast or is_free
 
     @property
     def left(self) -> float:
-        """The newest losses as a share of what guessing gets, where that is not known of the start: no less
-        than the loss functions in it have of theirs. NaN when their height says little."""
+        """The newest losses as a share of what guessing gets; if that is not known, of the start.
+
+        In the latter case it is no less than the share that the loss functions in it have of theirs. It is
+        NaN if the height of the loss says little.
+        """
         if not len(self.values):
             return math.nan
         now = float(self.values[-FIRST_VALUES:].mean())
@@ -83,8 +88,11 @@ class LossCurve:
         return max(now / self.start, 0.0 if math.isnan(level) else level)
 
     def chance_beside(self, newest: Doubles) -> float | None:
-        """What guessing would get in the steps of these newest losses: by their share of it in the looks
-        among them, where that leaves less doubt than the mean of all looks."""
+        """Return what guessing would get in the steps of these newest losses.
+
+        It is derived from their share of it in the samples among them, where that leaves less doubt than the
+        mean of all samples.
+        """
         if self.chance is None or not len(newest):
             return None
         share, error = self.calls.share(int(self.steps[-len(newest)]) - 1)
@@ -109,7 +117,7 @@ class LossCurve:
             return
         losses = [(record.step, record.scalars[LOSS]) for record in new if LOSS in record.scalars]
         self._count += len(losses)
-        if self._count != curve.count:  # some came while nobody asked
+        if self._count != curve.count:  # some values came while no rule asked
             self._count, self._used = curve.count, 0
             losses = list(zip(curve.steps, curve.values, strict=True))
         self._append([(step, loss) for step, loss in losses if math.isfinite(loss)])
@@ -131,7 +139,7 @@ class LossCurve:
             if not self.first:
                 self.first_step = int(self.steps[0])
             self.first = [float(value) for value in values[:FIRST_VALUES]]
-            place = len(self.first) // 4  # some of the first may be far off
+            place = len(self.first) // 4  # some of the first values may be far off
             self.start = float(np.mean(sorted(self.first)[place : len(self.first) - place]))
         self.has_been_negative |= curve.lowest < 0
         recent = values[-(len(values[-32:]) // FIRST_VALUES * FIRST_VALUES) :]
@@ -148,7 +156,7 @@ _COURSES: WeakKeyDictionary[History, LossCurve] = WeakKeyDictionary()
 
 
 def course(history: History) -> LossCurve:
-    """The one of this run, up to date."""
+    """Return the loss course of this run, up to date."""
     known = _COURSES.get(history)
     if known is None:
         known = _COURSES[history] = LossCurve()
@@ -157,6 +165,6 @@ def course(history: History) -> LossCurve:
 
 
 def is_turn(history: History) -> bool:
-    """Whether rules over the whole curve look at it now: always in the beginning and at the end."""
+    """Return whether rules over the whole curve are due: always at the beginning and at the end of a run."""
     is_regular = len(history.recent) == STEPS_BETWEEN
     return not is_regular or history.steps < EARLY_STEPS or history.steps // STEPS_BETWEEN % TURNS == 0

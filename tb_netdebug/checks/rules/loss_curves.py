@@ -1,4 +1,4 @@
-"""Which of the recorded numbers is the loss."""
+"""Finds the loss among the recorded scalars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tb_netdebug.core.records.scalar_names import EVALUATION_LOSS, LOSS, LOSSES,
 
 
 def loss_of(history: History) -> Curve | None:
-    """The loss given to `monitor.step`, or else the first that a user logged or a probe has seen."""
+    """Return the loss given to `monitor.step`, or else the first that a user logged or a probe has seen."""
     given = history.curve(LOSS)
     if given is not None:
         return given
@@ -19,7 +19,10 @@ def loss_of(history: History) -> Curve | None:
 
 
 def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
-    """The loss, and the baseline of the one call that it is made of: of several nobody knows the weights."""
+    """Return the loss, and the baseline of the one call that it consists of.
+
+    The weights of several calls are not known, so then there is no baseline.
+    """
     calls = history.known_facts.get("loss-call", {})
     if len(calls) == 1:
         number = next(iter(calls))
@@ -30,7 +33,7 @@ def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
 
 
 def is_loss(name: str) -> bool:
-    """Of a batch that is trained on, as a user has logged it or a probe has seen it."""
+    """Return whether the name is that of a training loss, logged by the user or seen by a probe."""
     if name.startswith(LOSSES):
         return name.endswith("/value")
     is_logged = name.startswith(OWN) and "loss" in name.lower()

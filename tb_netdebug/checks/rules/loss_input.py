@@ -1,4 +1,4 @@
-"""Rules over what a loss function is given: whether it is what that function expects."""
+"""Rules over the input of a loss function: whether it is what that function expects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxedLimits:
-    row_sum_error: float = 1e-4  # rounding leaves 1e-7; sums of 16-bit numbers are not asked to be better
+    row_sum_error: float = 1e-4  # rounding leaves 1e-7; sums of 16-bit numbers have the next limit
     half_row_sum_error: float = 1e-2  # the same for 16-bit numbers
-    rows: float = 8  # one row may add up to 1 by chance, so many do not
-    looks: float = 16  # how often scores may lie in (0, 1) by chance before it is called a sigmoid
-    spread: float = 0.7  # a sigmoid that learns uses its range; scores would not stop at its borders
+    rows: float = 8  # one row may add up to 1 by chance, this many do not
+    looks: float = 16  # samples for which scores may lie in (0, 1) by chance before it is called a sigmoid
+    spread: float = 0.7  # a sigmoid that learns uses its range; scores would not stop at its ends
 
 
 class LossInputSoftmaxed(Rule):
@@ -47,7 +47,7 @@ class LossInputSoftmaxed(Rule):
             if look.function == "cross_entropy":
                 yield from self._of_rows(look)
         for look in self._binary_looks.fresh(history):
-            # of a known layer it is known what it gives
+            # if the last layer is known, its class tells what it gives
             if look.function == "binary_cross_entropy_with_logits" and not look.last_layer:
                 yield from self._of_range(look)
 
@@ -101,7 +101,7 @@ class Bounded:
 
     def add(self, look: LossSample) -> None:
         if not (look["outside_01"] == 0 and look["input_min"] > 0.0 and look["input_max"] < 1.0):
-            self.is_broken = True  # scores that were once outside are scores
+            self.is_broken = True  # scores that were outside once are scores
             return
         self.looks += 1
         self.spread = max(self.spread, look["input_max"] - look["input_min"])
@@ -110,12 +110,12 @@ class Bounded:
             self.gaps = [*self.gaps[-15:], answer - look["target_mean"]]
 
     def is_stuck(self, looks: float) -> bool:
-        """The answer is too often yes and cannot come down: sigmoid(0) is already one half."""
+        """Return whether the answer is yes too often and cannot come down: sigmoid(0) is already one half."""
         return self.looks >= 2 * looks and len(self.gaps) >= 8 and sum(self.gaps) / len(self.gaps) > 0.1
 
 
 def lowest_loss(classes: int | None) -> float:
-    """The loss of a perfect answer, when its probabilities are taken for scores."""
+    """Return the loss of a perfect answer when its probabilities are taken for scores."""
     return math.log(1 + (max(classes or 2, 2) - 1) / math.e)
 
 
@@ -177,7 +177,7 @@ class LogitsLimits:
 
 
 class LossInputLogits(Rule):
-    """Raw scores are handed to a loss that expects probabilities, or either where it wants logarithms."""
+    """Raw scores are given to a loss that expects probabilities, or either to one that expects logarithms."""
 
     slug = "loss-input-logits"
     when = When.FACTS
@@ -215,7 +215,7 @@ def is_outside(look: LossSample, limit: float) -> bool:
 
 
 def clipped(look: LossSample, limit: float) -> Sign:
-    """Keras says nothing of it; torch raises."""
+    """Report scores outside of 0 to 1: Keras accepts them silently, torch raises."""
     low, high = look["input_min"], look["input_max"]
     return Sign(
         Severity.ERROR,
@@ -231,7 +231,7 @@ def clipped(look: LossSample, limit: float) -> Sign:
 
 
 def times(logarithm: float) -> float:
-    """What it is the logarithm of, as far as there are numbers."""
+    """Return the exponential of a logarithm, capped at what a float can hold."""
     return math.exp(min(logarithm, 600.0))
 
 

@@ -1,4 +1,4 @@
-"""Rule: targets that the network cannot answer, or the loss cannot judge."""
+"""The rule for targets that the network cannot reach, or that the loss cannot judge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tb_netdebug.checks.rules.loss_unbounded import unbounded
 
 Range = tuple[float, float]
 
-# What a layer can give at all.
+# The range of values that a layer can give.
 RANGES: dict[str, Range] = {
     "Sigmoid": (0.0, 1.0), "Hardsigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Softmax2d": (0.0, 1.0),
     "Tanh": (-1.0, 1.0), "Hardtanh": (-1.0, 1.0), "Softsign": (-1.0, 1.0),
@@ -34,13 +34,13 @@ RANGES: dict[str, Range] = {
 
 @dataclass(frozen=True, slots=True)
 class RangeLimits:
-    excess: float = 0.1  # as a share of the span of the targets: noise around the border is usual
-    clear_excess: float = 0.25  # so far beyond, one batch is enough
-    looks: float = 3  # else not: it may hold a freak
-    unseen_looks: float = 12  # before the range is told from what the network gave
-    edge: float = 0.03  # how close to its border a bounded output comes when it wants to be beyond
+    excess: float = 0.1  # relative to the span of the targets: noise around the end of the range is usual
+    clear_excess: float = 0.25  # this far beyond, one batch is enough
+    looks: float = 3  # otherwise it takes this many: a batch may hold an outlier
+    unseen_looks: float = 12  # before the range is inferred from the network's outputs
+    edge: float = 0.03  # how close a bounded output comes to its end when the target lies beyond
     divisor: float = (
-        1e-3  # on each side of 0 lies this share of a sum that divides the loss: less is rounding
+        1e-3  # share that lies on each side of 0, for a sum that divides the loss: less is rounding
     )
     binary_excess: float = 1e-3  # targets of yes-or-no losses are shares; this is rounding
 
@@ -100,7 +100,7 @@ class LossInputRange(Rule):
 
 @dataclass(slots=True)
 class InputRange:
-    """What a network has given to one loss call so far, and how often targets lay beyond its reach."""
+    """The outputs that one loss call has been given so far, and how often targets lay beyond their range."""
 
     since: int
     looks: int = 0
@@ -120,7 +120,7 @@ class InputRange:
         self.at_minus_one = self.at_minus_one + 1 if -1.0 <= low <= limits.edge - 1 else 0
 
     def reach(self, limits: RangeLimits) -> Range | None:
-        """What the output seems to be bounded by: it comes to the border again and again, never beyond."""
+        """Return the range that the output seems to have: it often reaches the end and never exceeds it."""
         looks = limits.unseen_looks
         if self.at_floor >= looks and self.lowest == 0.0 and self.highest > 0.0:
             return 0.0, 1.0 if self.at_ceiling >= looks and self.highest <= 1.0 else math.inf
@@ -153,7 +153,7 @@ def unreachable(look: LossSample, reach: Range, is_known: bool, margin: float, *
 
 
 def other_classes(history: History) -> Iterator[Sign]:
-    """`num_classes=` of `watch` against the scores that the loss is given."""
+    """Compare `num_classes=` of `watch` with the number of scores that the loss is given."""
     wanted = settings_of(history).get("num_classes")
     calls = [
         call

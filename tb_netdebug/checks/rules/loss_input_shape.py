@@ -1,4 +1,4 @@
-"""Rule: predictions and targets that do not have the same shape."""
+"""The rule for predictions and targets that do not have the same shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_netdebug.checks.rule import Rule, When
 
 
 class LossInputShape(Rule):
-    """Each prediction is silently compared with every target, or there is but one class."""
+    """Each prediction is silently compared with every target, or there is only one class."""
 
     slug = "loss-input-shape"
     when = When.FACTS
@@ -34,10 +34,11 @@ def broadcast(call: dict[str, Any]) -> Iterator[Sign]:
     given, wanted = shape_of(call, "input_shape"), shape_of(call, "target_shape")
     joint = joined(given, wanted)
     if joint is None or math.prod(wanted) == 1:
-        return  # a single number to be reached, as least-squares GANs have it, is meant so
+        return  # a single target number is meant, as in least-squares GANs
     pairs, most = math.prod(joint), max(math.prod(given), math.prod(wanted))
     if pairs > most:
-        # who adds dimensions on both sides, or wants all pairs back, wants to compare all with all
+        # Extra dimensions on both sides, or a result for every pair, mean that all are to be compared with
+        # all.
         is_meant = call.get("reduction") == "none" and len(given) == len(wanted)
         severity = Severity.INFO if is_meant else Severity.ERROR
         yield crossed(call, given, wanted, pairs, severity)
@@ -50,7 +51,7 @@ def shape_of(call: dict[str, Any], name: str) -> tuple[int, ...]:
 
 
 def joined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape that both are stretched to; None when they cannot be."""
+    """Return the shape that both are broadcast to, or None if they cannot be."""
     length = max(len(first), len(second))
     padded = [(1,) * (length - len(shape)) + tuple(shape) for shape in (first, second)]
     sizes = []
@@ -83,7 +84,7 @@ def crossed(
 
 
 def subtracted(fact: dict[str, Any]) -> Sign:
-    """In a loss that the program writes itself, where only the predictions and the result are known."""
+    """Report a loss that the program writes itself: only the predictions and the result are known."""
     given, made = shape_of(fact, "prediction_shape"), shape_of(fact, "shape")
     return Sign(
         Severity.ERROR,

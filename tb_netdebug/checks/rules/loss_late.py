@@ -1,4 +1,4 @@
-"""What the loss does later on: a loss on other data that rises again, and a loss that falls no further."""
+"""Rules for the late part of a run: an evaluation loss that rises again, and a loss that stops falling."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)
 
 @dataclass(frozen=True, slots=True)
 class OverfittingLimits:
-    rise: float = 0.10  # above the lowest evaluation; published: 10 %
-    gap: float = 0.10  # above the loss on the training data
-    evaluations: int = 3  # in a row above the lowest one
-    groups: int = 12  # evaluations in each step are noise: so many means are judged
-    error_rise: float = 1.0  # twice the lowest: what was learned of other data is gone
+    rise: float = 0.10  # above the lowest evaluation; 10 % is also the published value
+    gap: float = 0.10  # above the training loss
+    evaluations: int = 3  # in a row, after the lowest one
+    groups: int = 12  # evaluations in each step are noisy, so this many means are judged instead
+    error_rise: float = 1.0  # twice the lowest: what was learned about other data is gone
 
 
 class Overfitting(Rule):
-    """The loss on other data rises again while that on the training data goes on falling."""
+    """The evaluation loss rises again while the training loss goes on falling."""
 
     slug = "overfitting"
     when = When.STEPS
@@ -79,7 +79,7 @@ class Overfitting(Rule):
 
     @staticmethod
     def _training(seen: LossCurve, step: float) -> float | None:
-        """The mean of some training losses around a step."""
+        """Return the mean of some training losses around a step."""
         place = int(np.searchsorted(seen.steps, step, side="right"))
         near = seen.values[max(place - 8, 0) : place + 1]
         return float(near.mean()) if len(near) else None
@@ -109,17 +109,17 @@ class Overfitting(Rule):
 
 @dataclass(frozen=True, slots=True)
 class PlateauLimits:
-    window: int = 50  # steps that are flat, or a half of all, whichever is more
-    flat: float = 0.01  # a fall by less within the window
-    fallen: float = 0.05  # share of the start that it fell before: else it has not learned at all
-    level: float = 0.25  # share of the start above which it is worth a word
+    window: int = 50  # steps that are flat, or half of all steps, whichever is more
+    flat: float = 0.01  # a smaller fall within the window does not count
+    fallen: float = 0.05  # share of the start by which it fell before: else it has not learned at all
+    level: float = 0.25  # share of the start; above it, a plateau is worth reporting
     cut_level: float = 0.1  # the same, where a reason is known
-    rate_cut: float = 100.0  # times that the learning rate is lower than it was
-    before_cut: float = 0.03  # fall in the steps before that: it was cut while it still helped
+    rate_cut: float = 100.0  # times: how much lower the learning rate is than it was
+    before_cut: float = 0.03  # fall in the steps before the cut: it still helped when it was cut
 
 
 class LossPlateau(Rule):
-    """The loss fell, and falls no further although there seems to be some way to go."""
+    """The loss fell, and stops falling although there seems to be some way to go."""
 
     slug = "loss-plateau"
     when = When.STEPS
@@ -148,7 +148,7 @@ class LossPlateau(Rule):
         return self._sign(seen, level, len(recent), begun, why, advice)
 
     def _reason(self, history: History, seen: LossCurve, begun: int) -> tuple[str, str]:
-        """The learning rate, when it is certain; else empty."""
+        """Return the reason and its advice: the learning rate, if that is certain; else two empty texts."""
         for curve in history.curves(RATES):
             cut = self._cut(curve)
             if cut is not None and cut <= begun + 8 and self._fell_until(seen, cut):

@@ -1,4 +1,4 @@
-"""A loss that stays: where guessing is, or where it began."""
+"""Rules for a loss that stays: at the level of guessing, or where it began."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from tb_netdebug.core.records.scalar_names import LOSSES
 
 @dataclass(frozen=True, slots=True)
 class ChanceLimits:
-    ignored: int = 12  # steps that anything may take at first
-    window: int = 40  # steps that are looked at, or a half of all, whichever is more
-    above: float = 100.0  # times guessing: a loss that is higher runs away
-    variation: float = 0.4  # so does one that varies more from batch to batch, when it is above guessing
-    below: float = 0.03  # a loss that much below guessing has learned something
-    luck: float = 2.0  # standard deviations that the best stretch may lie lower by chance
-    fall: float = 0.005  # so has one that still falls by this share within the window
-    rest: float = 0.15  # of a loss function: so much beside it makes it nearly all of the loss
-    patience: int = 96  # steps to wait where nothing else shows that it stands still: plateaus end
-    error_steps: int = 400  # by then no plateau of a training that works was seen
-    recovered: int = 32  # steps for which it has learned something after all
+    ignored: int = 12  # the first steps, in which anything may happen
+    window: int = 40  # steps that are judged, or half of all steps, whichever is more
+    above: float = 100.0  # times guessing: a higher loss is diverging
+    # standard deviation over mean: above guessing, a loss that varies more diverges, too
+    variation: float = 0.4
+    below: float = 0.03  # a loss this far below guessing has learned something
+    luck: float = 2.0  # standard deviations by which the best stretch may be lower by chance
+    fall: float = 0.005  # a loss that still falls by this share within the window has learned something, too
+    rest: float = 0.15  # of a loss function: with no more than this beside it, it is nearly all of the loss
+    patience: int = 96  # steps to wait if nothing else shows that it stands still: plateaus end
+    error_steps: int = 400  # by then, the plateau of any healthy run was over
+    recovered: int = 32  # steps in which it has learned something after all
 
 
 class LossAtChance(Rule):
-    """The loss stays where the best constant answer is: nothing of the inputs is used."""
+    """The loss stays at that of the best constant answer: nothing of the inputs is used."""
 
     slug = "loss-at-chance"
     when = When.STEPS
@@ -62,7 +63,10 @@ class LossAtChance(Rule):
         return sign
 
     def _recovered(self, seen: LossCurve) -> Sign | None:
-        """Clearly below guessing, by the loss or, in a sum, by its loss function."""
+        """Return the sign that takes the finding back.
+
+        The loss, or in a sum its loss function, is clearly below guessing.
+        """
         newest = seen.values[-self.limits.recovered :]
         chance = seen.chance_beside(newest)
         if not self._is_said or len(newest) < self.limits.recovered:
@@ -75,7 +79,7 @@ class LossAtChance(Rule):
         return over(int(seen.steps[-1]), f"the loss has come down to {percent(share)} of that of guessing")
 
     def _of_part(self, history: History, seen: LossCurve) -> Sign | None:
-        """Of a sum, what is left of it in the end."""
+        """Judge what is left in the end of a loss that is a sum."""
         limits = self.limits
         if history.step - seen.first_step + 1 < limits.patience or still_warming_up(history):
             return None
@@ -101,11 +105,11 @@ class LossAtChance(Rule):
     def _is_at_chance(self, seen: LossCurve, values: Doubles) -> bool:
         chance, limits = seen.chance_beside(values) or 0.0, self.limits
         if seen.calls.has_learned(limits.below):
-            return False  # what stands beside the loss function makes the sum as high as guessing
-        # The best of many means of 8 lies low by chance alone, all the more in regressions.
+            return False  # the other parts of the loss make the sum as high as guessing
+        # The best of many means of 8 is low by chance alone, the more so in regressions.
         doubt = limits.luck * noise(values) / FIRST_VALUES**0.5
         if seen.best < (1.0 - 3.0 * limits.below) * chance - doubt:
-            return False  # it had learned something: whatever this is, it is something else
+            return False  # it had learned something, so this is another problem
         mean = float(values.mean())
         is_near = (1.0 - limits.below) * chance <= mean <= limits.above * chance
         is_steady = mean <= 1.5 * chance or variation(values) <= limits.variation
@@ -141,7 +145,7 @@ class LossAtChance(Rule):
 
 
 def _means(history: History, what: str) -> float | None:
-    """Over the last measured steps of the loss calls."""
+    """Return the mean of the loss calls' last measurements of a quantity, or None."""
     found = [
         curve.tail(8).mean()
         for curve in history.curves(LOSSES)
@@ -152,16 +156,16 @@ def _means(history: History, what: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class LearningLimits:
-    steps: int = 64  # before that nearly everything may stand still
-    window: int = 24  # steps at the end that are held against the first
-    fall: float = 0.02  # less than this share below the start is no progress
-    runaway: float = 3.0  # times the start: then it diverges, which says more
-    fall_of_noise: float = 0.1  # the same where it is seen that nothing moves
+    steps: int = 64  # before that, nearly any loss may stand still
+    window: int = 24  # steps at the end that are compared with the first
+    fall: float = 0.02  # a smaller fall below the start, as a share of it, is no progress
+    runaway: float = 3.0  # times the start: beyond, it diverges, which says more
+    fall_of_noise: float = 0.1  # the same where nothing is seen to move
     learned: float = 0.03  # a loss this share below guessing has learned something, as in fine-tuning
     patience: int = 128  # steps, where it is not known what guessing would get
-    variation: float = 0.4  # a loss that varies more than that from batch to batch is not judged by its mean
+    variation: float = 0.4  # standard deviation over mean: a loss that varies more is not judged by its mean
     error_steps: int = 400
-    recovered: float = 0.1  # share below the start, in the window, that it has fallen by after all
+    recovered: float = 0.1  # share of the start by which the window's mean has fallen after all
 
 
 class NotLearning(Rule):
@@ -213,7 +217,10 @@ class NotLearning(Rule):
         return None if severity is None else self._sign(seen, recent, lasted, severity, why)
 
     def _stays(self, seen: LossCurve, recent: Doubles, stands: bool) -> bool:
-        """Where nothing moves, what looks like a fall is noise."""
+        """Return whether the loss has not fallen.
+
+        Where nothing moves (`stands`), what looks like a fall is noise.
+        """
         limits, mean = self.limits, float(recent.mean())
         if mean > limits.runaway * max(seen.start, seen.chance or 0.0):
             return False
@@ -225,7 +232,7 @@ class NotLearning(Rule):
         first = noise(np.array(seen.first)) / len(seen.first) ** 0.5
         doubt = 3.0 * float(np.hypot(error_of_mean(recent), first))
         fall = limits.fall_of_noise if stands else limits.fall
-        # Where guessing is known, what stays there has a rule of its own: this one may be in doubt.
+        # What stays at guessing has a rule of its own, so where guessing is known, this rule may be in doubt.
         least = doubt if seen.chance is None else doubt / 3.0
         is_lower = mean < seen.start * (1.0 - fall) and mean < seen.start - least
         was_lower = seen.best < seen.start * (1.0 - 4 * fall) - doubt

@@ -1,4 +1,4 @@
-"""What was measured at the calls of loss functions, as rules ask for it: each look once."""
+"""The measurements at the calls of loss functions, as rules ask for them: each sample once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REGRESSION_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_l
 
 @dataclass(frozen=True, slots=True)
 class LossSample:
-    """One loss call in one step. `call` is its `loss-call` fact; a number that was not measured is NaN."""
+    """One sampled loss call. `call` is its `loss-call` fact; a number that was not measured is NaN."""
 
     call: dict[str, Any]
     step: int
@@ -25,7 +25,7 @@ class LossSample:
 
     @property
     def number(self) -> Any:
-        """Of the call; there may be several in one line of a program."""
+        """The id of the call; there may be several in one line of a program."""
         return self.call.get("id", 0)
 
     @property
@@ -34,7 +34,7 @@ class LossSample:
 
     @property
     def last_layer(self) -> str:
-        """The class of the module whose output the loss was given; empty when it was something else."""
+        """The class of the module whose output the loss was given; empty if it was something else."""
         return str(self.call.get("last_layer") or "")
 
     @property
@@ -46,10 +46,10 @@ class LossSample:
 
 
 class LossLooks:
-    """Hands out the looks that are new since the last time; each rule has one of these.
+    """Yields the samples that are new since the last time; each rule has its own.
 
-    `names` are the measurements that the rule wants, behind `probe/loss/N/`. A look is handed out when the
-    first of them was measured.
+    `names` are the measurements that the rule needs, behind `probe/loss/N/`. A sample is yielded if the first
+    of them was measured.
     """
 
     def __init__(self, *names: str) -> None:
@@ -76,8 +76,8 @@ class LossLooks:
 
 
 def rows(call: dict[str, Any]) -> int:
-    """How many answers of the network a call compares: for pictures of labels, all their pixels."""
+    """Return how many answers of the network a call compares; for maps of labels, all their pixels."""
     target = tuple(call.get("target_shape") or ())
     if call.get("num_classes") and target == tuple(call.get("input_shape") or ()):
-        target = target[:1]  # targets are shares of classes, not their numbers
+        target = target[:1]  # the targets are shares of classes, not class numbers
     return math.prod(target)

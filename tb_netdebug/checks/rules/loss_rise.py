@@ -1,4 +1,4 @@
-"""A loss that goes up for good."""
+"""The rule for a loss that goes up for good."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ LOWER_RATE = (
 
 @dataclass(frozen=True, slots=True)
 class DivergingLimits:
-    factor: float = 3.0  # times the start; large rates that work overshoot, but for fewer steps
+    factor: float = 3.0  # times the start; large learning rates that work overshoot, but for fewer steps
     own_factor: float = (
         10.0  # times the start, for losses that no function of torch.nn gave: sums over episodes
     )
-    growth: float = 10.0  # times what they were three windows before, likewise
+    growth: float = 10.0  # times the level of three windows before, likewise
     window: int = 16  # steps in a row
     error_factor: float = 30.0
     blown_up: float = 1e3  # times the start: nothing comes back from there within a few steps
     lost: float = 0.3  # a loss that was down to this share of its start …
     returned: float = 0.85  # … and is back at this share of it, has lost what it had learned …
     lost_window: int = 32  # … when it stays there for so many steps
-    recovered: float = 0.7  # of its start: from here on it has learned it again
+    recovered: float = 0.7  # of its start: below it, the loss has learned again what was lost
     unknown_factor: float = 100.0  # times the start, for losses that may rise (policies, games)
 
 
 class DivergingLoss(Rule):
-    """The loss climbs above its start and stays there, or climbs until it is no number any more."""
+    """The loss climbs above its start and stays there, or climbs until it is not finite."""
 
     slug = "diverging-loss"
     when = When.STEPS
@@ -48,7 +48,7 @@ class DivergingLoss(Rule):
     limits = DivergingLimits()
 
     def __init__(self) -> None:
-        self._is_lost = False  # what was learned, as was said last
+        self._is_lost = False  # whether the last report was that what was learned is lost
 
     def update(self, history: History) -> Sign | None:
         seen, limits = course(history), self.limits
@@ -57,8 +57,9 @@ class DivergingLoss(Rule):
             return None
         start = max(seen.start if len(seen.first) >= 8 else seen.first[0], 0.0)
         if seen.chance is not None:
-            # Fine-tuning begins low: above guessing is another matter. Where rewards are rare, guessing is as
-            # bad in some batches; but that is no excuse for targets that run away as well.
+            # Fine-tuning begins low, so being above guessing is what counts. Where rewards are rare, guessing
+            # is as bad in some batches, hence `hardest`; but that does not excuse targets that run away as
+            # well.
             start = max(start, seen.chance, 0.0 if seen.may_rise else seen.calls.hardest)
         factor = limits.factor if seen.chance is not None else limits.own_factor
         factor = limits.unknown_factor if seen.may_rise else factor
@@ -77,7 +78,7 @@ class DivergingLoss(Rule):
         if _calms_down(recent):
             return False
         before = seen.values[-4 * self.limits.window : -3 * self.limits.window]
-        # Sums over episodes grow with these, but step by step.
+        # Sums over episodes grow with the episodes, but step by step.
         return seen.chance is not None or not len(before) or level > self.limits.growth * float(before.mean())
 
     def _ended(self, seen: LossCurve, start: float, factor: float) -> Sign | None:
@@ -108,7 +109,7 @@ class DivergingLoss(Rule):
         recent = seen.values[-limits.lost_window :]
         if seen.may_rise or seen.best > limits.lost * seen.start or len(recent) < limits.lost_window:
             return None
-        level, low = float(recent.mean()), float(np.partition(recent, 3)[3])  # of 32
+        level, low = float(recent.mean()), float(np.partition(recent, 3)[3])  # the fourth lowest of 32
         if self._is_lost and level < limits.recovered * seen.start:
             self._is_lost = False
             how = f"the loss has come down to {percent(level / seen.start)} of its start again"
@@ -116,7 +117,7 @@ class DivergingLoss(Rule):
         if low < limits.returned * seen.start or is_falling(recent, share=0.02):
             return None
         if seen.calls.has_fallen_to(limits.returned):
-            return None  # what has grown stands beside it, as a divergence whose weight is raised
+            return None  # another part of the loss has grown, such as a divergence whose weight is raised
         self._is_lost = True
         return Sign(
             Severity.WARNING,
@@ -133,6 +134,6 @@ class DivergingLoss(Rule):
 
 
 def _calms_down(recent: Doubles) -> bool:
-    """The overshoot of a learning rate that works: each quarter lower than the one before it."""
+    """Return whether each half is clearly lower: the overshoot of a learning rate that works."""
     half = len(recent) // 2
     return middle(recent[half:]) < 0.9 * middle(recent[:half])

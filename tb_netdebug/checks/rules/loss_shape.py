@@ -1,4 +1,4 @@
-"""How a stretch of a loss curve looks: its level, its noise, whether it falls."""
+"""Measures of a stretch of a loss curve: its level, its noise, whether it falls or swings."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
 
-# The median distance of two normal values with standard deviation 1, the other way round.
+# The inverse of the median distance of two normal values with standard deviation 1.
 MEDIAN_STEP_TO_STD = 1.0 / 0.954
 
 
 def middle(values: Doubles) -> float:
-    """The median, or the upper of the two in the middle: ten times as fast as np.median."""
+    """Return the median, or the upper of the two in the middle: ten times as fast as np.median."""
     return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else math.nan
 
 
 def noise(values: Doubles) -> float:
-    """The standard deviation from step to step, whatever the trend and whatever single values do."""
+    """Return the standard deviation from step to step, which neither a trend nor single values disturb."""
     if len(values) < 2:
         return 0.0
     return middle(np.abs(np.diff(values))) * MEDIAN_STEP_TO_STD
@@ -30,7 +30,7 @@ def error_of_mean(values: Doubles) -> float:
 
 
 def is_falling(values: Doubles, *, share: float, errors: float = 3.0) -> bool:
-    """Whether its second half lies below its first, by a share of it or by more than chance explains."""
+    """Return whether the second half is below the first, by `share` of it or by more than chance explains."""
     half = len(values) // 2
     first, second = values[:half], values[half:]
     drop = float(first.mean() - second.mean())
@@ -39,7 +39,7 @@ def is_falling(values: Doubles, *, share: float, errors: float = 3.0) -> bool:
 
 
 def without_spikes(values: Doubles) -> Doubles:
-    """Single losses far above nine tenths of all say nothing of the others: they are cut."""
+    """Cap single losses far above nine tenths of all: they say nothing about the others."""
     if not len(values):
         return values
     place = len(values) * 9 // 10
@@ -48,22 +48,23 @@ def without_spikes(values: Doubles) -> Doubles:
 
 
 def variation(values: Doubles) -> float:
-    """The standard deviation as a share of the mean."""
+    """Return the standard deviation as a share of the mean."""
     mean = abs(float(values.mean()))
     return float(values.std()) / mean if mean > 0 else math.inf
 
 
 def alternation(values: Doubles) -> float:
-    """How much each value is on the other side of the trend than the one before it: the correlation of
-    neighbours, -1 for a strict up and down, 0 for noise."""
+    """Return the correlation of neighbours around the trend: -1 for a strict up and down, 0 for noise."""
     centred = values - np.linspace(*ends(values), len(values))
     power = float(centred @ centred)
     return float(centred[1:] @ centred[:-1]) / power if power > 0 else 0.0
 
 
 def period(values: Doubles, *, least: float) -> int | None:
-    """The period of an oscillation that repeats itself: as much alike one period later as `least` (a
-    correlation), as much opposed half a period later. None when there is none."""
+    """Return the period of an oscillation, or None.
+
+    One period later the values must correlate by `least`, and half a period later by its negative.
+    """
     centred = values - np.linspace(*ends(values), len(values))
     centred -= centred.mean()
     power = float(centred @ centred)
@@ -71,7 +72,7 @@ def period(values: Doubles, *, least: float) -> int | None:
         return None
     longest = len(values) // 3
     full = np.correlate(centred, centred, "full")[len(values) - 1 :]
-    # Fewer products at longer lags: each is weighed by their number.
+    # There are fewer products at longer lags, so each sum is weighted by their number.
     alike = full[: longest + 1] / power * len(values) / (len(values) - np.arange(longest + 1))
     lags = [
         lag
@@ -83,7 +84,7 @@ def period(values: Doubles, *, least: float) -> int | None:
 
 
 def ends(values: Doubles) -> tuple[float, float]:
-    """Of the straight line through the means of its halves."""
+    """Return both ends of the straight line through the means of the two halves."""
     half = len(values) // 2
     first, second = float(values[:half].mean()), float(values[half:].mean())
     return first - (second - first) / 2, second + (second - first) / 2

@@ -1,4 +1,4 @@
-"""The very first loss: an untrained network should be unsure."""
+"""The rule for the very first loss: an untrained network should be unsure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURED = (
     "value", "baseline", "uniform", "accuracy", "top_share", "input_std", "target_std", "target_mean",
 )  # fmt: skip
 
-# Scores that are distances with a minus, as of prototypes: few examples decide how high they are.
+# The last layer where scores are negative distances, as to prototypes: few examples decide how high they are.
 DISTANCES = "Neg"
 
 LIMITS = InputScaleLimits()
@@ -28,16 +28,16 @@ LIMITS = InputScaleLimits()
 class StartLimits:
     ratio: float = 3.0  # published: 1.5; ordinary initialisations stay below 1.3 …
     healthy: float = 2.5  # … and tied embeddings reach this, …
-    luck: float = 2.0  # … of which the mean of few answers may lie so many standard errors higher by chance
-    excess: float = 3.0  # nats above guessing; a factor alone is little where there are two classes
-    wide: float = 30.0  # outputs so many times wider than the targets are large
-    last_step: int = 1  # what comes later is no start
-    accident: float = 0.01  # chance of not a single right answer by accident; below, it is sure on purpose
-    deviations: float = 4.0  # so many standard deviations more right answers than by accident, likewise
+    luck: float = 2.0  # … and the mean of few answers may be this many standard errors higher by chance
+    excess: float = 3.0  # nats above guessing; with two classes a factor alone means little
+    wide: float = 30.0  # times: how much wider the outputs are than the targets are large
+    last_step: int = 1  # anything later is not the start
+    accident: float = 0.01  # chance of not one right answer by accident; below it, the network was trained
+    deviations: float = 4.0  # standard deviations of right answers above accident, likewise
 
 
 class LossAtChanceStart(Rule):
-    """Before it has learned anything a network is worse than guessing: its outputs are far too large."""
+    """An untrained network is worse than guessing: its outputs are far too large."""
 
     slug = "loss-at-chance-start"
     when = When.FACTS
@@ -69,8 +69,10 @@ class LossAtChanceStart(Rule):
         return signs
 
     def _answers(self, seen: dict[str, float | None], rows: int) -> bool:
-        """Whether it is right far more or less often than by accident: then it was trained before, on the
-        same or on other classes."""
+        """Return whether it is right far more or less often than by accident.
+
+        Then it was trained before, on the same or on other classes.
+        """
         accuracy, uniform = seen["accuracy"], seen["uniform"]
         if accuracy is None or uniform is None:
             return False
@@ -86,7 +88,7 @@ class LossAtChanceStart(Rule):
         if value is None or guess is None or guess <= 0:
             return []
         excess, ratio = value - guess, value / guess
-        # What single answers lose spreads about as widely as it is high on average.
+        # The losses of single answers spread about as widely as they are high on average.
         most = max(limits.ratio, limits.healthy * (1.0 + limits.luck / math.sqrt(max(rows, 1))))
         if not (ratio >= most and excess >= limits.excess):
             return []
@@ -109,7 +111,7 @@ class LossAtChanceStart(Rule):
         ]
 
     def _numbers(self, seen: dict[str, float | None], of_each: str) -> list[Sign]:
-        """Targets far from zero are no fault of the network's: only its outputs' own width counts."""
+        """Judge numbers by the width of the outputs: targets far from zero are not the network's fault."""
         value, guess = seen["value"], seen["baseline"]
         width, spread, middle = seen["input_std"], seen["target_std"], seen["target_mean"]
         if value is None or guess is None or width is None or spread is None or middle is None:
@@ -135,7 +137,7 @@ class LossAtChanceStart(Rule):
 
 
 def of_one_answer(seen: dict[str, float | None], call: dict[str, Any], rows: int) -> dict[str, float | None]:
-    """A loss that is added up, as the mean that it could be: of the answers that count, where some do not."""
+    """Return summed measurements as means over the answers that count, for a loss that is a sum."""
     if call.get("reduction") != "sum":
         return seen
     uniform, classes = seen["uniform"], call.get("num_classes") or 0
@@ -145,14 +147,16 @@ def of_one_answer(seen: dict[str, float | None], call: dict[str, Any], rows: int
 
 
 def has_frozen(history: History) -> bool:
-    """Whether some parameters are not trained: then they were trained before."""
+    """Return whether some parameters are frozen, which means that they were trained before."""
     parameters = [each for node in history.layers.nodes.values() for each in node.own_parameters]
     return any(not each.trainable for each in parameters)
 
 
 def has_large_inputs(history: History) -> bool:
-    """Then a large first loss is theirs, and `input-scale` says it where it hurts. Not so where some columns
-    are large beside others: that is a mistake from the first step on."""
+    """Return whether large inputs explain a large first loss; `input-scale` reports those where they hurt.
+
+    Not so where some columns are large beside others: that is a mistake from the first step on.
+    """
     first = history.tensors.first
     if first is None:
         return False

@@ -1,4 +1,4 @@
-"""A loss that goes up for a moment, or up and down."""
+"""Rules for a loss that jumps up for a moment, or swings up and down."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from tb_netdebug.checks.rules.loss_shape import (
 )
 from tb_netdebug.core.records.scalar_names import BATCH_ID, LOADER_BATCHES, LOSS
 
-# So many of them tell how much batches differ.
+# This many batches show how much batches differ.
 BATCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SpikeLimits:
-    before: int = 24  # steps that must be known
-    above_highest: float = 3.0  # times the highest of the last 48 losses, or more where they vary much
-    above_start: float = 1.5  # and worse than the untrained network: jumps near zero are harmless
-    warn_above_start: float = 3.0  # the size from which one is enough
-    repeated: int = 2  # as many, and smaller ones count as well
+    before: int = 24  # steps before the spike that must be known
+    above_highest: float = 3.0  # times the highest of the last 48 losses, or more if they vary much
+    # times the start: worse than the untrained network; jumps near zero are harmless
+    above_start: float = 1.5
+    warn_above_start: float = 3.0  # times the start: from this size on, one spike is enough
+    repeated: int = 2  # with this many spikes, smaller ones count as well
     recovery: int = 12  # steps in which it must come down again; else it diverges
 
 
 class LossSpike(Rule):
-    """Single steps with a loss far above all before them, after which it is as before."""
+    """Single steps have a loss far above all before them, after which it is as before."""
 
     slug = "loss-spike"
     when = When.STEPS
@@ -85,7 +86,8 @@ class LossSpike(Rule):
                 usual = max(middle(np.array(self._calm)), 1e-9 * highest)
                 factor = max(self.limits.above_highest, highest / usual)
                 if loss > factor * highest:
-                    # as before is no higher than any before: what comes down by learning is new data
+                    # A loss that comes down to the level before is a spike; one that had to be learned down
+                    # again was new data.
                     self._open = step, loss, highest
                     return
         self._calm.append(loss)
@@ -114,22 +116,22 @@ class LossSpike(Rule):
 
 @dataclass(frozen=True, slots=True)
 class OscillatingLimits:
-    window: int = 48  # steps that are looked at
+    window: int = 48  # steps that are judged
     ignored: int = 8  # the first ones
-    amplitude: float = 0.25  # standard deviation beside the mean
-    full_batch_amplitude: float = 0.02  # the same, where all batches are the same and make no noise
-    runaway: float = 10.0  # times the start: then it diverges, which says more
-    repeats: float = 0.5  # correlation after one period, and opposed after half of it
-    level: float = 0.4  # share of the start: below, it has learned, and swings of little matter
-    erratic: float = 0.3  # standard deviation beside the mean, for losses without a period …
+    amplitude: float = 0.25  # standard deviation relative to the mean
+    full_batch_amplitude: float = 0.02  # the same for full batches, which make no noise
+    runaway: float = 10.0  # times the start: beyond, it diverges, which says more
+    repeats: float = 0.5  # correlation after one period; half a period later it is as negative
+    level: float = 0.4  # share of the start: below it, the loss has learned, and small swings do not matter
+    erratic: float = 0.3  # standard deviation relative to the mean, for losses without a period …
     journey: float = 3.0  # way up and down, in distances from lowest to highest: a jump and its end are two
-    above_chance: float = 1.3  # … that are so many times what guessing would get …
-    batches_differ: float = 0.5  # … unless what guessing would get varies that much, beside the loss
-    alternation: float = 0.25  # correlation of neighbours below zero, over up to 128 steps; noise has none …
-    errors: float = 3.0  # and so many times what noise has by chance
-    noisy: float = 0.1  # standard deviation beside the mean, from which on neighbours are looked at
-    least_steps: int = 64  # … over so many; only for losses …
-    worse: float = 1.05  # … that many times what guessing would get
+    above_chance: float = 1.3  # … that are this many times what guessing would get …
+    batches_differ: float = 0.5  # … unless guessing itself varies by this share of the loss's variation
+    alternation: float = 0.25  # negative correlation of neighbours, over up to 128 steps; noise has none …
+    errors: float = 3.0  # … this many times what noise has by chance
+    noisy: float = 0.1  # standard deviation relative to the mean, from which neighbours are compared
+    least_steps: int = 64  # … over this many steps; only for losses …
+    worse: float = 1.05  # … this many times what guessing would get
 
 
 class LossOscillating(Rule):
@@ -166,12 +168,12 @@ class LossOscillating(Rule):
         return self._sign(history, seen, recent, turns, least)
 
     def _alternates(self, seen: LossCurve) -> bool:
-        """Steps over a valley, from one side to the other, within the noise of batches."""
+        """Return whether steps go from one side of a valley to the other, within the noise of batches."""
         values, limits = without_spikes(seen.values[self.limits.ignored :][-128:]), self.limits
         if seen.chance is None or len(values) < limits.least_steps:
             return False
         is_worse = float(values.mean()) > limits.worse * seen.chance
-        chance = limits.errors / math.sqrt(len(values))  # what noise has now and then
+        chance = limits.errors / math.sqrt(len(values))  # what noise reaches now and then
         return is_worse and alternation(values) < -max(limits.alternation, chance)
 
     def _is_erratic(self, history: History, seen: LossCurve, recent: Doubles) -> bool:
@@ -211,19 +213,19 @@ class LossOscillating(Rule):
 
 
 def journey(values: Doubles) -> float:
-    """How far it goes from step to step, all in all, beside the distance from its lowest to its highest."""
+    """Return the total way from step to step, relative to the distance between the extremes."""
     distance = float(np.ptp(values))
     return float(np.abs(np.diff(values)).sum()) / distance if distance > 0 else 0.0
 
 
 def batches_differ(history: History, swing: float, *, share: float) -> bool:
-    """Whether the batches differ that much in what there is to be learned, as where rewards are rare."""
+    """Return whether batches differ that much in what there is to learn, as where rewards are rare."""
     _, baseline = main_curves(history)
     values = np.array([] if baseline is None else baseline.tail(BATCHES))
     return len(values) >= BATCHES // 2 and variation(values) >= share * swing
 
 
 def always_the_same(history: History) -> bool:
-    """Whether every batch is the whole data."""
+    """Return whether every batch is the whole dataset."""
     batches = history.curve(BATCH_ID)
     return batches is not None and batches.count >= 8 and batches.lowest == batches.highest

@@ -1,4 +1,4 @@
-"""What is said of a loss function at guessing, in a loss that had a larger part at first."""
+"""The sign for a loss function that stays at guessing, in a loss that had a larger part at first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from tb_netdebug.checks.rules.loss_course import LossCurve
 def outweighed(
     seen: LossCurve, calls: Mapping[Any, Mapping[str, Any]], *, below: float, rest: float
 ) -> Sign | None:
-    """`below` guessing something is learned; at most `rest` beside the function is left of the loss.
+    """Return the sign if the larger part of the loss was trained and the loss function in it was not.
 
-    The larger part has become next to nothing, as a divergence that is a sum beside an error that is a mean:
-    what is left is the error, and it is no better than that of a constant answer.
+    The function is at guessing unless it is below by `below`; at most `rest` of it is left beside it in the
+    loss. The larger part has become next to nothing, such as a divergence that is a sum beside an error that
+    is a mean: what is left is the error, and it is no better than that of a constant answer.
     """
     known = seen.calls
     left, at_first = known.ratio - 1.0, known.first_ratio - 1.0

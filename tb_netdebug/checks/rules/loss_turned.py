@@ -1,4 +1,4 @@
-"""A loss that is climbed: its step takes the gradients of minus what it tells of."""
+"""The sign for a loss that is climbed: the gradients are those of minus the reported loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def climbed(history: History) -> Sign | None:
         return None
     seen = course(history)
     losses, descended = (np.array(each) for each in zip(*pairs, strict=True))
-    # who turns the sign of the gradients, too, has a loss that falls: it must have risen by more than chance
+    # A program that also flips the sign of the gradients has a falling loss, so it must have risen by more
+    # than chance.
     has_risen = is_falling(-seen.values, share=math.inf)
     if seen.is_contest or not has_risen or not is_minus(losses, descended):
         return None
@@ -29,8 +30,10 @@ def climbed(history: History) -> Sign | None:
 
 
 def pairs_in(history: History) -> list[tuple[float, float]]:
-    """The loss, and what the gradients are taken of, in the steps in which this was measured: where it is not
-    the loss itself."""
+    """Return pairs of the loss and the value that gradients were taken of, for the steps that measured it.
+
+    It is measured where that value is not the loss itself.
+    """
     descent, loss = history.curve(DESCENDED), history.curve(LOSS)
     if descent is None or loss is None:
         return []
@@ -40,9 +43,9 @@ def pairs_in(history: History) -> list[tuple[float, float]]:
 
 
 def is_minus(losses: Doubles, descended: Doubles) -> bool:
-    """Whether one is the same negative multiple of the other in each step."""
+    """Return whether one is the same negative multiple of the other in each step."""
     if not (losses > 0).all():
-        return False  # a loss below zero may be a likelihood, or what is earned
+        return False  # a loss below zero may be a likelihood or a reward
     ratios = descended / losses
     return bool(ratios.max() < 0 and np.ptp(ratios) <= SAME * np.abs(ratios).max())
 

@@ -1,4 +1,4 @@
-"""What is said of a loss that is divided by what can be 0: near it, the loss has no bound."""
+"""The sign for a loss that is divided by a value that can be 0, where it has no bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ PREFIX = DIVISORS
 
 
 def unbounded(history: History, least: float) -> Iterator[Sign]:
-    """`least` is the share of the larger side that the smaller one must have, to be no rounding."""
+    """Yield a sign if a divisor of the loss was on both sides of 0.
+
+    The smaller side must be at least `least` of the larger one, or it is rounding.
+    """
     for lows in history.curves(PREFIX):
         name = lows.name.removesuffix("/min")
         highs = history.curve(f"{name}/max")

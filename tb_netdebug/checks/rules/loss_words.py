@@ -1,4 +1,4 @@
-"""Words that several rules over the loss have in common."""
+"""Texts that several rules over the loss share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tb_netdebug.checks.finding import Severity, Sign
 
 
 def over(step: int, how: str) -> Sign:
-    """Return the sign that what was said of a loss holds no longer, and how that shows."""
+    """Return the sign that a finding about the loss no longer holds, and how that shows."""
     return Sign(
         Severity.INFO,
         f"By step {step} this is over: {how}.",

@@ -1,4 +1,4 @@
-"""Rules over memory: it grows and grows, or it is nearly all taken."""
+"""Rules over memory: it keeps growing, or it is nearly all taken."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ MB = 1 << 20
 
 
 def what(name: str) -> str:
-    """A reading of memory in words."""
+    """Return a memory reading in words."""
     middle = name.split("/")[1]
     return {"rss": "this process", "children_rss": "its child processes"}.get(middle, f"the device {middle}")
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryGrowthLimits:
-    steps: float = 200  # caches fill and pools grow at first
-    megabytes: float = 512.0  # in the windows together
-    windows: float = 4  # in each of which it must have grown; fewer while there are fewer readings
+    steps: float = 200  # at first, caches fill and pools grow
+    megabytes: float = 512.0  # in all windows together
+    windows: float = 4  # memory must have grown in each of them; fewer while there are fewer readings
     fewest_windows: float = 2  # a reading comes every second or so
-    evenness: float = 0.3  # of the mean growth of a window: the least in each, so that one jump is no leak
-    skipped: float = 0.2  # share of the steps at the beginning, where enough readings are left
+    evenness: float = 0.3  # least growth of a window relative to the mean, so that one jump is not a leak
+    skipped: float = 0.2  # share of the steps at the beginning, if enough readings are left
 
 
 class MemoryGrowth(Rule):
-    """Memory grows in every window of the training."""
+    """Memory grows in every window of the run."""
 
     slug = "memory-growth"
     when = When.STEPS
@@ -85,8 +85,10 @@ class MemoryGrowth(Rule):
         )
 
     def _floors(self, steps: Doubles, readings: Doubles) -> Doubles:
-        """The lowest reading in each part of the training: what is taken and given back again is no leak.
-        Parts are of as many steps, for readings are closer together in the beginning."""
+        """Return the lowest reading of each part of the run: memory that is given back is not a leak.
+
+        Parts have equally many steps, because readings are closer together in the beginning.
+        """
         late = steps - steps[0] >= self.limits.skipped * (steps[-1] - steps[0])
         if np.count_nonzero(late) > self.limits.fewest_windows:
             steps, readings = steps[late], readings[late]
@@ -96,7 +98,7 @@ class MemoryGrowth(Rule):
 
 
 def course(curve: Curve) -> tuple[Doubles, Doubles]:
-    """Steps and readings one by one, or the lowest of each window when there are too many."""
+    """Return steps and readings one by one, or the lowest of each window if there are too many."""
     steps, readings = np.array(curve.steps, float), np.array(curve.values, float)
     if curve.count > len(readings):
         windows = curve.windows
@@ -107,9 +109,9 @@ def course(curve: Curve) -> tuple[Doubles, Doubles]:
 
 @dataclass(frozen=True, slots=True)
 class PressureLimits:
-    readings: float = 3  # a peak of a moment is none
-    host_left_megabytes: float = 256.0  # then the system begins to swap or to end processes
-    host_left_share: float = 0.02  # of what this process and the rest together have
+    readings: float = 3  # readings in a row; a short peak does not count
+    host_left_megabytes: float = 256.0  # below it, the system begins to swap or to end processes
+    host_left_share: float = 0.02  # of what this process and the free memory are together
     device_share: float = 0.97  # of the memory of a GPU
     device_info_share: float = 0.92
 

@@ -1,4 +1,4 @@
-"""Rules over the mode of the model, train or eval, and over the learning rate."""
+"""Rules over the mode of the model, train or eval; `RULES` also has those over the learning rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tb_netdebug.core.records.scalar_names import (
 
 
 def remark(names: Sequence[str]) -> str:
-    """What stands behind a noun."""
+    """Return the names as a remark behind a noun."""
     return f" ({listed(names)})" if names else ""
 
 
@@ -32,7 +32,7 @@ def names_in(fact: Mapping[str, object], key: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class EvalLimits:
-    share: float = 1.0  # of dropout and batch-norm layers: who sets some of them to eval means it
+    share: float = 1.0  # of dropout and batch-norm layers: a program that sets only some to eval means it
 
 
 class EvalModeTraining(Rule):
@@ -64,7 +64,7 @@ class EvalModeTraining(Rule):
     def _sign(self, fact: Mapping[str, object]) -> Sign:
         names = names_in(fact, "eval")
         in_eval, modules = self._seen
-        # the model itself is in train mode: somebody has set just these layers to eval
+        # The model itself is in train mode, so somebody has set just these layers to eval.
         is_meant = fact.get("root_eval") is False
         return Sign(
             Severity.INFO if is_meant else Severity.ERROR,
@@ -83,13 +83,13 @@ class EvalModeTraining(Rule):
 
 @dataclass(frozen=True, slots=True)
 class TrainLimits:
-    calls: float = 2  # in a row: one alone may be a sample or a target
+    calls: float = 2  # in a row: a single one may be a sample or a target
     steps: float = 8  # before it is known how often single calls come
-    often: float = 0.5  # share of the steps: single calls that come so often are part of the training
+    often: float = 0.5  # share of the steps: single calls that come this often are part of training
 
 
 class TrainModeEvaluating(Rule):
-    """An evaluation runs with dropout switched on, and batch norm learns from the test data."""
+    """An evaluation runs with dropout on, and batch norm learns from the test data."""
 
     slug = "train-mode-evaluating"
     when = When.FACTS
@@ -100,7 +100,7 @@ class TrainModeEvaluating(Rule):
         self._step = -1
         self._steps = self._with_calls = 0
         self._since: int | None = None
-        self._evaluated = -1  # a step with calls without gradients and the loss of an evaluation
+        self._evaluated = -1  # a step that had calls without gradients and an evaluation loss
         self._calls = 0.0
 
     def update(self, history: History) -> Sign | None:
@@ -113,7 +113,7 @@ class TrainModeEvaluating(Rule):
         if places and self._evaluated >= 0:
             return self._dropping(places)
         if self._since is None or fact.get("evaluating_root_train") is False:
-            return None  # dropout alone is switched on: many samples of one answer
+            return None  # dropout alone is on: many samples of one answer
         is_loop = self._calls >= self.limits.calls
         is_rare = self._steps >= self.limits.steps and self._with_calls <= self.limits.often * self._steps
         return self._sign(names_in(fact, "evaluating_in_train")) if is_loop or is_rare else None
@@ -163,7 +163,10 @@ EVALUATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|te
 
 
 def has_evaluation_loss(scalars: Mapping[str, float]) -> bool:
-    """Without one, calls without gradients may be anything: a teacher, a target, a sample."""
+    """Return whether the step has an evaluation loss.
+
+    Without one, calls without gradients may be anything: a teacher, a target, a sample.
+    """
     return any(name.startswith(OWN) and EVALUATION.search(name.removeprefix(OWN).lower()) for name in scalars)
 
 

@@ -1,4 +1,4 @@
-"""The first NaN or infinity as capture has traced it: in words, as evidence, and how to open its step."""
+"""The first NaN or infinity, as traced in the run: in words, as evidence, and how to open its step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT_OUT = " No backward pass followed: this batch did not reach the weights."
 
 @dataclass(frozen=True, slots=True)
 class TracedOrigin:
-    """The fact `first-nonfinite`. `repeats` is None when nobody could run the batch again."""
+    """The fact `first-nonfinite`, parsed. `repeats` is None if the batch could not be run again."""
 
     what: str  # "output", "input", "parameter", "gradient", "loss", "unknown"
     where: str
@@ -31,26 +31,26 @@ class TracedOrigin:
     step: int
     operation: str
     line: str  # of the operation itself
-    tensor: str  # such as "target"; "operand": of the loss, no layer made it
+    tensor: str  # such as "target"; "operand" if it belongs to the loss and no layer made it
     variable: str  # that held such an operand
-    follows: bool  # operations were followed: nothing more would find the line
-    before: str  # a loss function that was given it, with its line
-    backward: str  # the line of backward
+    follows: bool  # operations were traced, so nothing more would find the line
+    before: str  # the loss function that it was given to, with its line
+    backward: str  # the line that calls backward
     capsule: str
     script: str
     why_not: str
     repeats: bool | None
     inputs_finite: bool
     parameters_finite: bool
-    parameters_known: bool  # whether anybody looked at them before the step
-    was_updated: bool  # a bad gradient wrote them: what the optimizer keeps of gradients is bad as well
+    parameters_known: bool  # whether anybody checked them before the step
+    was_updated: bool  # a bad gradient was written into them, so the optimizer's state is bad as well
     masked_only: bool
     left_out: bool
-    rank: int | None  # of several processes the one that made it
+    rank: int | None  # the process that made it, in a run of several
 
     @classmethod
     def of(cls, fact: Mapping[str, Any], step: int) -> TracedOrigin:
-        """`step` is that of the fact's record: an answer may come later than its step."""
+        """Parse the fact; `step` is that of its record, because an answer may come later than its step."""
 
         def text(name: str) -> str:
             return str(fact.get(name) or "")
@@ -64,7 +64,7 @@ class TracedOrigin:
             kind=text("kind") or "NaN",
             step=told if type(told) is int and 0 <= told <= step else step,
             operation=text("operation"),
-            # In older records of torch the line of a loss is that of backward.
+            # In older records of torch, the line of a loss is that of backward.
             line="" if is_old_loss else text("site"),
             tensor=text("tensor"),
             variable=text("variable"),
@@ -86,12 +86,12 @@ class TracedOrigin:
 
     @property
     def is_made_in_a_layer(self) -> bool:
-        """Rather than brought along by the batch or by weights that hold it already."""
+        """Whether a layer made it; else the batch brought it, or weights that held it already."""
         return self.what == "output" and self.parameters_finite and not self.masked_only
 
     @property
     def made_of(self) -> str:
-        """Such as "NaN"."""
+        """The kind of value, such as "NaN"."""
         return WORDS.get(self.kind, self.kind)
 
     @property
@@ -106,7 +106,7 @@ class TracedOrigin:
         return f"`{self.tensor}` of {self.layer}" if self.tensor else self.layer
 
     def batch_text(self) -> str:
-        """What the batch brought along, as a sentence without its end."""
+        """Return what the batch brought along, as a sentence without its end."""
         when = f"of step {self.step}{self.on_rank}"
         for prefix, name in (("label/", "labels"), ("input/", "inputs")):
             if self.where.startswith(prefix):
@@ -114,12 +114,12 @@ class TracedOrigin:
         return f"The batch {when} holds {self.made_of} already when it gets to {named(self.where)}"
 
     def operation_text(self, preposition: str = " by") -> str:
-        """Such as " by log at model.py:91"; empty where neither is known."""
+        """Return a text such as " by log at model.py:91"; empty if neither is known."""
         by = f"{preposition} {self.operation}" if self.operation else ""
         return f"{by} at {self.line}" if self.line else by
 
     def line_text(self) -> str:
-        """Where a loss made it, when its own line is not known, as the end of a sentence."""
+        """Return where a loss made it, if its own line is not known, as the end of a sentence."""
         known = [f"it was there before {self.before}"] if self.before else []
         if self.backward:
             known.append(f"backward is called at {self.backward}")
@@ -129,7 +129,7 @@ class TracedOrigin:
         return f"; its line is not known{advice}: {', '.join(known)}"
 
     def operand_text(self) -> str:
-        """Return what brought a NaN into the loss, as a sentence goes on; empty when the loss made it."""
+        """Return what brought a NaN into the loss, as a sentence goes on; empty if the loss made it."""
         if self.tensor == "operand":
             held = f"`{self.variable}`" if self.variable else "an operand such as the labels"
             return f"{held}, which no layer made, was not finite{self.operation_text(', given to')}"
@@ -138,7 +138,7 @@ class TracedOrigin:
         return ""
 
     def made_by_loss_text(self) -> str:
-        """Return that the loss made it, as a sentence goes on; that is sure of a known operation."""
+        """Return that the loss made it, as a sentence goes on; that is certain only for a known operation."""
         if self.operation or self.line:
             return f"the loss itself made it{self.operation_text()}"
         return "it came up in the loss, made by one of its operations or given to it, as labels are"
@@ -159,7 +159,7 @@ class TracedOrigin:
         return {name: Evidence(value) for name, value in known.items() if value != ""}
 
     def repeats_text(self) -> str:
-        """What running the batch again has shown, as a sentence; empty when it showed the same."""
+        """Return what running the batch again has shown, as a sentence; empty if it showed the same."""
         if self.repeats is False:
             return f" Run again, the same batch on the same weights gave finite values: {OUTSIDE}."
         if self.why_not and not self.operation:
@@ -168,7 +168,7 @@ class TracedOrigin:
 
     @property
     def on_rank(self) -> str:
-        """Such as " on rank 1"; empty for a process that trains alone."""
+        """The rank in words, such as " on rank 1"; empty for a process that trains alone."""
         return "" if self.rank is None else f" on rank {self.rank}"
 
     @property
@@ -178,15 +178,15 @@ class TracedOrigin:
 
     @property
     def severity(self) -> Severity:
-        """What the training leaves out costs it a batch, and no more."""
+        """The severity: a batch that the run leaves out is a lost batch, and no more."""
         return Severity.WARNING if self.left_out else Severity.ERROR
 
     def left_out_text(self) -> str:
-        """What became of the batch, as a sentence; empty when it was trained on."""
+        """Return what became of the batch, as a sentence; empty if it was trained on."""
         return LEFT_OUT if self.left_out else ""
 
     def opening(self) -> str:
-        """How to look into the step, as a sentence; empty when nothing was kept of it."""
+        """Return how to look into the step, as a sentence; empty if nothing was kept of it."""
         if not self.capsule:
             return ""
         backward = "--backward " if self.what == "gradient" else ""  # its forward pass is finite
@@ -195,14 +195,14 @@ class TracedOrigin:
 
 
 def traced_origin(history: History, step: int) -> TracedOrigin | None:
-    """Return the newest that is known at this step, unless infinities were put there on purpose."""
+    """Return the newest origin known at this step, unless infinities were put there on purpose."""
     fact = history.fact("first-nonfinite")
     origin = None if fact is None else TracedOrigin.of(fact, step)
     return None if origin is None or origin.masked_only else origin
 
 
 def is_in_the_batch(history: History) -> bool:
-    """Whether the batch has brought the first NaN, as traced, or, untraced, as a sample of it shows."""
+    """Return whether the batch brought the first NaN, as traced, or as a sample of the batch shows."""
     origin = traced_origin(history, history.step)
     if origin is not None and origin.what != "unknown":
         return origin.what == "input" or origin.tensor in ("target", "operand")

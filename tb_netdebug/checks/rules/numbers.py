@@ -1,4 +1,4 @@
-"""Values that are no numbers: where they came up, and when. Thresholds: none, one such value is enough."""
+"""Rules over non-finite values: where they came up, and when. No thresholds: one such value is enough."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class NonfiniteLoss(Rule):
 
     def __init__(self) -> None:
         self._first: tuple[StepRecord, str, float] | None = None
-        self._fact: object = None  # of where it came from
-        self._line = ""  # at which a loss made it
+        self._fact: object = None  # the fact with the origin, as reported last
+        self._line = ""  # the line at which a loss made it
 
     def update(self, history: History) -> Iterator[Sign]:
         fact = history.fact("first-nonfinite")
@@ -67,7 +67,7 @@ class NonfiniteLoss(Rule):
     def _unrecorded(self, origin: TracedOrigin) -> Iterator[Sign]:
         """Report a loss that no scalar here shows: of a batch that was left out, or of another process.
 
-        What comes from a model is reported for its layers.
+        A NaN that comes from a model is reported for its layers.
         """
         if origin.what not in ("loss", "unknown") or origin.masked_only:
             return
@@ -118,7 +118,7 @@ class NonfiniteGradient(Rule):
     def update(self, history: History) -> Iterator[Sign]:
         origin = traced_origin(history, history.step)
         if self._first is not None and origin != self._origin and origin is not None and origin.is_of_another:
-            yield replace(self._sign(history, *self._first), knows_more=True)  # it has come only now
+            yield replace(self._sign(history, *self._first), knows_more=True)  # the origin arrived only now
         self._origin = origin
         left_out = left_out_gradients(history)
         if left_out is not None:
@@ -157,7 +157,7 @@ class NonfiniteGradient(Rule):
 
 
 class NonfiniteWeight(Rule):
-    """A weight holds NaN or infinity; a frozen mask of infinities is meant so."""
+    """A weight holds NaN or infinity; a frozen mask of infinities is meant to."""
 
     slug = "nonfinite-weight"
     when = When.SAMPLES
@@ -172,7 +172,7 @@ class NonfiniteWeight(Rule):
             self._is_traced = True
             yield self._traced(history, origin)
         seen = self._seen(history)
-        if seen is not None:  # once it is traced, other weights only show what has become of it
+        if seen is not None:  # once traced, other weights only show what has become of it
             yield replace(seen, where=()) if self._is_traced else seen
 
     def _traced(self, history: History, origin: TracedOrigin) -> Sign:
@@ -221,7 +221,7 @@ def bad_loss_sign(
     step: int,
     effect: str = TAKEN_UP,
 ) -> Sign:
-    """A loss that may have been trained on."""
+    """Return the sign for a loss that may have been trained on."""
     reasons = (
         "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
         "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
@@ -241,7 +241,7 @@ def bad_loss_sign(
 def left_out_sign(
     message: str, origin: TracedOrigin | None, step: int, evidence: dict[str, Evidence] | None = None
 ) -> Sign:
-    """A loss on which no backward pass has followed."""
+    """Return the sign for a loss that no backward pass followed."""
     return Sign(
         Severity.WARNING,
         f"{message}{LEFT_OUT}",
@@ -266,7 +266,7 @@ def last_finite(history: History, name: str, step: int) -> float | None:
 
 
 def of_gradient(origin: TracedOrigin | None, step: int) -> str:
-    """Where bad gradients came from, as a sentence."""
+    """Return where bad gradients came from, as a sentence."""
     averaged = of_averaged(origin, step)
     if averaged or origin is None or origin.what != "gradient" or origin.step != step:
         return averaged
@@ -277,7 +277,7 @@ def of_gradient(origin: TracedOrigin | None, step: int) -> str:
 
 
 def of_averaged(origin: TracedOrigin | None, step: int) -> str:
-    """Where bad gradients came from in a training of several processes, as a sentence."""
+    """Return where bad gradients came from in a run of several processes, as a sentence."""
     if origin is None or origin.step != step:
         return ""
     if origin.is_of_another and origin.what != "gradient":
@@ -286,9 +286,9 @@ def of_averaged(origin: TracedOrigin | None, step: int) -> str:
 
 
 def of_loss(origin: TracedOrigin) -> str:
-    """Where a bad loss came from, as a sentence."""
+    """Return where a bad loss came from, as a sentence."""
     if origin.what == "loss":
-        # Only torch runs a batch again, and only there a line of backward is known.
+        # Only torch runs a batch again, and only there is a line of backward known.
         again = " when run again" if origin.backward and origin.repeats is None else ""
         made = origin.operand_text() or origin.made_by_loss_text()
         return f" The models put out finite values{origin.on_rank}{again}: {made}{origin.line_text()}."
@@ -297,7 +297,7 @@ def of_loss(origin: TracedOrigin) -> str:
     if origin.what == "input":
         return f" {origin.batch_text()}."
     if origin.where and origin.what:
-        rank = "" if origin.what == "gradient" else origin.on_rank  # those are averaged
+        rank = "" if origin.what == "gradient" else origin.on_rank  # gradients are averaged over ranks
         return f" It came from the {origin.what} of {named(origin.where)}{rank}{origin.operation_text()}."
     if origin.repeats is False:
         return origin.repeats_text()
@@ -305,7 +305,7 @@ def of_loss(origin: TracedOrigin) -> str:
 
 
 def writers(history: History, origin: TracedOrigin) -> str:
-    """Who can have written such a weight before the step, as a sentence."""
+    """Return who may have written such a weight before the step, as a sentence."""
     step = origin.step
     if origin.was_updated:
         advice = "" if origin.follows else '; check_numerics="ops" names the operation that makes such'

@@ -1,4 +1,4 @@
-"""Values that are no numbers in the forward pass: in the batch, and in what layers put out."""
+"""Rules over non-finite values in the forward pass: in the batch, and in the outputs of layers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NonfiniteActivation(Rule):
 
     def __init__(self) -> None:
         self._judged = -1
-        self._is_lost = False  # after such gradients, outputs only show what has become of the weights
+        self._is_lost = False  # after bad gradients, outputs only show what has become of the weights
         self._is_traced = False  # then more is known than samples show
 
     def update(self, history: History) -> Iterator[Sign]:
@@ -185,7 +185,7 @@ class NonfiniteInput(Rule):
 
 
 def losses(record: StepRecord) -> Iterator[tuple[str, float]]:
-    """The loss; where none was given, those that were logged or seen by a probe."""
+    """Yield the loss; if none was given, those that were logged or seen by a probe."""
     scalars = record.scalars
     if LOSS in scalars:
         yield LOSS, scalars[LOSS]
@@ -196,14 +196,20 @@ def losses(record: StepRecord) -> Iterator[tuple[str, float]]:
 
 
 def were_others(history: History, kind: Kind) -> bool:
-    """Whether there was a value that is no number in the steps that are asked about; told cheaply."""
+    """Return whether any value was non-finite in the steps since the rules were last asked.
+
+    It is a cheap test.
+    """
     seen = history.of_kind(kind)
     looks = sum(step >= history.recent[0].step for step in seen.steps) if history.recent else 0
     return looks > 0 and bool((seen.past("nonfinite", looks) > 0).any())
 
 
 def is_lost(record: StepRecord) -> bool:
-    """Whether NaN came into the weights, as far as scalars tell: gradients are not counted in every step."""
+    """Return whether NaN came into the weights, as far as scalars show.
+
+    Gradients are not counted in every step.
+    """
     scalars = record.scalars
     is_bad = scalars.get(NONFINITE_GRADIENTS, 0.0) > 0 or not math.isfinite(scalars.get(LOSS, 0.0))
     is_off = is_skipped(record) or scalars.get(LOSS_LEFT_OUT) or scalars.get(GRADIENTS_LEFT_OUT)
@@ -216,7 +222,7 @@ def is_skipped(record: StepRecord) -> bool:
 
 
 def fate_of(history: History, origin: TracedOrigin) -> tuple[Severity, str]:
-    """Return how bad it is, and what became of its batch, as a sentence or nothing."""
+    """Return the severity, and what became of the batch, as a sentence or nothing."""
     skipped = history.curve(LOSS_SCALE_SKIPPED)
     if skipped is not None and (origin.step, 1.0) in zip(skipped.steps, skipped.values, strict=True):
         return Severity.WARNING, SKIPPED
@@ -245,12 +251,12 @@ def is_left_out(record: StepRecord) -> bool:
 
 
 def severity_of(record: StepRecord) -> Severity:
-    """Return how bad such values are in this step."""
+    """Return the severity of such values in this step."""
     return Severity.WARNING if is_kept_off(record) or is_skipped(record) else Severity.ERROR
 
 
 def were_weights_lost(history: History, step: int) -> bool:
-    """Before this step."""
+    """Return whether a weight was non-finite before this step."""
     seen = history.weights
     return any(
         at < step and bool((row > 0).any())
@@ -263,7 +269,7 @@ def nonfinite(record: StepRecord, kind: Kind) -> list[Sample]:
 
 
 def holds_others(summary: bytes) -> bool:
-    """Whether there are values that are no numbers: three counts behind the first, zero in general."""
+    """Return whether a summary counts non-finite values: they are the three counts behind the first."""
     return summary[8:32] != NONE
 
 
@@ -271,6 +277,6 @@ NONE = bytes(24)
 
 
 def is_mask(sample: Sample) -> bool:
-    """Minus infinity among numbers, as is written into scores that a softmax shall leave out."""
+    """Return whether it is a mask: minus infinity among numbers, which a softmax ignores."""
     count, nan, plus, minus = HEADER.unpack_from(sample.summary)[:4]
     return bool(minus and not nan and not plus and minus < count)

@@ -1,4 +1,4 @@
-"""Batches whose gradients were not finite, and on which the program itself did not step."""
+"""The sign for batches with non-finite gradients on which the program itself did not step."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.phrases import counted, percent
 from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT
 
-# As for a gradient scaler (`numbers_precision.ScaleLimits`): fewer are worth knowing.
+# Limits as for a gradient scaler (`numbers_precision.LossScaleLimits`): below SHARE it is a note.
 SHARE, SHARE_OF_ERROR = 0.25, 0.9
 BATCHES, FEWEST = 32, 16
 
 
 def left_out_gradients(history: History) -> Sign | None:
-    """Return what is to be said when a batch was left out since the rules were last asked."""
+    """Return the sign if a batch was left out since the rules were last asked."""
     curve = history.curve(GRADIENTS_LEFT_OUT)
     if curve is None or not history.recent or curve.steps[-1] < history.recent[0].step:
         return None
@@ -36,7 +36,7 @@ def left_out_gradients(history: History) -> Sign | None:
 
 
 def newest(left_out: Mapping[int, float], step: int) -> tuple[float, int]:
-    """Return how many of the last batches were left out, and how many were not; of each step all."""
+    """Return how many of the last batches were left out, and how many were not; steps count as a whole."""
     bad, good = 0.0, 0
     while bad + good < BATCHES and good <= step:
         bad += left_out.get(step - good, 0.0)
@@ -51,6 +51,6 @@ def severity_of(share: float) -> Severity:
 
 
 def was_left_out(history: History, step: int) -> bool:
-    """Return whether a batch of this step was left out so."""
+    """Return whether a batch of this step was left out because of its gradients."""
     curve = history.curve(GRADIENTS_LEFT_OUT)
     return curve is not None and step in curve.steps

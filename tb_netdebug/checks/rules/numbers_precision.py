@@ -1,4 +1,4 @@
-"""Sixteen bits: values near the end of what float16 holds, gradients below it, and the scale of the loss."""
+"""Rules over 16-bit numbers: values near the end of float16, gradients below it, and the loss scale."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class HeadroomLimits:
-    used: float = 0.5  # of 65504: one doubling more and it is infinite
+    used: float = 0.5  # of 65504: one more doubling and it is infinite
     lost: float = 0.5  # share of zeros in a gradient whose other values are close to the smallest float16
-    near: float = 64.0  # times the smallest float16: six doublings above nothing
+    near: float = 64.0  # times the smallest float16: six doublings above it
 
 
 class PrecisionHeadroom(Rule):
-    """float16 holds no more than 65504 and no less than 6e-8: activations near the one end, gradients near
-    the other."""
+    """Activations or gradients come close to what float16 can hold.
+
+    float16 holds no more than 65504, which limits activations, and no less than 6e-8, which limits gradients.
+    """
 
     slug = "precision-headroom"
     when = When.SAMPLES
@@ -72,7 +74,7 @@ class PrecisionHeadroom(Rule):
         )
 
     def _low(self, history: History) -> Sign | None:
-        """Gradients of layers that compute in float16, most of which have become zero."""
+        """Judge gradients of layers that compute in float16, most of which have become zero."""
         known = parameters_of(history)
         if history.gradients.now is None or not self._any_half(history):
             return None
@@ -99,7 +101,7 @@ class PrecisionHeadroom(Rule):
         )
 
     def _is_underflow(self, history: History, name: str) -> bool:
-        """Half of the values that are left lie near the smallest number there is."""
+        """Return whether half of the non-zero values are close to the smallest number of float16."""
         summary = history.gradients.summary(name)
         if summary is None or not len(summary.bins):
             return False
@@ -121,13 +123,13 @@ class PrecisionHeadroom(Rule):
 @dataclass(frozen=True, slots=True)
 class LossScaleLimits:
     share: float = 0.25  # of the last steps; a scaler that grows every 2000 steps leaves out one of them
-    steps: float = 32  # how far back that is looked at
-    in_a_row: float = 24  # the usual first scale of 65536 is down at 1 after 16 halvings
+    steps: float = 32  # how many steps back the share is taken over
+    in_a_row: float = 24  # the usual first scale of 65536 is down to 1 after 16 halvings
     scale: float = 1.0  # below it the loss is made smaller, not larger: the overflow is in the network itself
 
 
 class LossScaleOverflow(Rule):
-    """The gradient scaler leaves out step after step, because gradients overflow at whatever scale."""
+    """The gradient scaler leaves out step after step, because gradients overflow at any scale."""
 
     slug = "loss-scale-overflow"
     when = When.STEPS
@@ -140,7 +142,7 @@ class LossScaleOverflow(Rule):
             return None
         values = list(skipped.values)
         row = trailing(values)
-        # While the scale comes down from its first value, steps are left out on purpose.
+        # While the scale comes down from its first value, leaving out steps is intended.
         settled = values[leading(values) :] if skipped.count < len(values) + 1 else values
         recent = settled[-int(self.limits.steps) :]
         share = sum(recent) / len(recent) if len(recent) >= self.limits.steps / 2 else 0.0
@@ -174,7 +176,7 @@ class LossScaleOverflow(Rule):
 
 
 def leading(values: list[float]) -> int:
-    """How many steps were left out at the start."""
+    """Return how many steps were left out at the start."""
     return next((place for place, value in enumerate(values) if not value), len(values))
 
 
@@ -183,7 +185,7 @@ def trailing(values: list[float]) -> int:
 
 
 def is_half(history: History, name: str, dtype: str) -> bool:
-    """Whether the parameter is float16, or its layer computes in it."""
+    """Return whether the parameter is float16, or its layer computes in it."""
     if dtype == "float16":
         return True
     module = history.layers.module(name)

@@ -19,19 +19,21 @@ from tb_netdebug.core.records.step import Kind
 Integers = NDArray[np.int64]
 
 KINDS = (Kind.WEIGHT, Kind.GRADIENT, Kind.UPDATE)
-# Rows of a table, of which a batch touches few; they are no layers of weights.
+# Tables whose rows a batch touches only in part; they are not weight matrices.
 TABLES = ("Embedding", "EmbeddingBag")
 NO_MATRIX = ("norm", "bn", "embed")
-# Weights of Keras, in which the units of a layer lie along the last axis, not along the first.
+# The name of Keras weights, whose units lie along the last axis, not along the first.
 KERNEL = "kernel"
 
 
 class ParameterTable:
-    """`names[i]` stands at place i of every column; kept up to date by `parameters_of`.
+    """The parameters of a run as columns; `names[i]` stands at place i of each.
 
-    A matrix has at least two dimensions with more than one place each, and is no table of embeddings; `last`
-    are the matrices that their model runs last. `fan_in` is how many values flow into a unit (NaN when not
-    known), `fan_out` into how many units of the next layer one of them flows, `elements` how many values the
+    `parameters_of` keeps the table up to date.
+
+    A matrix has at least two dimensions larger than one, and is not a table of embeddings; `last` marks the
+    matrices that their model runs last. `fan_in` is how many values flow into a unit (NaN if not known),
+    `fan_out` how many units of the next layer one of them flows into, `elements` how many values the
     parameter has.
     """
 
@@ -66,15 +68,20 @@ class ParameterTable:
             self._memo.clear()
 
     def column(self, history: History, kind: Kind, quantity: str) -> Doubles:
-        """Of this step; NaN where a tensor was not sampled. Not to be changed."""
+        """Return a quantity of this step; NaN where a tensor was not sampled.
+
+        The array is not to be changed.
+        """
         known = self._memo.get((kind, quantity))
         if known is None:
             known = self._memo[kind, quantity] = self._column(history.of_kind(kind).now, kind, quantity)
         return known
 
     def ratio(self, history: History) -> Doubles:
-        """Of all trainable matrices and tables the size of the update against that of the weight; NaN for
-        those that are zero or did not move at all."""
+        """Return update relative to weight for all trainable matrices and tables.
+
+        It is NaN for those that are zero or did not move at all.
+        """
         known = self._memo.get((Kind.UPDATE, "ratio"))
         if known is None:
             update = self.column(history, Kind.UPDATE, "rms")
@@ -86,14 +93,14 @@ class ParameterTable:
         return known
 
     def first(self, history: History, kind: Kind, quantity: str) -> Doubles:
-        """Of the first look at all tensors of a kind."""
+        """Return a quantity of the first sample of a kind."""
         return self._column(history.of_kind(kind).first, kind, quantity)
 
     def chosen(self, flags: Flags) -> tuple[str, ...]:
         return tuple(self.names[place] for place in np.flatnonzero(flags))
 
     def share(self, names: Iterable[str]) -> float:
-        """How much of all trainable values these parameters are; 0 when it is not known."""
+        """Return the share of these parameters in all trainable values; 0 if it is not known."""
         places = [self.place[name] for name in names if name in self.place]
         counted = self.trainable.copy()
         counted[places] = True  # though they were frozen when the network was described
@@ -153,7 +160,7 @@ _ALL: WeakKeyDictionary[History, ParameterTable] = WeakKeyDictionary()
 
 
 def parameters_of(history: History) -> ParameterTable:
-    """Shared by the rules of a run: made from the history alone, and only once a step."""
+    """Return the table of this run, up to date; its rules share it, and it is updated once a step."""
     known = _ALL.get(history)
     if known is None:
         known = _ALL[history] = ParameterTable()
@@ -162,8 +169,10 @@ def parameters_of(history: History) -> ParameterTable:
 
 
 def declared(layers: LayerTable) -> Iterator[tuple[str, Node, Shape]]:
-    """All parameters of the graph by the names of their tensors. Those of a root are named without it,
-    unless it is one of several models."""
+    """Yield all parameters of the graph by the names of their tensors.
+
+    Those of a root are named without it, unless it is one of several models.
+    """
     several = sum(node.parent is None for node in layers.nodes.values()) > 1
     for node in layers.nodes.values():
         for shape in node.own_parameters:
@@ -174,7 +183,7 @@ def declared(layers: LayerTable) -> Iterator[tuple[str, Node, Shape]]:
 
 
 def median(values: Doubles) -> float:
-    """Of those that are there; NaN when there is none."""
+    """Return the median of the values that are there; NaN if there is none."""
     there = values[~np.isnan(values)]
     return float(np.median(there)) if len(there) else math.nan
 
@@ -184,7 +193,7 @@ def flags(values: Iterable[bool]) -> Flags:
 
 
 def model_of(name: str) -> str:
-    """The name that a model was given beside others; empty when there is only one."""
+    """Return the name that a model was given beside others; empty if there is only one."""
     return name.partition("/")[0] if "/" in name else ""
 
 
@@ -199,7 +208,7 @@ def is_matrix_of(name: str, size: Sequence[int] | None) -> bool:
 
 
 def fans_of(name: str, node: Node | None, size: Sequence[int] | None) -> tuple[float, float]:
-    """How many values flow into a unit, and out of one."""
+    """Return how many values flow into a unit, and how many units one of them flows into."""
     if size is None or len(size) < 2:
         return math.nan, math.nan
     if KERNEL in name.rpartition(".")[2]:

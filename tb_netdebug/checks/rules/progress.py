@@ -1,4 +1,4 @@
-"""How the loss has gone so far: many a sign is none in a network that learns."""
+"""How the loss has moved so far: in a network that learns, many signs mean nothing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rules.loss_curves import loss_of
 
-# The loss at the start is the mean of so many steps, the present one that of a quarter of all steps, bounded.
+# The loss at the start is a mean over this many steps, the present one over a quarter of all steps, bounded.
 STEPS_AT_START = 4
 MOST_STEPS_OF_NOW = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`start`, `before` and `now` are mean losses: of the first steps, of the last but one group, of the last
-    group; `first` is the loss of the very first step; `steps` is how many losses there were."""
+    """The progress of a loss, in means.
+
+    `start`, `before` and `now` are mean losses: of the first steps, of the last but one group, of the last
+    group; `first` is the loss of the very first step; `steps` is how many losses there were.
+    """
 
     steps: int
     first: float
@@ -30,28 +33,28 @@ class Progress:
 
     @property
     def fallen(self) -> float:
-        """Which share of the loss at the start is gone; negative when it has risen."""
+        """The share of the loss at the start that is gone; negative if it has risen."""
         scale = max(abs(self.start), 1e-12)
         return (self.start - self.now) / scale if math.isfinite(self.now) else -math.inf
 
     @property
     def falling(self) -> float:
-        """The same between the last two groups of steps."""
+        """The share that is gone between the last two groups of steps."""
         scale = max(abs(self.before), 1e-12)
         return (self.before - self.now) / scale if math.isfinite(self.now) else -math.inf
 
     def is_worse(self, factor: float) -> bool:
-        """Whether the loss is so many times what it was before the first update, or no number any more."""
+        """Return whether the loss is `factor` times what it was before the first update, or not finite."""
         return not self.now < self.first + (factor - 1.0) * abs(self.first)
 
     @property
     def is_bottomless(self) -> bool:
-        """A loss so far below zero is not learned but mined."""
+        """Whether the loss is far below zero: then it is mined, not learned."""
         return self.now < -100.0 * max(abs(self.first), 1.0)
 
 
 class InitialLoss:
-    """The loss at the start is remembered while the curve still has it."""
+    """The loss at the start, remembered while the curve still has it, and the last answer."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -64,7 +67,7 @@ _ALL: WeakKeyDictionary[History, InitialLoss] = WeakKeyDictionary()
 
 
 def progress_of(history: History) -> Progress | None:
-    """None as long as there are fewer than four losses, or when no loss is known."""
+    """Return the progress, or None while there are fewer than four losses or no loss is known."""
     memory = _ALL.setdefault(history, InitialLoss())
     curve = loss_of(history)
     if curve is None:
@@ -89,18 +92,18 @@ def told(curve: Curve, memory: InitialLoss) -> Progress | None:
     size = max(STEPS_AT_START, min(MOST_STEPS_OF_NOW, curve.count // 4))
     newest = list(islice(reversed(curve.values), 2 * size))
     before = newest[size:] or newest
-    # A loss that is not finite any more makes the present one NaN: nothing has been learned then.
+    # A loss that is no longer finite makes the present one NaN: then nothing has been learned.
     now = math.fsum(newest[:size]) / size if all(map(math.isfinite, newest[:size])) else math.nan
     return Progress(curve.count, curve.first, memory.start, mean(before), now)
 
 
 def mean(values: Iterable[float]) -> float:
-    """Of the finite ones; NaN when there is none."""
+    """Return the mean of the finite values; NaN if there is none."""
     finite = [value for value in values if math.isfinite(value)]
     return math.fsum(finite) / len(finite) if finite else math.nan
 
 
 def learns(history: History, share: float) -> bool:
-    """Whether at least this share of the first loss is gone."""
+    """Return whether at least this share of the first loss is gone."""
     progress = progress_of(history)
     return progress is not None and progress.fallen >= share

@@ -1,4 +1,4 @@
-"""Rules over processes that train together: one that all others wait for, and some that do the same work."""
+"""Rules over processes that train together: a slow one that the others wait for, and duplicated work."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Batches = dict[int, float]  # fingerprints by step
 MOST_NAMED = 8
 
 STEPS_COMPARED = 64
-# What a process does by itself: in the backward pass it also waits for the others, and in the forward pass as
-# well where the weights lie in parts on all of them.
+# The parts of a step that a process does by itself. In the backward pass it also waits for the others; in the
+# forward pass, too, if the weights are sharded.
 OWN = (TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER)
 OWN_OF_PARTS = (TIME_DATA, TIME_OPTIMIZER)
 
@@ -28,13 +28,13 @@ OWN_OF_PARTS = (TIME_DATA, TIME_OPTIMIZER)
 @dataclass(frozen=True, slots=True)
 class StragglerLimits:
     steps: float = 32
-    share: float = 0.2  # of the step time of all: so much longer than the process in the middle
-    secs: float = 0.005  # whatever the share: the noise of a machine
-    times: float = 2  # how often in a row, so that it is no hiccup
+    share: float = 0.2  # of the step time of all: how much longer than the median process
+    secs: float = 0.005  # whatever the share: this is noise of a machine
+    times: float = 2  # times in a row, so that it is not a hiccup
 
 
 class StragglerRank(Rule):
-    """One of several processes is slower than the others, all the time."""
+    """One of several processes is always slower than the others."""
 
     slug = "straggler-rank"
     when = When.STEPS
@@ -92,7 +92,7 @@ class StragglerRank(Rule):
 
 
 def own_secs(curve_of: Callable[[str], Curve | None], names: Sequence[str], steps: float) -> float | None:
-    """What a process needs for a step by itself, at the median; None when too little is known."""
+    """Return the median time that a process needs for a step by itself; None if too little is known."""
     total = None
     for name in names:
         curve = curve_of(name)
@@ -108,12 +108,12 @@ def middle_step(getters: dict[int, Callable[[str], Curve | None]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateLimits:
-    steps: float = 8  # in which the batches of two processes are known
-    share: float = 0.9  # of them equal; short last batches and a repeated sample now and then are less
+    steps: float = 8  # steps for which the batches of two processes are known
+    share: float = 0.9  # of them equal; short last batches and a sample that repeats now and then stay below
 
 
 class DuplicateBatches(Rule):
-    """Several processes train on the same batches, though each should have a part of the data."""
+    """Several processes train on the same batches, though each should have its own part of the data."""
 
     slug = "duplicate-batches-across-ranks"
     when = When.STEPS
@@ -168,7 +168,10 @@ class DuplicateBatches(Rule):
 
 
 def candidates(seen: dict[int, Batches]) -> list[tuple[int, int]]:
-    """Each process with the first one that had the same batch at the last step that all have told of."""
+    """Return pairs of a process and the first one that had the same batch.
+
+    The batches are compared at the last step that all processes have reported.
+    """
     steps = [max(batches) for batches in seen.values() if batches]
     last = min(steps, default=0)
     firsts: dict[tuple[int, float], int] = {}

@@ -1,4 +1,4 @@
-"""Whether a network moves at all: what tells a loss that stands still for good from a plateau."""
+"""Whether a network moves at all, which distinguishes a loss that stands still for good from a plateau."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tb_netdebug.checks.phrases import percent
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, RATES
 from tb_netdebug.core.records.step import Kind
 
-# Steps of Adam change a weight of size 0.05 by 1e-3 / 0.05 = 2 %; where the whole network moves by less than
-# a millionth of its size, ten thousand steps change it by a hundredth.
+# Steps of Adam change a weight of size 0.05 by 1e-3 / 0.05 = 2 %. If the whole network moves by less than a
+# millionth of its size, ten thousand steps change it by a hundredth.
 LEAST_UPDATE = 1e-6
-# Of the gradient at the start; a training that works may lose two orders of magnitude in a plateau.
+# Of the gradient at the start; a healthy run may lose two orders of magnitude in a plateau.
 LEAST_GRADIENT = 1e-4
 
 
 def standstill(history: History) -> tuple[bool, str]:
-    """Whether, and why as the end of a sentence; empty when there is no sign of it."""
+    """Return whether the network stands still, and why as the end of a sentence; empty if it does not."""
     rates = [curve.last for curve in history.curves(RATES)]
     if rates and max(rates) == 0.0:
         return True, "; the learning rate is 0"
@@ -38,8 +38,10 @@ def standstill(history: History) -> tuple[bool, str]:
 
 
 def update_ratio(history: History) -> float | None:
-    """The size of the last updates beside that of the weights, of the tensor that moves most. Without biases:
-    they begin near 0, where every step is large."""
+    """Return update relative to weight, of the tensor that moves most; None if it is not known.
+
+    Biases are left out: they begin near 0, where every step is large.
+    """
     updates, weights = history.paired(Kind.UPDATE, Kind.WEIGHT)
     if not len(updates):
         return None

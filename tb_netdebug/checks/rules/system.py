@@ -1,4 +1,4 @@
-"""Rules over the machine: memory, time, and other processes of the same training."""
+"""Collects the rules over the machine: memory, time, and other processes of the same run."""
 
 from __future__ import annotations
 

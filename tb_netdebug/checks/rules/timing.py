@@ -1,4 +1,4 @@
-"""Rules over time: single slow steps, and a training that stood still."""
+"""Rules over time: single slow steps, and a run that stood still."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ STEPS_KEPT = 512
 class OutlierLimits:
     steps: float = 64  # before it is known what is usual
     skipped: float = 8  # the first steps compile, start workers and fill caches
-    factor: float = 8.0  # to the median; a busy machine doubles or triples a step
+    factor: float = 8.0  # times the median; a busy machine doubles or triples a step
     secs: float = 0.1  # beyond the median: less than that is the scheduler of a busy machine
-    count: float = 3  # one or two may have a reason of their own
+    count: float = 3  # slow steps; one or two may have a reason of their own
     share: float = 0.3  # of the whole time: worth a warning
-    lost_secs: float = 1.0  # in all: a busy machine takes half a second from a short training now and then
+    lost_secs: float = 1.0  # in all: a busy machine takes half a second from a short run now and then
     info_share: float = 0.1
 
 
@@ -45,10 +45,10 @@ class StepTimeOutlier(Rule):
         for record in history.recent:
             secs = record.scalars.get(TIME_STEP)
             self._seen += 1
-            # an evaluation takes its time, and is meant to; so does a graph that is made anew
+            # An evaluation takes its time, and is meant to; so does a graph that is traced anew.
             is_special = record.scalars.get(EVALUATIONS) or record.scalars.get(GRAPH_TRACED)
             if secs is not None and self._seen > self.limits.skipped and not is_special:
-                # what another program on this machine took is not the training's
+                # the time that another program on this machine took is not the run's
                 self._secs.append((record.step, secs - record.scalars.get(WAITED, 0.0)))
         return self._judge() if len(self._secs) >= self.limits.steps else None
 
@@ -84,7 +84,7 @@ class StepTimeOutlier(Rule):
 
 
 def rhythm(steps: Sequence[int]) -> str:
-    """How they follow each other, as the end of a sentence."""
+    """Return how the steps follow each other, as the end of a sentence."""
     gaps = [later - step for step, later in itertools.pairwise(steps)]
     usual = median(gaps)
     if 2.0 * usual < sum(gaps) / len(gaps):
@@ -95,7 +95,7 @@ def rhythm(steps: Sequence[int]) -> str:
 @dataclass(frozen=True, slots=True)
 class StalledLimits:
     secs: float = 300.0  # others wait for half an hour; evaluations and saving rarely take five minutes
-    factor: float = 50.0  # to the usual time between two steps
+    factor: float = 50.0  # times the usual time between two steps
 
 
 class Stalled(Rule):

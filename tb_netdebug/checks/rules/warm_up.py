@@ -1,4 +1,4 @@
-"""Whether the learning rate is still on its way up: until then, much is as it should be."""
+"""Whether the learning rate is still in its warm-up, during which many signs mean nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEPS_BACK = 16
 
 
 def is_rising(history: History) -> bool:
-    """A learning rate that is higher than some steps ago: a warm-up."""
+    """Return whether a learning rate is higher than some steps ago, as in a warm-up."""
     for curve in history.curves(RATES):
         rates = list(curve.values)[-STEPS_BACK:]
         if len(rates) > 1 and math.isfinite(rates[0]) and rates[-1] > rates[0]:
@@ -20,7 +20,7 @@ def is_rising(history: History) -> bool:
 
 
 def still_warming_up(history: History) -> bool:
-    """Whether a learning rate has been rising until now."""
+    """Return whether a learning rate has been rising until now, and is at its highest."""
     for curve in history.curves(RATES):
         values = list(curve.values)[-STEPS_BACK:]
         if len(values) > 1 and values[-1] > values[0] and values[-1] >= curve.highest:

@@ -1,4 +1,4 @@
-"""Weights: whether they move, how far, from where, and whether all processes have the same."""
+"""Collects the rules over weights: whether they move, how far, from where, and whether processes agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A weight decay so strong that the weights forget faster than they can learn."""
+"""The rule for a weight decay so strong that the weights forget faster than they can learn."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.progress import progress_of
 from tb_netdebug.core.records.scalar_names import name_of_rate
 
-# Those in which each step takes rate × decay off a weight. In the others the decay is a part of the gradient,
-# which is then divided by its own size.
+# Optimizers in which each step takes rate × decay off a weight. In the others the decay is part of the
+# gradient, which is then divided by its own size.
 PLAIN = ("SGD", "AdamW", "ASGD")
 
 
 @dataclass(frozen=True, slots=True)
 class DecayLimits:
     share: float = 0.02  # of each weight in a step: half of it is gone after 35; 0.00001 is usual
-    steps: float = 24  # in which something should have been learned
-    fallen: float = 0.5  # share of the first loss that is gone: then the network gets along with it
+    steps: float = 24  # steps in which something should have been learned
+    fallen: float = 0.5  # share of the first loss that is gone: beyond it, the network copes
 
 
 class WeightDecayHigh(Rule):
@@ -60,7 +60,7 @@ class WeightDecayHigh(Rule):
 
 
 def strongest(history: History) -> tuple[float, float]:
-    """Learning rate and weight decay of the group of parameters that decays the most."""
+    """Return learning rate and weight decay of the parameter group that decays most."""
     optimizers = [fact for fact in history.known_facts.get("optimizer", {}).values() if "class" in fact]
     known = [
         (rate, decay)
@@ -74,7 +74,7 @@ def strongest(history: History) -> tuple[float, float]:
 
 
 def rate_of(history: History, group: dict[str, Any], place: int | None) -> float | None:
-    """As it is now, where there is one optimizer; with several, as it was when they were first seen."""
+    """Return the group's rate: the present one if there is one optimizer, else that at its first sight."""
     curve = None if place is None else history.curve(name_of_rate(place))
     rate: float | None = group.get("lr") if curve is None else curve.last
     return rate

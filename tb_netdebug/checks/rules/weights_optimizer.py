@@ -1,4 +1,4 @@
-"""Weights that no optimizer knows."""
+"""The rule for weights that are in no optimizer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tb_netdebug.core.records.step import Kind
 @dataclass(frozen=True, slots=True)
 class OptimizedLimits:
     share: float = 0.1  # of all trainable weights
-    most: float = 0.9  # from here on hardly anything is trained
+    most: float = 0.9  # from here on, hardly anything is trained
 
 
 class NotOptimized(Rule):
-    """Trainable weights that are in no optimizer, or an optimizer that holds tensors of another model."""
+    """Trainable weights are in no optimizer, or an optimizer holds tensors of another model."""
 
     slug = "not-optimized"
     when = When.FACTS
@@ -34,7 +34,7 @@ class NotOptimized(Rule):
 
     def __init__(self) -> None:
         self._told = False
-        self._was_complete = False  # there was a time when the optimizers had all that was trainable
+        self._was_complete = False  # at some time, the optimizers had everything that was trainable
 
     def update(self, history: History) -> Iterator[Sign]:
         left_out = self._missing(history)
@@ -105,20 +105,23 @@ class NotOptimized(Rule):
         )
 
     def _is_meant(self, history: History, known: ParameterTable, missing: set[str]) -> bool:
-        """A model beside others, or a copy of a part that is trained, to which no gradients go; or a first
-        part that is no longer as random as at its start."""
+        """Return whether the weights are left out on purpose.
+
+        So it is for a model beside others, or a copy of a part that is trained, if no gradients reach it; and
+        for a first part that is no longer as random as at its start.
+        """
         facts = history.known_facts["optimizer"].values()
         with_gradient = max(int(fact.get("missing_with_gradient") or 0) for fact in facts)
         is_beside = is_whole_model(known, missing) or is_twin(known, missing)
         if is_beside and with_gradient < len(missing) / 2:
             return True
-        # who thaws something in the middle of a training wants it to be trained
+        # A program that unfreezes something in the middle of a run wants it to be trained.
         is_kept = is_first_part(known, missing) and not is_fresh(history, known, missing)
         return is_kept and not self._was_complete
 
 
 def is_whole_model(known: ParameterTable, missing: set[str]) -> bool:
-    """One of several, or more than one."""
+    """Return whether one whole model of several, or more than one, is missing."""
     models: dict[str, set[str]] = {}
     for name in known.names:
         models.setdefault(model_of(name), set()).add(name)
@@ -126,8 +129,11 @@ def is_whole_model(known: ParameterTable, missing: set[str]) -> bool:
 
 
 def is_twin(known: ParameterTable, missing: set[str]) -> bool:
-    """Names below another part, each with the same name and size in a part that is trained: a teacher, a
-    target network, an average of weights."""
+    """Return whether the missing weights are a copy of a part that is trained.
+
+    They lie below another part, each with the same name and size: a teacher, a target network, an average of
+    weights.
+    """
     sizes = Counter((below(name), float(known.elements[place])) for name, place in known.place.items()
                     if name not in missing and "." in below(name))  # fmt: skip
     return all(
@@ -143,7 +149,7 @@ def below(name: str) -> str:
 
 
 def is_first_part(known: ParameterTable, missing: set[str]) -> bool:
-    """All matrices that are trained run after those that are not, as in fine-tuning the last layers."""
+    """Return whether the trained matrices all run after the others, as in fine-tuning the last layers."""
     is_some = False
     for chain in known.chains:
         names = [known.names[place] for place in chain if known.matrix[place] and known.called[place]]
@@ -155,7 +161,7 @@ def is_first_part(known: ParameterTable, missing: set[str]) -> bool:
 
 
 def is_fresh(history: History, known: ParameterTable, missing: set[str]) -> bool:
-    """Whether most of these matrices are spread evenly as torch and Keras start them."""
+    """Return whether most of these matrices are spread as torch and Keras initialise them."""
     places = [known.place[name] for name in missing if name in known.place]
     places = [place for place in places if known.matrix[place] and known.fan_in[place] > 0]
     largest = np.maximum(
@@ -170,7 +176,7 @@ def is_fresh(history: History, known: ParameterTable, missing: set[str]) -> bool
 
 
 def bounds(known: ParameterTable, place: int) -> tuple[float, ...]:
-    """Of torch's own layers, of Glorot (the layers of Keras, xavier_uniform_), and of He."""
+    """Return the bounds of torch's own layers, of Glorot (Keras layers, xavier_uniform_), and of He."""
     fan_in, fan_out = float(known.fan_in[place]), float(known.fan_out[place])
     return 1.0 / math.sqrt(fan_in), math.sqrt(6.0 / (fan_in + fan_out)), math.sqrt(6.0 / fan_in)
 

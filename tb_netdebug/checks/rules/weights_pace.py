@@ -1,4 +1,4 @@
-"""How far one step of the optimizer moves the weights, against their size."""
+"""Rules over the pace: how far one optimizer step moves the weights, relative to their size."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LOOKS_KEPT = 8
 class UpdateRatioHighLimits:
     ratio: float = 0.2  # 0.001 to 0.01 is usual, 0.1 in very small networks
     looks: float = 5  # in a row
-    steps: float = 12  # the first steps of small networks are big ones
-    replaced: float = 0.5  # from here on nothing is left of the weights after a few steps
-    fallen: float = 0.1  # share of the first loss that is gone: then the steps are not too big
-    worse: float = 3.0  # the loss is so many times that of the start, for some time
-    lost: float = 30.0  # such a loss needs no patience; one layer alone may leap and still come down
+    steps: float = 12  # the first steps of small networks are large
+    replaced: float = 0.5  # from here on, nothing is left of the weights after a few steps
+    fallen: float = 0.1  # share of the first loss that is gone: beyond it, the steps are not too large
+    worse: float = 3.0  # times the loss at the start, for some time
+    lost: float = 30.0  # times: such a loss needs no patience; a single layer may leap and still come down
     patience: float = 16  # steps
 
 
@@ -66,7 +66,10 @@ class UpdateRatioHigh(Rule):
         return self._sign(float(np.median(most)), known.chosen(high))
 
     def _worst(self, ratios: Doubles) -> float:
-        """Of a single tensor, such as one with a learning rate of its own, when steps replace it."""
+        """Return the largest ratio of a single tensor, if steps replace it, else 0.
+
+        Such a tensor may have a learning rate of its own.
+        """
         worst = float(np.nanmax(ratios, initial=0.0))
         return worst if worst >= self.limits.replaced else 0.0
 
@@ -78,7 +81,7 @@ class UpdateRatioHigh(Rule):
         )
         if progress is None:
             return is_long and min(self._ratios[-looks:]) >= self.limits.replaced
-        # A loss may leap at the start, and the weights grow until the same updates are small beside them.
+        # At the start the loss may leap, and weights may grow until the same updates are small beside them.
         is_early = history.step < self.limits.patience
         if progress.is_worse(self.limits.lost if is_early else self.limits.worse):
             return sum(self._high[-3:]) >= 3
@@ -100,15 +103,15 @@ class UpdateRatioHigh(Rule):
 
 @dataclass(frozen=True, slots=True)
 class LowLimits:
-    ratio: float = 1e-6  # a million steps to replace the weights
-    gradient: float = 1e-4  # of the weights: with smaller gradients it is not the rate that is too low
+    ratio: float = 1e-6  # at this pace it takes a million steps to replace the weights
+    gradient: float = 1e-4  # relative to the weights: with smaller gradients the rate is not what is too low
     looks: float = 6  # in a row
-    steps: float = 20  # nobody is told before
+    steps: float = 20  # nothing is reported before
     fallen: float = 0.02  # share of the first loss that is gone
 
 
 class UpdateRatioLow(Rule):
-    """The gradients are of a usual size, but the steps are so small that nothing can come of them."""
+    """The gradients have a usual size, but the steps are so small that nothing can come of them."""
 
     slug = "update-ratio-low"
     when = When.SAMPLES

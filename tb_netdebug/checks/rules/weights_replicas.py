@@ -1,4 +1,4 @@
-"""Processes that train one network together, and should have the same weights."""
+"""The rule for processes that train one network together, and should have the same weights."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SHARDED = ("FullyShardedDataParallel", "FSDP")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLimits:
-    difference: float = 1e-4  # of the size of a weight; replicas that are kept equal differ by nothing
-    looks: float = 2  # in which a process differed, at the same step as the first process
-    share: float = 0.2  # of the matrices differ; a part that each process has for itself is less
+    difference: float = 1e-4  # relative to the size of a weight; replicas in sync do not differ at all
+    looks: float = 2  # samples in which a process differed, at the same step as the first process
+    share: float = 0.2  # of the matrices differ; a part that each process has for itself is smaller
 
 
 class ReplicaDivergence(Rule):
@@ -48,7 +48,7 @@ class ReplicaDivergence(Rule):
         return self._sign(history, worst, tuple(names)) if names else None
 
     def _compare(self, history: History, number: int, rank: Rank) -> tuple[float, list[str]] | None:
-        """With the first process at the step of the rank's last look, if it was looked at there, too."""
+        """Compare a rank's last sample with the first process at the same step, if that was sampled, too."""
         now = rank.weights.now
         steps = history.weights.steps
         if now is None or now.step not in steps or self._judged.get(number) == now.step:
@@ -97,7 +97,7 @@ class ReplicaDivergence(Rule):
 
 
 def is_sharded(history: History) -> bool:
-    """Where each process has a part of every weight, they differ by design."""
+    """Return whether each process has a part of every weight: then they differ by design."""
     if history.info.get("in_parts"):
         return True
     models = history.info.get("models")
@@ -106,7 +106,7 @@ def is_sharded(history: History) -> bool:
 
 
 def is_whole(known: ParameterTable, name: str, rank: Rank) -> bool:
-    """Not a shard of it, as far as is known."""
+    """Return whether the rank sampled the whole tensor and not a shard of it, as far as is known."""
     now, place = rank.weights.now, known.place.get(name)
     if now is None or place is None or np.isnan(known.elements[place]):
         return True

@@ -1,4 +1,4 @@
-"""The size of the weights over the training: growing without end, or shrinking to nothing."""
+"""Rules over the size of the weights: growing without end, or shrinking to nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sizes:
         self.start: Doubles = np.zeros(0)
 
     def look(self, history: History, known: ParameterTable) -> Doubles | None:
-        """The sizes now, NaN for what is no trainable matrix; None when the step has no weights."""
+        """Return the sizes now, NaN for all but trainable matrices; None if the step has no weights."""
         if history.weights.now is None:
             return None
         size = known.column(history, Kind.WEIGHT, "rms")
@@ -38,7 +38,7 @@ class Sizes:
 
 
 class Growth:
-    """Of a model: the median over its matrices of how many times they have grown, at the last looks."""
+    """The growth of a model at the last samples: the median over its matrices, relative to their start."""
 
     def __init__(self) -> None:
         self.medians: list[float] = []
@@ -53,7 +53,7 @@ class Growth:
         return len(medians) >= looks and all(np.diff(medians) > 0)
 
     def multiplies(self, looks: int) -> bool:
-        """Whether over these looks they have doubled, by the same factor in each step."""
+        """Return whether the sizes have doubled over these samples, by the same factor in each step."""
         medians = self.medians[-looks:]
         if len(medians) < looks or not medians[-1] >= 2.0 * medians[0]:
             return False
@@ -63,15 +63,15 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class WeightGrowthLimits:
-    factor: float = 10.0  # when the loss does not fall
+    factor: float = 10.0  # if the loss does not fall
     anyway: float = 100.0  # whatever the loss does
-    steady: float = 5.0  # likewise, when each step multiplies them: what learns grows ever more slowly
-    looks: float = 4  # in which they have grown each time
+    steady: float = 5.0  # likewise, if each step multiplies them: in a network that learns, growth slows down
+    looks: float = 4  # samples in which they have grown each time
     fallen: float = 0.1  # share of the first loss that is gone
 
 
 class WeightGrowth(Rule):
-    """The weights have become many times what they were, and keep growing."""
+    """The weights have become many times as large as they were, and keep growing."""
 
     slug = "weight-growth"
     when = When.SAMPLES
@@ -87,7 +87,8 @@ class WeightGrowth(Rule):
         size = self._sizes.look(history, known)
         if size is None:
             return None
-        # What starts at zero, or next to it, grows because it shall: it is held against the usual start.
+        # Weights that start at or near zero grow because they must, so they are compared with the usual
+        # start.
         start = np.where(self._sizes.start > 0, self._sizes.start, np.nan)
         ratio = size / np.fmax(start, 1.0 / np.sqrt(3.0 * known.fan_in))
         for model, layers in enumerate(known.layers):
@@ -129,8 +130,8 @@ class WeightGrowth(Rule):
 @dataclass(frozen=True, slots=True)
 class CollapseLimits:
     factor: float = 0.1  # of the size at the start
-    share: float = 0.5  # of the matrices have come down to it
-    fallen: float = 0.1  # share of the first loss that is gone: then the rest was not needed
+    share: float = 0.5  # of the matrices have shrunk to it
+    fallen: float = 0.1  # share of the first loss that is gone: beyond it, the rest was not needed
 
 
 class WeightCollapse(Rule):
@@ -177,8 +178,10 @@ class WeightCollapse(Rule):
         )
 
     def _is_harmful(self, history: History) -> bool:
-        """The loss has not fallen, or what a loss function gives is no better than for a constant answer: a
-        penalty on the weights may fall while nothing is learned."""
+        """Return whether the loss has not fallen, or a loss function is no better than a constant answer.
+
+        The second test is needed because a penalty on the weights may fall while nothing is learned.
+        """
         progress = progress_of(history)
         if progress is not None and progress.fallen < self.limits.fallen:
             return True

@@ -1,4 +1,4 @@
-"""The weights before the first step: all the same, or of a size that no signal gets through."""
+"""Rules over the weights before the first step: all the same, or of a size that no signal survives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_netdebug.core.records.step import Kind
 
 
 class InitialWeights:
-    """What the weights were before the first update: they are seen after it, so it is taken off again."""
+    """The weights before the first update: they are sampled after it, so it is subtracted."""
 
     def __init__(self, history: History, known: ParameterTable) -> None:
         look = {
@@ -27,7 +27,7 @@ class InitialWeights:
         move = {name: np.nan_to_num(values) for name, values in move.items()}
         self.mean: Doubles = look["mean"] - move["mean"]
         self.seen: Flags = ~np.isnan(self.mean)
-        # If all were the same, the spread now is that of the update, and so are the extremes.
+        # If all were the same, their spread now is that of the update, and so are the extremes.
         span = move["max"] - move["min"]
         close = 1e-4 * np.abs(self.mean) + 1e-3 * span + 1e-12
         self.constant: Flags = (
@@ -42,8 +42,8 @@ class InitialWeights:
 
 @dataclass(frozen=True, slots=True)
 class InitConstantLimits:
-    looks: float = 3  # in which weights that were zero at the start have stayed zero
-    spread: float = 1e-6  # of the gradients of a layer's biases against their size: the units are all alike
+    looks: float = 3  # samples in which weights that were zero at the start have stayed zero
+    spread: float = 1e-6  # of a layer's bias gradients relative to their size: the units are all alike
 
 
 class InitConstant(Rule):
@@ -79,7 +79,7 @@ class InitConstant(Rule):
             return None
         places: list[int] = np.flatnonzero(constant).tolist()
         alike = [place for place in places if self._has_alike_units(history, known, place)]
-        # Without biases: two layers in a row that start so have nothing to tell their units apart.
+        # Without biases: two consecutive layers that start so have nothing to distinguish their units.
         other = constant & ~start.zero
         all_alike = other.sum() >= 2 and not (hidden & ~other).any()
         if not alike and not all_alike:
@@ -89,7 +89,7 @@ class InitConstant(Rule):
         return self._sign(names, f"all weights of {names[0]} had the same value, {number(value)}", 0.97)
 
     def _has_alike_units(self, history: History, known: ParameterTable, place: int) -> bool:
-        """The gradients of a layer's biases are equal when all its units do the same."""
+        """Return whether the gradients of a layer's biases are equal: then all its units do the same."""
         weight = known.names[place]
         bias = known.place.get(f"{weight.rpartition('.')[0]}.bias" if "." in weight else "bias")
         if bias is None:
@@ -100,12 +100,12 @@ class InitConstant(Rule):
         return rms > 0 and high - low <= self.limits.spread * rms
 
     def _zeros(self, history: History, known: ParameterTable, start: InitialWeights) -> Sign | None:
-        """All zero, and their gradients are zero as well: nothing ever changes."""
+        """Judge layers that are all zero with gradients that are zero as well: nothing ever changes."""
         gradient = known.column(history, Kind.GRADIENT, "zero_share")
         weight = known.column(history, Kind.WEIGHT, "zero_share")
         seen = known.matrix & known.trainable & start.seen
         stuck = seen & start.zero & (gradient == 1) & (weight == 1)
-        # One layer at zero hides those before it for a step; when most are, nothing can start.
+        # One layer at zero hides those before it for a step; if most are, nothing can start.
         is_clear = stuck.sum() >= 0.5 * seen.sum() and not (seen & start.zero & ~stuck).any()
         if stuck.sum() < 2 or (self._looks < self.limits.looks and not is_clear):
             return None
@@ -129,10 +129,10 @@ class InitConstant(Rule):
 
 @dataclass(frozen=True, slots=True)
 class InitScaleLimits:
-    gain: float = 3.0  # spread of the weights times sqrt(fan_in): 0.6 is what torch takes, 1 to 2 is usual
-    least: float = 0.1  # the same at the other end
-    growth: float = 100.0  # of the signal from the inputs to the last layer, or its inverse
-    fading: float = 1e-5  # gradient of the first layer against the last one
+    gain: float = 3.0  # spread of the weights times sqrt(fan_in): 0.6 is torch's default, 1 to 2 is usual
+    least: float = 0.1  # the same at the lower end
+    growth: float = 100.0  # times: the signal from the inputs to the last layer, or its inverse
+    fading: float = 1e-5  # gradient of the first layer relative to the last one
     share: float = 0.5  # of the layers are out of these bounds
 
 
@@ -160,7 +160,7 @@ class InitScale(Rule):
         if high.sum() >= self.limits.share * seen.sum():
             growth = signal_growth(history, known)
             return self._sign(known, high, gain, growth, growth >= self.limits.growth)
-        hidden = seen & ~known.last  # a last layer that starts next to zero is good practice
+        hidden = seen & ~known.last  # a last layer that starts close to zero is good practice
         low = hidden & (np.where(hidden, gain, 1.0) <= self.limits.least)
         if low.sum() >= max(self.limits.share * hidden.sum(), 1):
             growth, fading = signal_growth(history, known, hidden=True), gradient_fading(history, known)
@@ -172,7 +172,7 @@ class InitScale(Rule):
     def _gains(self, history: History, known: ParameterTable) -> Doubles:
         start = InitialWeights(history, known)
         move = np.nan_to_num(known.column(history, Kind.UPDATE, "rms"))
-        # After a step that changed them altogether nobody knows how they started.
+        # After a step that changed them altogether, nobody knows how they started.
         clean = known.matrix & known.trainable & (move <= 0.3 * start.rms) & ~start.constant
         return np.where(clean, start.rms * np.sqrt(known.fan_in), np.nan)
 
@@ -185,7 +185,7 @@ class InitScale(Rule):
         is_bad: bool,
         fading: float | None = None,
     ) -> Sign:
-        """`fading` where it is not the signal that is lost, but what comes back of the loss."""
+        """Return the sign; `fading` is given if not the signal is lost but the gradient that comes back."""
         gain = float(np.median(gains[bad]))
         is_high = gain > 1
         what = "large" if is_high else "small"
@@ -231,8 +231,11 @@ class InitScale(Rule):
 
 
 def signal_growth(history: History, known: ParameterTable, *, hidden: bool = False) -> float:
-    """The size of what the last layer puts out, or the last hidden one, against the inputs of the network, or
-    else the outputs of its first layer."""
+    """Return how much stronger the output of the last layer is than the inputs of the network.
+
+    With `hidden` it is the last hidden layer. Without known inputs, the outputs of the first layer stand for
+    them.
+    """
     seen, inputs = history.activations, history.tensors
     if seen.now is None:
         return 1.0
@@ -249,7 +252,10 @@ def signal_growth(history: History, known: ParameterTable, *, hidden: bool = Fal
 
 
 def gradient_fading(history: History, known: ParameterTable) -> float:
-    """The smallest ratio of the gradients at both ends of a model: biases alone may keep up the outputs."""
+    """Return the smallest ratio of the gradients at both ends of a model.
+
+    The outputs do not show it, because biases alone may keep them up.
+    """
     rms = known.column(history, Kind.GRADIENT, "rms")
     ratios = []
     for chain in known.chains:

@@ -1,4 +1,4 @@
-"""Weights that do not move: although they have gradients, or while the others do."""
+"""Rules over weights that do not move: although they have gradients, or while others move."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ HALVES = ("bfloat16", "float16")
 
 
 class Streaks:
-    """Of each parameter, in how many looks in a row something was so, and since which step.
+    """Counts for each parameter in how many samples in a row a condition held, and since which step.
 
-    Looks in which a parameter was not seen do not count.
+    Samples in which a parameter was not seen do not count.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class Streaks:
 @dataclass(frozen=True, slots=True)
 class UnchangedLimits:
     looks: float = 3  # in a row; a first step with a rate of 0 (warm-up) is one
-    share: float = 0.95  # of a tensor's values that an update leaves as they are, though they have gradients
-    fallen: float = 0.05  # share of the first loss that is gone: what moves is enough then
-    patience: float = 16  # steps, when others move
-    back: float = 4  # looks in which weights were exactly the same after different updates
+    share: float = 0.95  # of a tensor's values that an update leaves unchanged, though they have gradients
+    fallen: float = 0.05  # share of the first loss that is gone: beyond it, what moves is enough
+    patience: float = 16  # steps, while others move
+    back: float = 4  # samples in which weights were exactly the same after different updates
 
 
 class UnchangedWeights(Rule):
-    """Weights with a gradient and a learning rate that keep their values."""
+    """Weights with a gradient and a learning rate keep their values."""
 
     slug = "unchanged-weights"
     when = When.SAMPLES
@@ -76,7 +76,7 @@ class UnchangedWeights(Rule):
         return self._swallowed(history, known) or self._put_back(history, known)
 
     def _never(self, history: History) -> Sign | None:
-        """There are gradients, but no optimizer has ever stepped."""
+        """Report that there are gradients, but no optimizer has ever stepped."""
         told = history.fact("optimizer", "none")
         if told is None or told.get("steps") or told.get("moved") or not told.get("gradients"):
             return None
@@ -141,14 +141,14 @@ class UnchangedWeights(Rule):
         )
 
     def _put_back(self, history: History, known: ParameterTable) -> Sign | None:
-        """Before each step the weights are those of the start, whatever the steps have changed."""
+        """Report weights that are those of the start before each step, whatever the steps have changed."""
         change = known.column(history, Kind.UPDATE, "mean")
-        # Weights that were written after the step were looked at twice: before and after that.
+        # Weights that were written after the step were sampled twice: before and after that.
         looks = known.column(history, Kind.WEIGHT, "count") / known.column(history, Kind.UPDATE, "count")
         start = known.column(history, Kind.WEIGHT, "mean") - change / looks
         if len(self._start) < len(start):
             self._start = np.concatenate([self._start, np.full(len(start) - len(self._start), np.nan)])
-        # The changes of a last layer may add up to nothing by themselves: those of its classes do.
+        # The changes of a last layer may add up to nothing: those of its classes cancel.
         size = known.column(history, Kind.UPDATE, "rms")
         seen = known.matrix & ~np.isnan(start) & (np.abs(change) > 1e-3 * size)
         same = seen & (np.abs(start - self._start) <= 1e-3 * np.abs(change))
@@ -174,12 +174,12 @@ class UnchangedWeights(Rule):
 @dataclass(frozen=True, slots=True)
 class FrozenLimits:
     looks: float = 6  # in a row, while others moved
-    steps: float = 10  # and so many steps from the first to the last of them
+    steps: float = 10  # and this many steps from the first of them to the last
     share: float = 0.05  # of all trainable weights; a small part may be meant for later
 
 
 class FrozenWeights(Rule):
-    """Trainable weights of layers that run, which the optimizer has never moved while it moved others."""
+    """Trainable weights of layers that run have never moved, while the optimizer moved others."""
 
     slug = "frozen-weights"
     when = When.SAMPLES
@@ -191,7 +191,7 @@ class FrozenWeights(Rule):
         self._moved: Flags = np.zeros(0, bool)
 
     def _note_moves(self, moved: Flags) -> None:
-        """What has moved once is not cut off: an expert that no input was sent to for a while."""
+        """Note what has moved: it is not cut off, such as an expert that no input was sent to for a while."""
         more = len(moved) - len(self._moved)
         self._moved = np.concatenate([self._moved, np.zeros(max(more, 0), bool)]) | moved
 
@@ -203,7 +203,7 @@ class FrozenWeights(Rule):
         gradient = known.column(history, Kind.GRADIENT, "rms")
         seen = ~np.isnan(kept)
         if not (seen & known.matrix & (kept < 1)).any():
-            return None  # nothing moves
+            return None  # nothing moves at all
         still = seen & (kept == 1) & ~(gradient > 0)
         looks = self._still.note(history.step, still, seen)
         self._note_moves(seen & (kept < 1))
@@ -213,7 +213,7 @@ class FrozenWeights(Rule):
 
     @staticmethod
     def _all_frozen(history: History) -> Sign | None:
-        """Keras trains on without a word where torch would raise."""
+        """Report a model with everything frozen: Keras trains on silently where torch would raise."""
         told = history.fact("gradients") or {}
         if not told.get("all_frozen") or history.updates.looks:
             return None
@@ -231,7 +231,10 @@ class FrozenWeights(Rule):
         )
 
     def _is_called(self, history: History, known: ParameterTable, names: tuple[str, ...]) -> bool:
-        """As a layer that learns, or without gradients although it is as random as at the start."""
+        """Return whether a layer is called as one that learns.
+
+        It also counts if it is called without gradients although it is as random as at the start.
+        """
         if any(known.called[known.place[name]] for name in names):
             return True
         told = (history.fact("gradients") or {}).get("called_without_grad") or ()
@@ -264,6 +267,6 @@ class FrozenWeights(Rule):
 
 
 def has_rates(history: History) -> bool:
-    """Whether all learning rates are above 0; with one that is 0 it is not known whose it is."""
+    """Return whether all learning rates are above 0; which weights a rate of 0 belongs to is not known."""
     rates = [curve.last for curve in history.curves(RATES)]
     return all(rate != 0 for rate in rates)

@@ -1,4 +1,4 @@
-"""What is said of parameters that a loss depends on, and that belong to no model and no optimizer."""
+"""The sign for parameters that a loss depends on, and that belong to no model and no optimizer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST_SHAPES = 3
 
 
 def unowned(fact: Mapping[str, Any], *, least: float, most: float) -> Sign | None:
-    """`least` and `most` are shares of all weights, from which on it is a warning and an error.
+    """Return the sign for such parameters; `least` and `most` are the shares for a warning and an error.
 
     Random parameters that nobody trains are a mistake. Those that are not random were trained before, and may
-    be kept as they are; so may a copy of the model, and what lies outside of it is watched by nobody.
+    be kept as they are; so may a copy of the model that lies outside of it, where nobody watches.
     """
     tensors, values = int(fact.get("tensors") or 0), int(fact.get("values") or 0)
     if not tensors:
@@ -40,7 +40,7 @@ def unowned(fact: Mapping[str, Any], *, least: float, most: float) -> Sign | Non
 
 
 def named(fact: Mapping[str, Any]) -> str:
-    """Their names where they have some, else their shapes: "64 × 32"."""
+    """Return the parameters' names if they have some, else their shapes: "64 × 32"."""
     names: Sequence[str] = fact.get("names") or ()
     shapes: Sequence[Sequence[int]] = fact.get("shapes") or ()
     words = list(names) or [" × ".join(map(str, shape)) for shape in shapes if shape]
