@@ -1,1 +1,1 @@
-"""Pauses a running training, steps it, and looks inside: see README.md."""
+"""The debugger: pauses a run, steps it, and looks inside. See README.md."""

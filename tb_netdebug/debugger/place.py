@@ -1,4 +1,4 @@
-"""Where a training can stop."""
+"""The places at which a run can stop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ BEFORE, AFTER = "before", "after"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`module` is a layer by its name in the graph of the run, None where it is about the whole batch;
-    `op` an operation of the framework. `file`, `line` and `function` are the user's own line, as far as
-    somebody has asked for it; `number` counts the stops within a batch."""
+    """A place within a batch.
+
+    `module` is a layer by its name in the graph of the run, None if the place is about the whole batch; `op`
+    is an operation of the framework. `file`, `line` and `function` are the user's own line, filled in only
+    when needed; `number` counts the stops within a batch.
+    """
 
     phase: str
     module: str | None = None

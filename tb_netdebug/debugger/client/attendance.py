@@ -1,4 +1,4 @@
-"""Keeps telling the hub that somebody is there: a paused training goes on when nobody is."""
+"""Keeps a client's attendance alive at the hub: a paused run resumes when no client attends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from types import TracebackType
 
 from tb_netdebug.debugger.client.client import Client, ClientError, ListedTraining
 
-# The hub counts a client as gone after ten seconds.
+# The hub drops a client that has not attended for ten seconds.
 EVERY_SECS = 2.0
 CLOSE_SECS = 5.0
 
 
 class Attendance:
-    """A thread of its own while it is open, as a context manager. `complain` hears, on that thread, when the
-    hub is no longer there (a sentence) and when it is again (None)."""
+    """Attends from a thread of its own; a context manager for clients.
+
+    `complain` is called on that thread: with a sentence when the hub is lost, and with None when it is back.
+    """
 
     def __init__(self, client: Client, complain: Callable[[str | None], None]) -> None:
         self._client = client
@@ -28,7 +30,7 @@ class Attendance:
     def attend(
         self, keys: Sequence[str], *, take: str | None = None, release: str | None = None
     ) -> list[ListedTraining]:
-        """From now on for these. Raises ClientError."""
+        """Attend these sessions from now on; raise ClientError if the hub refuses."""
         self._keys = tuple(keys)
         return self._client.attend(self._keys, take=take, release=release)
 
@@ -39,7 +41,7 @@ class Attendance:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves at once, so that nobody waits for a client that is gone."""
+        """Stop attending at once, so that the hub does not wait for a client that is gone."""
         self._closing.set()
         self._thread.join(CLOSE_SECS)
         if self._keys and self._trouble is None:

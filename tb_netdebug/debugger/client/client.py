@@ -1,4 +1,4 @@
-"""The side that asks: what a terminal needs of a hub, or of a session in its own process."""
+"""The interface of a debugger's client: to a hub, or to a session in its own process."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ Json = Mapping[str, Any]
 
 
 class ClientError(Exception):
-    """What was asked for could not be had; a sentence for the person who asked."""
+    """The request failed; the text is a sentence for the user."""
 
 
 class TrainingGoneError(ClientError):
-    """There is no such training any more."""
+    """The run no longer exists."""
 
 
 class NotHeldError(ClientError):
-    """Another client has the controls; says who."""
+    """Another client has the controls; the text names it."""
 
 
 class UnreachableError(ClientError):
-    """Nobody answers at this address, or nobody who has a debugger. It may be worth another try."""
+    """Nothing answers at this address, or nothing with a debugger. It may be worth another try."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTraining:
-    """An entry in the list of a hub; `session` and `state` are as README.md says."""
+    """An entry in the hub's list of sessions; README.md describes `session` and `state`."""
 
     key: str
     session: Json
@@ -39,7 +39,7 @@ class ListedTraining:
 
     @classmethod
     def of(cls, told: Any) -> ListedTraining:
-        """Raises ClientError for what is no such entry."""
+        """Parse an entry of the hub; raise ClientError if it is malformed."""
         try:
             return cls(
                 key=str(told["key"]),
@@ -73,30 +73,33 @@ class ListedTraining:
 
 
 class Client(Protocol):
-    """All methods raise ClientError. Safe from several threads."""
+    """A client of the debugger. All methods raise ClientError and are safe from several threads."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def epoch(self) -> str:
-        """Of the list that came last; another one after each start of the hub."""
+        """The epoch of the list that came last; each start of the hub has a new one."""
 
     def sessions(self) -> list[ListedTraining]:
-        """Those that can be debugged here."""
+        """Return the sessions that can be debugged here."""
 
     def attend(
         self, sessions: Sequence[str], *, take: str | None = None, release: str | None = None
     ) -> list[ListedTraining]:
-        """Somebody is there for these; to be said again within ten seconds, else it counts as gone."""
+        """Attend these sessions, and no others; must be repeated within ten seconds.
+
+        `take` names a session whose controls the client takes over, `release` one that it gives back.
+        """
 
     def call(self, session: str, verb: str, /, **arguments: Any) -> Any:
-        """The value of the verb."""
+        """Call a verb of the session and return its value."""
 
     def download(self, session: str, name: str, *, slice_text: str | None = None) -> Iterator[bytes]:
-        """A tensor as the bytes of a `.npy` file, piece by piece."""
+        """Yield a tensor as the bytes of a `.npy` file, piece by piece."""
 
 
 def new_id() -> str:
-    """As a hub wants clients to be called."""
+    """Return a new client id in the form that a hub accepts."""
     return secrets.token_hex(16)

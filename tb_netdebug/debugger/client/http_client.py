@@ -1,4 +1,4 @@
-"""Speaks to the hub in a TensorBoard, as our page does, by HTTP."""
+"""The client of a hub in a TensorBoard, over HTTP, as the page is."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ OLD_TOKEN = 403
 
 
 class HttpClient:
-    """`label` is what others see of whoever holds the controls; `environ` may have a token for a TensorBoard
-    that more than its own user can open."""
+    """Sends requests to a hub; one per terminal.
+
+    Others see `label` when this client holds the controls. `environ` may hold a token, for a TensorBoard that
+    more users than its own can open.
+    """
 
     def __init__(self, address: HubAddress, *, label: str, environ: Mapping[str, str]) -> None:
         self.address = address
@@ -48,10 +51,10 @@ class HttpClient:
         return self._trainings(_json(self.read("debugger/sessions")))
 
     def read(self, route: str) -> bytes:
-        """What a route answers that needs no token. Raises ClientError."""
+        """Return what a route answers that needs no token; raise ClientError."""
         status, body = self._request("GET", route)
         if status != 200:
-            self._find_token()  # which says what is wrong, if it is more than this route
+            self._find_token()  # raises a better error if more is wrong than this route
             raise _refusal(status, body, self.address)
         return body
 
@@ -82,7 +85,10 @@ class HttpClient:
         return [ListedTraining.of(entry) for entry in entries] if isinstance(entries, list) else []
 
     def _posted(self, route: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """A TensorBoard that was started again has another token: that one is tried, too."""
+        """Post a request.
+
+        If the token is refused, it is tried again with a new one: TensorBoard was restarted.
+        """
         before, self._token = self._token, self._token or self._find_token()
         status, body = self._request("POST", route, wanted)
         if status == OLD_TOKEN and before is not None:
@@ -93,8 +99,10 @@ class HttpClient:
         return _json(body)
 
     def _find_token(self) -> str:
-        """That of the page, else, over https, the one that the environment has. Raises ClientError with what
-        is wrong with this address."""
+        """Return the token of the page or, over https, that of the environment.
+
+        Raises ClientError with what is wrong with this address.
+        """
         status, page = self._request("GET", "index.html")
         if status != 200:
             raise self._no_page(status)
@@ -105,7 +113,7 @@ class HttpClient:
             given = token_in(self._environ) if self.address.is_tls else None
         except CredentialsError as error:
             raise ClientError(str(error)) from None
-        # Without one it is for TensorBoard to say why it refuses.
+        # Without a token it is up to TensorBoard to say why it refuses.
         return given or ""
 
     def _no_page(self, status: int) -> ClientError:
@@ -181,7 +189,7 @@ def _unreachable(address: HubAddress, error: Exception) -> UnreachableError:
 
 
 def _refusal(status: int, body: bytes, address: HubAddress) -> ClientError:
-    """What the hub said, else the status."""
+    """Return the error that the hub reported, else one with the status."""
     try:
         said = json.loads(body)["error"]
     except (ValueError, TypeError, KeyError):

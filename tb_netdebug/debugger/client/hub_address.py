@@ -1,4 +1,4 @@
-"""Where a hub is: the address of a TensorBoard, as people write it or copy it from a browser."""
+"""The address of a hub: that of its TensorBoard, as people write it or copy it from a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class HubAddress:
-    """`prefix` is TensorBoard's `--path_prefix`, without a slash at its end."""
+    """The address of a TensorBoard; `prefix` is its `--path_prefix` without a trailing slash."""
 
     at: Address
     is_tls: bool = False
@@ -20,7 +20,10 @@ class HubAddress:
 
     @classmethod
     def of(cls, text: str) -> HubAddress:
-        """Of "host:port", ":6006", or "http(s)://host:port/prefix/". ValueError with a sentence."""
+        """Parse "host:port", ":6006", or "http(s)://host:port/prefix/".
+
+        Raises ValueError with a sentence.
+        """
         if "://" not in text:
             return cls(address_of(f":{text}" if text.isdecimal() else text))
         try:
@@ -35,7 +38,7 @@ class HubAddress:
 
     @property
     def host(self) -> str:
-        """As the header Host has it."""
+        """The value of the header Host."""
         text = str(self.at)
         return text.removesuffix(f":{PORTS[self.scheme]}") if self._has_usual_port else text
 

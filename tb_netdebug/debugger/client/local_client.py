@@ -1,4 +1,4 @@
-"""Speaks by frames to a session in the same process, without a hub between."""
+"""The client of a session in the same process: exchanges frames with it, without a hub between."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from tb_netdebug.debugger.protocol.messages import Frame, FrameError, decoded, e
 from tb_netdebug.debugger.protocol.verbs import VERBS
 
 KEY = "local"
-# Nobody but this process can be lost, and one that was stopped by Ctrl-Z comes back.
+# There is no connection that could be lost, and a process that was stopped by Ctrl-Z comes back.
 LEASE_SECS = 120.0
 ANSWER_SECS = 30.0
-# After the wait of a verb that waits.
+# Beyond the wait of a verb that waits.
 SLACK_SECS = 1.0
 PIECE_BYTES = 1 << 20
 
 
 class LocalClient:
-    """`take` is the session's `send`; `listen` tells where to send to. Sessions may follow each other;
-    the newest is the one that is there."""
+    """A client without a hub. Sessions may follow each other; the newest is the one that is there.
+
+    `take` is the session's `send`; `listen` sets where frames go.
+    """
 
     def __init__(self) -> None:
         self.id = new_id()
@@ -42,7 +44,7 @@ class LocalClient:
             self._receive = receive
 
     def take(self, data: bytes) -> bool:
-        """A frame of the session's, from any thread."""
+        """Take a frame of the session, from any thread; return whether it was one."""
         try:
             frame = decoded(data)
         except FrameError:
@@ -53,7 +55,7 @@ class LocalClient:
         return True
 
     def wait_for_session(self, secs: float) -> bool:
-        """Whether one has come by then."""
+        """Wait for a session; return whether one has come in time."""
         with self._news:
             return self._news.wait_for(lambda: self._training is not None, secs)
 

@@ -1,4 +1,4 @@
-"""Questions to a training, on their way and answered."""
+"""Calls to a session: pending until the answer arrives."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-# What a client is told went wrong.
+# The kinds of errors that a client can get.
 UNKNOWN, HELD, REFUSED, BUSY, LATE, GONE = "unknown", "held", "refused", "busy", "late", "gone"
 
 
 class CallError(Exception):
-    """A sentence for who has asked; `kind` is one of the above."""
+    """A call failed. The text is a sentence for the caller; `kind` is one of the above."""
 
     def __init__(self, kind: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -19,7 +19,7 @@ class CallError(Exception):
 
 
 class Call:
-    """One question to one training. `ended` is called with it when it has an answer, on any thread."""
+    """One call to one session. `ended` is called with it once it has an answer, on any thread."""
 
     def __init__(self, number: int, verb: str, ended: Callable[[Call], None] | None = None) -> None:
         self.number = number
@@ -43,11 +43,11 @@ class Call:
         return self._done.is_set()
 
     def wait(self, secs: float) -> bool:
-        """Whether there is an answer."""
+        """Wait for the answer; return whether there is one."""
         return self._done.wait(secs)
 
     def result(self) -> Any:
-        """Of one that is done. Raises CallError."""
+        """Return the value of a call that is done; raise CallError if it failed."""
         if self.error is not None:
             raise self.error
         return self.value

@@ -1,6 +1,6 @@
-"""Which clients attend which trainings, and who of them holds the controls of each.
+"""Which clients attend which runs, and which of them holds the controls of each.
 
-A training is what its ranks have in common: all of them are held together. Nothing here knows the time.
+All ranks of a run are held together. No clock is read here: callers pass `now`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from tb_netdebug.debugger.hub.calls import BUSY, HELD, CallError
 
-# Who has not attended for so long has left.
+# A client that has not attended for this long has left.
 AWAY_SECS = 10.0
 MOST_CLIENTS = 500
 
 
 @dataclass(slots=True)
 class Visitor:
-    """A tab of a browser, or a terminal; `label` is what others see of it."""
+    """A client, either a browser tab or a terminal; others see its `label`."""
 
     name: str
     label: str
@@ -26,27 +26,27 @@ class Visitor:
 
 
 class Controls:
-    """For one thread at a time."""
+    """The clients and the holders of the controls. Not thread-safe: the hub calls it under its lock."""
 
     def __init__(self) -> None:
         self._visitors: dict[str, Visitor] = {}
         self._holders: dict[str, str] = {}
 
     def attend(self, name: str, label: str, trainings: Collection[str], *, now: float) -> None:
-        """From now on these, and no others. Raises CallError when there are too many clients."""
+        """Attend these runs, and no others; raise CallError if there are too many clients."""
         self._make_room(name)
         self._visitors[name] = Visitor(name, label, now, frozenset(trainings))
         self._free()
 
     def drop_in(self, name: str, training: str, *, now: float) -> None:
-        """Whoever asks something is there. Raises CallError when there are too many clients."""
+        """Count a client that calls a verb as attending; raise CallError if there are too many clients."""
         self._make_room(name)
         visitor = self._visitors.setdefault(name, Visitor(name, "", now, frozenset()))
         visitor.seen = now
         visitor.trainings |= {training}
 
     def sweep(self, *, now: float) -> None:
-        """Those who have left let go of everything."""
+        """Remove the clients that have left; they lose all controls."""
         gone = [each.name for each in self._visitors.values() if now >= each.seen + AWAY_SECS]
         for name in gone:
             del self._visitors[name]
@@ -56,7 +56,7 @@ class Controls:
     # ---- the controls
 
     def claim(self, name: str, training: str) -> None:
-        """First come, first served. Raises CallError when somebody else has them."""
+        """Give the controls to a client, first come, first served; raise CallError if another has them."""
         holder = self.holder(training)
         if holder is not None and holder.name != name:
             who = holder.label or "Another window"
@@ -64,7 +64,7 @@ class Controls:
         self._holders[training] = name
 
     def take(self, name: str, training: str) -> None:
-        """From whoever has them; for one who attends that training."""
+        """Take over the controls from their holder, for a client that attends the run."""
         if training in self._visitors[name].trainings:
             self._holders[training] = name
 
@@ -81,7 +81,7 @@ class Controls:
         return sum(training in each.trainings for each in self._visitors.values())
 
     def next_departure(self) -> float | None:
-        """When the next one would have been away for too long."""
+        """Return when the next client will have been away for too long, or None."""
         return min((each.seen + AWAY_SECS for each in self._visitors.values()), default=None)
 
     def _make_room(self, name: str) -> None:

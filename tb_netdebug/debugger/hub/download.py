@@ -1,4 +1,4 @@
-"""A tensor on its way to a client, as a `.npy` file: one piece is handed on while the next one comes."""
+"""Sends a tensor to a client as a `.npy` file: it fetches the next piece while the client gets the last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _LONGEST_NAME = 100
 
 
 class Download:
-    """Begins with the first piece: what is wrong with the name is known then. Raises CallError."""
+    """A tensor on its way to a client. The constructor raises CallError.
+
+    It fetches the first piece, so a wrong name is known before the reply begins.
+    """
 
     def __init__(self, sessions: Sessions, client: str, key: str, name: str, slice_text: str | None) -> None:
         self._sessions = sessions
@@ -36,7 +39,10 @@ class Download:
         self._first = self._piece(call, first, 0)
 
     def pieces(self) -> Generator[bytes, None, None]:
-        """Ends early when the training does, or the tensor changes; then fewer bytes come than `size`."""
+        """Yield the pieces.
+
+        They end early if the run ends or the tensor changes: then fewer bytes come than `size`.
+        """
         try:
             yield from self._pieces()
         except CallError as error:
@@ -75,6 +81,6 @@ class Download:
 
 
 def file_name_of(name: str) -> str:
-    """Harmless in a header and in any folder."""
+    """Return a file name that is harmless in a header and in any folder."""
     kept = _UNSAFE.sub("_", name).strip("._")[:_LONGEST_NAME]
     return f"{kept or 'tensor'}.npy"

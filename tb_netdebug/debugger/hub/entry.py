@@ -1,4 +1,4 @@
-"""One session, as the hub knows it."""
+"""The hub's record of one session: its state, its open calls, its pace."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ from typing import Any
 
 from tb_netdebug.debugger.hub.calls import GONE, Call
 
-# Over so much of the past it is said how fast a training goes.
+# The speed of a run is computed over this much of the past.
 LEAST_RATE_SECS, MOST_RATE_SECS = 0.15, 5.0
 LEAST_RATE_STEPS = 2
-# Until more is known: states come about so often.
+# Until more is known: states arrive at about this rate.
 USUAL_RATE = 20.0
 
 
 class SessionEntry:
-    """`key` stays the same when a training comes by another agent; `trainer` is what the collector calls it,
-    None while it is not connected. `training` is the same for all ranks of one training."""
+    """One session. `key` stays the same when a run comes by another agent.
+
+    `trainer` is the collector's name for it, None while it is not connected. `training` is the same for all
+    ranks of one run.
+    """
 
     def __init__(self, key: str, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
         self.key = key
         self.trainer: str | None = None
         self.calls: dict[int, Call] = {}
         self.clients = 0
-        # What was asked of all ranks together and is not done yet.
+        # The pausing of all ranks that is still under way.
         self.course: object = None
         self.leased_at = 0.0
         self.lost_at = 0.0
         self.told_at = -1.0
         self.is_untold = False
         self._steps: deque[tuple[float, int]] = deque(maxlen=256)
-        self._rate = USUAL_RATE  # before it was paused
+        self._rate = USUAL_RATE  # the pace before it was paused
         self.greet(trainer, session, state)
 
     def greet(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
-        """It is here, for the first time or again. What it was asked before it has forgotten."""
+        """Note a connection, the first or a new one. The session has forgotten the calls of the old one."""
         self.forget_calls("The training was connected anew meanwhile: ask again.")
         self.trainer, self.session, self.state = trainer, session, state
         self._steps.clear()
@@ -84,11 +87,11 @@ class SessionEntry:
         return max(steps, 0) / secs if is_known else self._rate
 
     def age(self, now: float) -> float:
-        """Of what is known of its step."""
+        """Return the age of its last known step."""
         return now - self._steps[-1][0] if self._steps else 0.0
 
 
 def key_of(session: Mapping[str, Any]) -> str:
-    """The same for the same process and run, whichever way it comes."""
+    """Return the key of a session: the same for the same process and run, whichever way it comes."""
     named = json.dumps([session[name] for name in ("run", "rank", "pid", "host")])
     return hashlib.sha256(named.encode()).hexdigest()[:16]

@@ -1,9 +1,9 @@
-"""The sessions of all trainings that can be debugged, in the process of TensorBoard.
+"""The sessions of all runs that can be debugged, in the process of TensorBoard.
 
-Frames come from the collector by `take`, on its thread, and go by its `send`. Clients come by HTTP, each on a
-thread of its own. A thread of ours keeps leases alive and notices who has left; it runs only while there is
-somebody to do that for. All that trainings say is bounded and checked (`statements.py`): the token that they
-brought proves no good will.
+The collector delivers frames by `take`, on its thread, and sends frames by its `send`. Clients come by HTTP,
+each on a thread of its own. A thread of the hub renews leases and notices who has left; it runs only while
+there is something to do. Everything that sessions report is bounded and checked (`statements.py`): the token
+that they present does not prove good will.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MOST_CALLS = 64  # of one session, at the same time
 MOST_STATE_BYTES = 256 << 10
 RENEW_SECS = 3.0
 ANSWER_SECS = 10.0
-# A training that is not connected may come back.
+# A session that is not connected may come back for this long.
 KEPT_SECS = 60.0
-# States are told on at most so often, each session's.
+# States of a session are passed on at this interval at most.
 TELL_SECS = 0.05
 CLOSE_SECS = 2.0
 
@@ -46,7 +46,10 @@ Row = dict[str, Any]
 
 
 class NamedRun(Protocol):
-    """`run` is what the collector calls it, which may be with a suffix that the training does not know of."""
+    """A connected run.
+
+    `run` is the collector's name for it, maybe with a suffix that the run does not know.
+    """
 
     @property
     def key(self) -> str: ...
@@ -56,7 +59,7 @@ class NamedRun(Protocol):
 
 
 class Channel(Protocol):
-    """The way to the trainings: a collector."""
+    """The way to the sessions: a collector."""
 
     def send(self, trainer_key: str, data: bytes) -> bool: ...
 
@@ -64,8 +67,11 @@ class Channel(Protocol):
 
 
 class Sessions:
-    """Safe from any thread. `tell(key, row)` hears each new state, and with None that a session is gone;
-    `named(run_dir)` is what the list of runs calls a folder, if it has it."""
+    """The sessions of all runs; every method is safe from any thread.
+
+    `tell(key, row)` gets each new state, and None for a session that is gone. `named(run_dir)` returns a
+    folder's name in the list of runs, if it is there.
+    """
 
     def __init__(
         self, tell: Callable[[str, Row | None], None], *,
@@ -87,11 +93,11 @@ class Sessions:
     # ---- the trainings' side -----------------------------------------------------------------------------
 
     def open(self, channel: Channel) -> None:
-        """Before the first frame comes."""
+        """Set the channel; called before the first frame arrives."""
         self._channel = channel
 
     def take(self, trainer: str, data: bytes) -> None:
-        """A message from the trainer that the collector calls so. What keeps to no rule is dropped."""
+        """Take a frame from a trainer, by the collector's name for it. Malformed frames are dropped."""
         try:
             frame = decoded(data)
             with self._news:
@@ -101,7 +107,7 @@ class Sessions:
             return
 
     def look(self) -> float | None:
-        """Does what is due, and says in how many seconds something will be; None when nothing is to do."""
+        """Do what is due; return the seconds until something will be, or None if nothing is pending."""
         with self._news:
             now = self._clock()
             self._controls.sweep(now=now)
@@ -112,7 +118,7 @@ class Sessions:
             return None if due is None else max(due - now, 0.0)
 
     def close(self) -> None:
-        """All trainings are let go of. May be called twice."""
+        """Detach from all runs. May be called twice."""
         with self._news:
             self._is_closed = True
             for entry in self._entries.values():
@@ -126,7 +132,7 @@ class Sessions:
             thread.join(CLOSE_SECS)
 
     def lost(self) -> None:
-        """Some trainer of the collector's has gone."""
+        """Note that a trainer of the collector has gone."""
         with self._news:
             self._notice_lost(self._clock())
             self._rouse()
@@ -141,7 +147,7 @@ class Sessions:
         self, client: str, label: str, keys: Collection[str], *, take: str | None = None,
         release: str | None = None,
     ) -> list[Row]:  # fmt: skip
-        """The client is there for these sessions, and no longer for others. Raises CallError."""
+        """Attend these sessions, and no others; return all rows. Raises CallError."""
         with self._news:
             trainings = {entry.training for key in keys if (entry := self._entries.get(key)) is not None}
             self._controls.attend(client, label, trainings, now=self._clock())
@@ -153,8 +159,10 @@ class Sessions:
             return self.rows()
 
     def claim(self, client: str, key: str, *, steers: bool) -> list[SessionEntry]:
-        """The session and, behind it, the other connected ranks of its training; for what `steers`, the
-        client holds the controls of it afterwards. Raises CallError."""
+        """Return the session and the other connected ranks of its run; raise CallError if there is none.
+
+        If the verb `steers`, the client holds the controls of the run afterwards.
+        """
         with self._news:
             entry = self._entry(key)
             self._controls.drop_in(client, entry.training, now=self._clock())
@@ -168,7 +176,7 @@ class Sessions:
         self, entry: SessionEntry, client: str, verb: str, arguments: Mapping[str, Any], *,
         ended: Callable[[Call], None] | None = None,
     ) -> Call:  # fmt: skip
-        """Returns at once. Raises CallError, and ArgumentError."""
+        """Send a call and return at once; raise CallError or ArgumentError."""
         wanted = checked(verb, arguments)
         with self._news:
             if entry.trainer is None or self._is_closed:
@@ -184,7 +192,7 @@ class Sessions:
         return call
 
     def answer(self, entry: SessionEntry, call: Call, *, secs: float = ANSWER_SECS) -> Any:
-        """Waits for it. Raises CallError."""
+        """Wait for a call and return its value; raise CallError."""
         try:
             if not call.wait(secs):
                 raise CallError(LATE, "The training has not answered in time.")
@@ -193,7 +201,7 @@ class Sessions:
             self.forget(entry, call)
 
     def forget(self, entry: SessionEntry, call: Call) -> None:
-        """Nobody waits for its answer any more."""
+        """Drop a call that nobody waits for any more."""
         with self._news:
             entry.calls.pop(call.number, None)
 
@@ -276,7 +284,7 @@ class Sessions:
         return {} if self._channel is None else {each.key: each for each in self._channel.trainers()}
 
     def _after_visit(self, entries: Iterable[SessionEntry]) -> None:
-        """These trainings hear of it, and the other clients. What is as it was is no news."""
+        """Update the leases of these sessions and publish their rows; the receiver drops unchanged ones."""
         for entry in entries:
             self._set_lease(entry)
             self._tell(entry.key, self._row(entry))
@@ -339,7 +347,7 @@ class Sessions:
         }
 
     def _tell_soon(self, entry: SessionEntry) -> None:
-        """Now, or when enough time has passed since the last time."""
+        """Publish a state now, or once enough time has passed since the last one."""
         if self._clock() >= entry.told_at + TELL_SECS:
             self._tell_now(entry)
         else:
@@ -365,7 +373,7 @@ class Sessions:
         return min(dues if departure is None else [*dues, departure], default=None)
 
     def _rouse(self) -> None:
-        """There may be something to do earlier than was thought."""
+        """Wake or start the thread: something may be due earlier than it knows."""
         if self._thread is None and not self._is_closed and self._next_due(self._clock()) is not None:
             self._thread = threading.Thread(target=self._keep, name="netdebug-sessions", daemon=True)
             self._thread.start()

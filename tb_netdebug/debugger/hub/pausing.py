@@ -1,8 +1,8 @@
-"""All ranks of a training are paused at the end of the same batch.
+"""Pauses all ranks of a run at the end of the same batch.
 
-Paused anywhere else, one would make the others wait in a collective until that gives up. None of them knows
-where the others are, so the hub chooses a batch that none has reached; when one has all the same by the time
-that it hears of it, all go on, and it is tried with one that is further away.
+A rank that is paused anywhere else would make the others wait in a collective until that times out. No rank
+knows where the others are, so the hub chooses a batch that none has reached. If a rank is past it by the time
+it gets the call, all resume, and the hub tries again with a batch that is further away.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from tb_netdebug.debugger.hub.entry import SessionEntry
 from tb_netdebug.debugger.hub.hub import Sessions
 from tb_netdebug.debugger.hub.rank_calls import settle, tell
 
-# So far ahead, in the time that its batches take; twice as far after each failure.
+# How far ahead, in the time of its batches; doubled after each failure.
 AHEAD_SECS = 0.1
 LONGEST_AGE_SECS = 1.0
 TRIES = 5
-# A rank in the middle of a long batch answers late; the others hear then that they have to go on.
+# A rank in the middle of a long batch answers late; the others get the call to resume only then.
 LONGEST_SECS = 600.0
 LOOK_SECS = 0.2
-# While one is paused already, another one that answers nothing waits for it in the next batch, most likely.
-# So long it may still be on its way, and for so many of its batches.
+# While one rank is paused, another one that does not answer most likely waits for it in the next batch. It
+# gets this long, and this many of its batches, to arrive.
 STUCK_SECS, STUCK_BATCHES = 1.0, 3
 SLOWEST_RATE = 0.01
 
 
 class Pausing:
-    """It goes on when nobody waits for it any more, until it has succeeded or failed, or something else was
-    asked of the training."""
+    """Pauses all ranks of a run, on a thread of its own.
+
+    It goes on when its caller no longer waits, until it succeeds or fails, or until another verb replaces it.
+    """
 
     def __init__(
         self, sessions: Sessions, client: str, ranks: Sequence[SessionEntry], wanted: Mapping[str, Any]
@@ -59,7 +61,7 @@ class Pausing:
         return pausing
 
     def result(self, secs: float) -> Any:
-        """The state of the first rank; None when it takes longer. Raises CallError."""
+        """Return the state of the first rank, or None if it takes longer; raise CallError."""
         self._ended.wait(secs)
         if self._error is not None:
             raise self._error
@@ -76,7 +78,7 @@ class Pausing:
             self._ended.set()
 
     def _paused(self) -> Any:
-        """None when something else was asked meanwhile. Raises CallError."""
+        """Try to pause all ranks; return None if another verb came in between. Raises CallError."""
         for attempt in range(TRIES):
             ahead = batch_ahead(self._ranks, now=self._sessions.clock(), secs=AHEAD_SECS * 2**attempt)
             trouble = self._tried({**self._wanted, "step": ahead})
@@ -94,7 +96,7 @@ class Pausing:
         )
 
     def _tried(self, wanted: Mapping[str, Any]) -> CallError | None:
-        """Why it has failed, or None."""
+        """Return why one attempt failed, or None."""
         ended: queue.SimpleQueue[Call] = queue.SimpleQueue()
         calls: list[tuple[SessionEntry, Call]] = []
         try:
@@ -125,7 +127,7 @@ class Pausing:
         return STUCK_SECS + STUCK_BATCHES / max(slowest, SLOWEST_RATE)
 
     def _let_go(self) -> None:
-        """Who cannot be told is not there."""
+        """Resume all ranks; one that cannot be reached is gone."""
         with suppress(CallError):
             wanted: dict[str, Mapping[str, Any] | None] = {each.key: {} for each in self._ranks}
             settle(self._sessions, tell(self._sessions, self._ranks, self._client, "continue", wanted))
@@ -136,7 +138,7 @@ class Pausing:
 
 
 def batch_ahead(ranks: Sequence[SessionEntry], *, now: float, secs: float) -> int:
-    """A batch that no rank will have reached before it hears of it."""
+    """Return a batch that no rank will have reached before it gets the call."""
     reached = [
         each.step + each.steps_per_sec(now) * (min(each.age(now), LONGEST_AGE_SECS) + secs) for each in ranks
     ]

@@ -1,4 +1,4 @@
-"""The same question to several ranks."""
+"""Sends one call to several ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tb_netdebug.debugger.hub.calls import Call, CallError
 from tb_netdebug.debugger.hub.entry import SessionEntry
 from tb_netdebug.debugger.hub.hub import Sessions
 
-# Behind the answer of the rank that was asked, so long for those of the others.
+# How long to wait for the other ranks after the answer of the one that was called.
 OTHERS_SECS = 1.0
 
 
@@ -18,7 +18,7 @@ def tell(
     sessions: Sessions, ranks: Sequence[SessionEntry], client: str, verb: str,
     wanted: Mapping[str, Mapping[str, Any] | None],
 ) -> dict[SessionEntry, Call]:  # fmt: skip
-    """All of these. Raises CallError when one of them cannot be told; all others were."""
+    """Call all these ranks; raise CallError if one of them cannot be reached, after calling the others."""
     calls: dict[SessionEntry, Call] = {}
     trouble: CallError | None = None
     for each in ranks:
@@ -36,7 +36,10 @@ def tell(
 
 
 def settle(sessions: Sessions, calls: Mapping[SessionEntry, Call]) -> None:
-    """What comes next builds on what all of them do by now; one that waits for another is not waited for."""
+    """Wait for all ranks a little: the next call builds on this one.
+
+    A rank that waits for another is left out.
+    """
     until = time.monotonic() + OTHERS_SECS
     for each, call in calls.items():
         call.wait(max(until - time.monotonic(), 0.0))

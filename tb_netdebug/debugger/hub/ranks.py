@@ -1,4 +1,4 @@
-"""Calls to trainings, also to those of several ranks: what steers goes to all of them, and one answers."""
+"""Calls to runs, also to those of several ranks: verbs that steer go to all of them, and one answers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tb_netdebug.debugger.hub.pausing import Pausing
 from tb_netdebug.debugger.hub.rank_calls import settle, tell
 from tb_netdebug.debugger.protocol.verbs import VERBS, checked
 
-# A verb that waits is answered by the session; if not, so much later by us.
+# The session answers a verb that waits; if it does not, the hub does this much later.
 SLACK_SECS = 0.5
-# They say where a training goes, and undo what was said before.
+# Verbs that say where the run goes, and replace what was asked before.
 COURSES = ("pause", "continue", "step", "run_to", "detach")
-# What one rank calls 3 may be 2 for another one, which refused one of them.
+# A breakpoint may be number 3 on one rank and number 2 on another, which refused an earlier one.
 OWN_TO_A_RANK = ("id", "hits", "complaint")
 LISTS = {"breakpoint": "breakpoints", "watchpoint": "watchpoints"}
 
 
 def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapping[str, Any]) -> Any:
-    """The answer of the session that was asked. Raises CallError, and ArgumentError."""
+    """Call a verb and return the session's answer; raise CallError or ArgumentError."""
     wanted = checked(verb, arguments)
     ranks = sessions.claim(client, key, steers=VERBS[verb].steers)
     if not VERBS[verb].is_for_all or len(ranks) == 1:
@@ -42,7 +42,7 @@ def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapp
 
 
 def answer(sessions: Sessions, entry: SessionEntry, call: Call, wanted: Mapping[str, Any]) -> Any:
-    """A verb that waits for the training to stop has one in any case: the newest state."""
+    """Return the answer to a call; a verb that waits always has one, in doubt the newest state."""
     if not VERBS[call.verb].waits:
         return sessions.answer(entry, call)
     try:
@@ -59,8 +59,10 @@ def answer(sessions: Sessions, entry: SessionEntry, call: Call, wanted: Mapping[
 def twin(
     asked: SessionEntry, other: SessionEntry, verb: str, wanted: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    """The arguments for another rank, where the same breakpoint or watchpoint may have another number; None
-    when it has none to remove."""
+    """Return the arguments for another rank, whose number for the same point may differ.
+
+    It is None if that rank has no such point to remove.
+    """
     name = LISTS.get(verb.partition("_")[2])
     if name is None or wanted["id"] is None or other is asked:
         return wanted

@@ -1,5 +1,7 @@
-"""What trainings say of themselves, looked at before anybody else sees it: fields that are known, of the
-types that README.md gives them, and no bigger than can be meant. The rest is left out, what is wrong refused.
+"""Checks everything that a session reports before a client gets it.
+
+Known fields pass if they have the types of README.md and a plausible size. Unknown fields are dropped, wrong
+values are refused.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ Check = Callable[[Any], Any]
 
 
 class StatementError(ValueError):
-    """No session of ours would say this."""
+    """A session sent something that no session of NetDebug sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object with these fields; of a version that knows less, some are missing."""
+    """An object with these fields; a session of an older version may lack some."""
 
     checks: Mapping[str, tuple[Check, Any]]
 
@@ -91,7 +93,7 @@ def texts_by_name(value: Any) -> dict[str, str]:
 
 
 def anything(value: Any) -> Any:
-    """Of whatever form, but not so deep that looking at it fails."""
+    """Return any value, but not one so deep that walking it fails."""
     level = [value]
     for _ in range(MOST_DEPTH):
         level = [inner for each in level for inner in _inside(each)]
@@ -209,7 +211,7 @@ _PIECE = Fields(
         "is_last": (switch, False),
     }
 )
-# What the verbs answer; those that are not here with an object of their own.
+# The checks of what verbs answer; a verb that is not listed answers with an object of its own.
 VALUES: Mapping[str, Check] = {
     **dict.fromkeys(("pause", "continue", "step", "run_to", "detach"), STATE),
     "set_breakpoint": _BREAKPOINT,
@@ -222,5 +224,5 @@ VALUES: Mapping[str, Check] = {
 
 
 def value_of(verb: str, value: Any) -> Any:
-    """Raises StatementError."""
+    """Return the checked answer of a verb; raise StatementError."""
     return VALUES.get(verb, an_object)(value)

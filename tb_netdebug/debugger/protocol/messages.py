@@ -1,4 +1,4 @@
-"""Frames on the control channel: a header of JSON, and bytes that belong to it (see README.md)."""
+"""Frames on the control channel: a JSON header, and the bytes that belong to it (see README.md)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LENGTH = struct.Struct("<I")
 
 
 class FrameError(ValueError):
-    """That is no frame, or a bigger one than there may be."""
+    """The data is not a frame, or is too big for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`head` has what came as JSON; its `type` is a text."""
+    """A decoded frame; `head` is the JSON header, whose `type` is a text."""
 
     head: Mapping[str, Any]
     attachment: bytes = b""
@@ -34,7 +34,7 @@ class Frame:
 
 
 def encoded(kind: str, /, *, attachment: bytes = b"", **fields: object) -> bytes:
-    """Raises FrameError when it would be too big."""
+    """Return the bytes of a frame; raise FrameError if it would be too big."""
     header = json_bytes({"type": kind, **fields})
     if len(header) > MOST_HEADER_BYTES or len(attachment) > MOST_ATTACHMENT_BYTES:
         raise FrameError(f"a message of {len(header)} and {len(attachment)} bytes is too big")
@@ -42,7 +42,7 @@ def encoded(kind: str, /, *, attachment: bytes = b"", **fields: object) -> bytes
 
 
 def decoded(data: bytes) -> Frame:
-    """Raises FrameError."""
+    """Return the frame in these bytes; raise FrameError if they are not one."""
     if len(data) < _LENGTH.size:
         raise FrameError("a frame begins with the length of its header")
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]

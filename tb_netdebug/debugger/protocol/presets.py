@@ -1,7 +1,7 @@
-"""The recommended watchpoints, and what to do when one has been hit.
+"""The recommended watchpoints, and the advice for each hit.
 
-A watchpoint looks at one step, a check of docs/checks.md at a whole training: the thresholds here are wider,
-since a single look has to be enough. Where both mean the same thing, the slugs are the same.
+A watchpoint judges one step, a check of docs/checks.md a whole run. The thresholds here are wider, since a
+single step has to be enough. Where both mean the same thing, the slugs are the same.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ PRESETS = (
         "and drop or fill them.",
     ),
     Preset(
-        # The check wants 1000 for the norm of all gradients together; a single tensor is a part of that, and
-        # 100 is ten times what clipping at 10, the widest usual, would let through.
+        # The check's limit is 1000 for the norm of all gradients together. A single tensor is a part of that,
+        # and 100 is ten times what clipping at 10, the widest usual, would let through.
         "exploding-gradients", "A gradient is very large", "gradient", "norm", ">", 100.0,
         "Clip between backward and the optimizer's step: "
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0). Lower the learning rate; scale inputs "
         "and targets to about -1 to 1.",
     ),
     Preset(
-        # MindInsight's 1e-9 for the mean size, which the largest value is some times; others warn from a mean
-        # of 1e-7 on, which healthy deep networks reach.
+        # MindInsight uses 1e-9 for the mean size; the largest value is several times that. Others warn from a
+        # mean of 1e-7 on, which healthy deep networks reach.
         "vanishing-gradients", "A gradient is next to nothing", "gradient", "abs_max", "<", 1e-8,
         "This layer does not learn. Look for .detach(), rounding or a comparison between it and the loss,"
         " for dead or saturated units behind it; use ReLU or GELU, a normalisation, shortcuts.",
     ),
     Preset(
-        # Of a healthy ReLU half to three quarters are 0.
+        # In a healthy network, half to three quarters of a ReLU's outputs are 0.
         "dead-layer", "An output is nearly all 0", "output", "zeros", ">", 0.99,
         "Nothing of the input gets beyond this layer. Lower the learning rate; use nn.LeakyReLU(0.01) or "
         "nn.GELU(); look for large negative biases before it. Embeddings of padding and dropout with a "
@@ -89,8 +89,8 @@ PRESETS = (
         "them out by a pattern.",
     ),
     Preset(
-        # About 0.001 is usual, 0.01 to 0.1 in small networks; the check warns from 0.2 on when the loss does
-        # not fall. Biases that begin at 0 change by more than themselves at first, so they are left out.
+        # About 0.001 is usual, 0.01 to 0.1 in small networks; the check warns from 0.2 on if the loss does
+        # not fall. Biases that begin at 0 change by more than their own size at first, so they are left out.
         "update-ratio-high", "A step changes a weight by a large part of it", "weight", "change", ">", 0.2,
         "What was learned is thrown away again. Lower the learning rate to a tenth, or let it rise slowly"
         " at the start; clip the gradients.",
@@ -106,7 +106,7 @@ PRESETS = (
 )  # fmt: skip
 BY_SLUG = {each.preset: each for each in PRESETS}
 
-# For what somebody has thought up: the statistic tells what to look at next.
+# For watchpoints of the user's own: the statistic suggests what to look at next.
 _GENERAL = {
     (
         "nonfinite",
@@ -126,7 +126,7 @@ _SMALL = (
 
 
 def advice_for(kind: str, statistic: str, comparison: str, preset: str | None) -> str:
-    """Of the preset itself, of one that looks at the same, or in general."""
+    """Return the advice of the preset, of one with the same condition, or a general one."""
     if preset in BY_SLUG:
         return BY_SLUG[preset].advice
     for each in PRESETS:

@@ -1,4 +1,4 @@
-"""What may be asked of a training, and with which arguments: looked at by the hub and by the session."""
+"""The verbs and their arguments; checked by the hub, and again by the session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tb_netdebug.debugger.tensors.name_pattern import NamePattern
 from tb_netdebug.debugger.workbench import WorkbenchError
 
 MOST_TEXT_LETTERS = 2000
-# Of all matrices of an answer together, so that its header keeps below what a frame may hold.
+# For all matrices of an answer together, so that its header stays below the limit of a frame.
 MOST_CELLS = 32_768
 MOST_WAIT_SECS = 5.0
 _NEEDED = object()
@@ -20,7 +20,7 @@ Check = Callable[[str, Any], Any]
 
 
 class ArgumentError(ValueError):
-    """A sentence about an argument."""
+    """An argument is missing or wrong; the text is a sentence about it."""
 
 
 def whole(name: str, value: Any) -> int:
@@ -36,7 +36,7 @@ def count(name: str, value: Any) -> int:
 
 
 def number(name: str, value: Any) -> float:
-    """Also the texts that stand for what JSON has no numbers for."""
+    """Return a number; the texts that stand for NaN and infinities in JSON are accepted."""
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -65,7 +65,7 @@ def text(name: str, value: Any) -> str:
 
 
 def pattern(name: str, value: Any) -> str:
-    """A regular expression that does not take long on any name."""
+    """Return a regular expression that is searched in linear time."""
     try:
         return NamePattern(text(name, value)).text
     except WorkbenchError as error:
@@ -97,9 +97,12 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`steers`: who asks has to hold the controls. `is_for_all`: it goes to all ranks of a training. `waits`:
-    its answer comes when the training is paused, or at the next place after the argument `wait`; the hub
-    answers by itself, with the newest state, when nothing has come a little later."""
+    """A verb of the debugger.
+
+    `steers`: the caller must hold the controls. `is_for_all`: it goes to all ranks of a run. `waits`: it is
+    answered once the run is paused, or at the first place after the time of the argument `wait`; if no answer
+    comes shortly after, the hub itself answers with the newest state.
+    """
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     steers: bool = False
@@ -187,7 +190,7 @@ VERBS: Mapping[str, Verb] = {
 
 
 def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """All arguments of the verb, with their defaults. Raises ArgumentError, also for a verb there is not."""
+    """Return all arguments of the verb with their defaults; raise ArgumentError, also for an unknown verb."""
     verb = VERBS.get(name)
     if verb is None:
         raise ArgumentError(f"There is no verb {name[:40]!r}.")

@@ -1,4 +1,4 @@
-"""An array of NumPy as a tensor within reach: what an expression has computed."""
+"""A NumPy array as a readable tensor, such as the result of an expression."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def readable_of(array: Array, name: str, kind: str) -> ArrayReadable:
 
 
 def summary_of(array: Array) -> Summary:
-    """Of any array of numbers; types that the kernel does not know are counted as doubles."""
+    """Return the summary of any array of numbers; types unknown to the kernel are read as doubles."""
     dtype = DType.__members__.get(array.dtype.name.upper())
     if dtype is None or not array.dtype.isnative:
         wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

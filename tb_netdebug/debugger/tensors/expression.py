@@ -1,8 +1,8 @@
-"""Expressions over tensors, such as ``norm(`gradient:fc.weight`) / norm(`weight:fc.weight`)``.
+"""Evaluates expressions over tensors, such as ``norm(`gradient:fc.weight`) / norm(`weight:fc.weight`)``.
 
-They look like NumPy, and are no Python: the text is parsed, and each kind of node has a function here that
-computes it; of everything else it is said that it cannot be done. Nothing is compiled or run, no attribute is
-looked up, and what it may cost is bounded by `expression_limits`.
+They look like NumPy, but they are not Python: the text is parsed, and each kind of node has a function here
+that computes it; every other kind is refused. Nothing is compiled or run, no attribute is looked up, and
+`expression_limits` bounds the cost.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _INSTEAD: dict[type[ast.AST], str] = {
 }
 _MISTAKES = (
     TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, MemoryError, RecursionError,
-    Warning,  # where the program has made errors of them
+    Warning,  # where the program has turned them into errors
 )  # fmt: skip
 
 
 def evaluate(text: str, workbench: Workbench) -> Readable:
-    """The result as a tensor. Raises WorkbenchError with the place of what cannot be done."""
+    """Return the result as a tensor; raise WorkbenchError that points at what cannot be computed."""
     tree, source = _parsed(text)
     with np.errstate(all="ignore"):
         value = _Evaluation(workbench, source).value(tree.body)
@@ -177,7 +177,7 @@ class _Evaluation:
     def _broadcast(
         self, action: Callable[[Any, Any], Any], one: Value, other: Value, *, counts: bool = False
     ) -> Value:
-        """Numbers stay numbers, so that they do not make the result wider than the tensors are."""
+        """Apply an operator; numbers stay numbers, so that they do not widen the tensors' type."""
         pair = [each if _is_number(each) else array_of(each, self._budget) for each in (one, other)]
         self._budget.take_values(np.broadcast_shapes(*(np.shape(each) for each in pair)), item_bytes(*pair))
         if counts:
@@ -199,7 +199,7 @@ class _Evaluation:
         columns = other.shape[-1] if other.ndim > 1 else 1
         self._budget.take_values((*batch, rows, columns), item_bytes(one, other))
         self._budget.take_products(math.prod(batch) * rows * columns * one.shape[-1])
-        # Whole numbers are multiplied slowly, and overflow unseen.
+        # Integer products are slow, and overflow silently.
         pair = [each if each.dtype.kind in "fc" else each.astype(np.float64) for each in (one, other)]
         return plain(np.matmul(*pair))
 
@@ -275,7 +275,8 @@ class _Evaluation:
         return self._tensor(f"{kind}:{first.value}")
 
 
-# Not in the evaluation itself: what refers to itself stays in memory for a while, with all of its arrays.
+# Kept outside of the evaluation: an object that refers to itself stays in memory with all its arrays until
+# the garbage collector runs.
 _KINDS: dict[type[ast.AST], Callable[[_Evaluation, Any], Value]] = {
     ast.Constant: _Evaluation._constant,
     ast.Name: _Evaluation._name,
@@ -294,7 +295,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _to_count_with(value: Any) -> Any:
-    """Truth values and small whole numbers would overflow: pictures are often in eight bits."""
+    """Return truth values and small integers as int64: 8 bits, common in images, would overflow."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "biu" and value.dtype.itemsize < 8:
         return value.astype(np.int64)
     return value

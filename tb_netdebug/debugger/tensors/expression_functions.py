@@ -17,7 +17,7 @@ from tb_netdebug.debugger.workbench import WorkbenchError
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`call` takes the arguments as the expression has them, after the budget."""
+    """A function; `call` takes the budget, then the arguments of the expression."""
 
     call: Callable[..., Any]
     least: int
@@ -26,7 +26,7 @@ class Function:
 
 
 def array_of(value: Value, budget: Budget) -> Array:
-    """Arguments that have to be values: tensors are read here, if they are not too large."""
+    """Return an argument as an array: a tensor is read here, if it is not too large."""
     if isinstance(value, Whole):
         return value.array(budget)
     if isinstance(value, tuple):
@@ -69,7 +69,7 @@ def _sigmoid(array: Array) -> Array:
 
 
 def _reduced(action: Callable[..., Any], of_summary: Callable[[Summary], Any] | None = None) -> Function:
-    """Of a whole tensor without axes from its summary, however large it is."""
+    """Return a reduction; that of a whole tensor without axes is taken from its summary, at any size."""
 
     def call(budget: Budget, value: Value, axis: Value | None = None, keepdims: Any = False) -> Any:
         where = axis_of(axis)
@@ -88,7 +88,7 @@ def _reduced(action: Callable[..., Any], of_summary: Callable[[Summary], Any] | 
 
 
 def _sum(summary: Summary) -> float:
-    """What NumPy says of them: Inf and NaN are not left out."""
+    """Return the sum as NumPy defines it: Inf and NaN count."""
     if summary.nan or (summary.pos_inf and summary.neg_inf):
         return math.nan
     return math.inf if summary.pos_inf else -math.inf if summary.neg_inf else summary.sum
@@ -246,7 +246,7 @@ def _cosine(budget: Budget, one: Value, other: Value) -> Any:
 
 
 def _corr(budget: Budget, one: Value, other: Value | None = None) -> Any:
-    """Of two tensors one number, of the rows of one matrix a matrix."""
+    """Return one number for two tensors, or a matrix for the rows of one matrix."""
     if other is not None:
         first, second = _flat_pair(one, other, budget)
         return _cosine(budget, first - first.mean(), second - second.mean())

@@ -1,4 +1,4 @@
-"""How much an expression may cost: it comes over the wire, and the training waits for it."""
+"""Limits the cost of an expression: it comes over the wire, and the run waits for it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST_DEPTH = 40
 MOST_NODES = 300
 MOST_BYTES = 64 << 20
 MOST_BYTES_TOGETHER = 512 << 20
-# Multiplications of one product of matrices, one decomposition: about a second.
+# Multiplications in one matrix product or decomposition: about a second.
 MOST_PRODUCTS = 2_000_000_000
 MOST_SECS = 3.0
 
 
 class Budget:
-    """Of one evaluation; whatever makes new values asks first. Raises WorkbenchError."""
+    """The budget of one evaluation; every function that makes values asks it first. Raises WorkbenchError."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class Budget:
 
 
 def refuse_big(tree: ast.AST) -> None:
-    """Before anything walks through it by calls that are nested as deeply."""
+    """Refuse a tree that is too big or too deep, before any recursion walks through it."""
     waiting, count = [(tree, 1)], 0
     while waiting:
         node, depth = waiting.pop()

@@ -1,4 +1,4 @@
-"""What an expression computes with: whole tensors that are not read yet, arrays of NumPy, and numbers."""
+"""The values of an expression: whole tensors that are not read yet, NumPy arrays, and numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST_INTEGER = 1 << 63
 
 
 class Whole:
-    """A tensor as the workbench has it: numbers about all of it cost one pass and no memory."""
+    """A tensor of the workbench: statistics of the whole of it take one pass and no memory."""
 
     def __init__(self, readable: Readable) -> None:
         self.readable = readable
@@ -48,7 +48,7 @@ class Whole:
         return self._summary
 
     def farthest(self, sign: int, budget: Budget) -> int:
-        """Where the largest value is (the smallest, with -1), counted as in NumPy; the first NaN, if any."""
+        """Return the flat index of the largest value, or of the smallest with -1; the first NaN wins."""
         best, place, done = -math.inf, 0, 0
         for index in pieces(self.shape, CHUNK_VALUES):
             budget.take_time()
@@ -66,17 +66,17 @@ Value = Whole | Array | Number | tuple[Any, ...]
 
 
 def item_bytes(*values: Any) -> int:
-    """Of what is computed from them: doubles at most, unless they are complex."""
+    """Return the item size of results computed from these values: doubles at most, unless complex."""
     return 16 if any(np.iscomplexobj(value) for value in values) else 8
 
 
 def widened(array: Array) -> Array:
-    """Half floats have too few digits to compute with."""
+    """Return half floats as float32: they have too few digits to compute with."""
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def plain(result: Any) -> Value:
-    """A single value of NumPy as a number."""
+    """Return a result of NumPy, as a number if it is a single value."""
     if isinstance(result, np.generic) or (isinstance(result, np.ndarray) and not result.ndim):
         return number(result.item())
     if isinstance(result, np.ndarray):
@@ -85,7 +85,7 @@ def plain(result: Any) -> Value:
 
 
 def number(value: Any) -> Number:
-    """Whole numbers stay as small as NumPy's."""
+    """Return the number; an integer that NumPy cannot hold becomes a float."""
     if isinstance(value, int) and abs(value) >= LARGEST_INTEGER:
         return float(value) if abs(value) < 1 << 1000 else math.inf if value > 0 else -math.inf
     if not isinstance(value, bool | int | float | complex):

@@ -1,4 +1,4 @@
-"""Numbers about tensors and arrays of which nothing is known but that a variable holds them."""
+"""Statistics of tensors and arrays that the program's variables hold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from tb_netdebug.debugger.tensors.array_readable import summary_of
 
 
 def host_summary(value: Any) -> Summary | None:
-    """Of plain ones in host memory, which are read where they are: classes made from them may run code of the
-    user, and a device may be busy. None for all others."""
+    """Return the summary of a plain tensor or array in host memory, or None.
+
+    It is read in place. Subclasses are left out, since they may run code of the user, and so are tensors on a
+    device, which may be busy.
+    """
     if type(value) is np.ndarray:
         return summary_of(value) if value.dtype.kind in "fiubc" else None
     torch = sys.modules.get("torch")
@@ -30,5 +33,5 @@ def host_summary(value: Any) -> Summary | None:
         return Summary.unpack(
             kernel.summarize_strided(address, dtype, tuple(value.shape), tuple(value.stride()))
         )
-    except (RuntimeError, ValueError):  # within a transformation of functions there is no memory behind it
+    except (RuntimeError, ValueError):  # inside a function transform there is no memory behind it
         return None

@@ -1,4 +1,4 @@
-"""Names chosen by a regular expression that came over the wire: it must not keep the training waiting."""
+"""Selects names by a regular expression from the wire, which must not keep the run waiting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ MOST_REMEMBERED = 100_000
 
 
 class NamePattern:
-    """Raises WorkbenchError for what is no regular expression, or none that is searched in linear time."""
+    """A pattern over names.
+
+    Raises WorkbenchError for an invalid one, or one that takes more than linear time.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -22,16 +25,16 @@ class NamePattern:
 
     @property
     def steps(self) -> int:
-        """Those taken for all names so far."""
+        """The steps taken for all names so far."""
         return self._pattern.steps
 
     @property
     def states(self) -> int:
-        """How many steps a letter of a name costs at most."""
+        """The most steps that one letter of a name can cost."""
         return self._pattern.states
 
     def finds(self, name: str) -> bool:
-        """Whether it is found anywhere in the name; the answer is remembered."""
+        """Return whether the pattern occurs anywhere in the name; the answer is cached."""
         known = self._known.get(name)
         if known is None:
             if len(self._known) >= MOST_REMEMBERED:

@@ -1,4 +1,4 @@
-"""A tensor as a `.npy` file, of which only the piece that was asked for is read."""
+"""A tensor as a `.npy` file, of which only the requested piece is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 20
 def piece_of(
     readable: Readable, *, slice: str | None, offset: int, most: int
 ) -> tuple[dict[str, Any], bytes]:
-    """The value of the verb `bytes`, and its attachment. Raises WorkbenchError."""
+    """Return the value of the verb `bytes`, and its attachment; raise WorkbenchError."""
     index = parsed(slice, readable.entry.shape)
     shape, dtype = shape_of(index), _dtype_of(readable, index)
     header = _header(shape, dtype)
@@ -39,7 +39,7 @@ def piece_of(
 
 
 def _dtype_of(readable: Readable, index: Index) -> np.dtype[Any]:
-    """That of its parts: NumPy has not all types that frameworks have."""
+    """Return the dtype of the tensor's parts: NumPy lacks some types of frameworks."""
     first = tuple(each if isinstance(each, int) else _first(each) for each in index)
     dtype: np.dtype[Any] = readable.part(first).dtype.newbyteorder("<")
     return dtype
@@ -57,7 +57,7 @@ def _header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 
 
 def _values(readable: Readable, index: Index, dtype: np.dtype[Any], start: int, stop: int) -> bytes:
-    """The bytes from `start` to `stop` of the values, which may cut a value in two."""
+    """Return the bytes from `start` to `stop` of the values; either may lie within a value."""
     first, last = start // dtype.itemsize, math.ceil(stop / dtype.itemsize)
     parts = [
         readable.part(composed(index, box)).astype(dtype, copy=False).tobytes()

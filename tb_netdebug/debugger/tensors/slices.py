@@ -1,4 +1,4 @@
-"""Parts of tensors: text such as "[0, :, 3:10]" into an index, and an index into pieces of bounded size."""
+"""Slices of tensors: parses text such as "[0, :, 3:10]", and cuts an index into pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ITEM = re.compile(rf"{_NUMBER}(:{_NUMBER}(?::{_NUMBER})?)?")
 
 
 def parsed(text: str | None, shape: Shape) -> Index:
-    """One whole number or slice a dimension, all from 0 on and within the shape. Raises WorkbenchError."""
+    """Return one integer or slice per dimension, bounded by the shape; raise WorkbenchError."""
     body = (text or "").strip()
     if len(body) > MOST_LETTERS:
         raise WorkbenchError(f"A slice of {len(body)} letters is too long.")
@@ -28,7 +28,7 @@ def parsed(text: str | None, shape: Shape) -> Index:
 
 
 def resolved(items: Sequence[Item], shape: Shape) -> Index:
-    """As NumPy understands them; steps have to be positive, since not all frameworks can go backwards."""
+    """Return the items as NumPy would; steps must be positive, since not all frameworks go backwards."""
     if sum(item is Ellipsis for item in items) > 1:
         raise WorkbenchError("A slice can have ... only once.")
     spare = len(shape) - sum(item is not Ellipsis for item in items)
@@ -47,12 +47,12 @@ def resolved(items: Sequence[Item], shape: Shape) -> Index:
 
 
 def as_text(index: Index, shape: Shape) -> str:
-    """The slice as it was understood."""
+    """Return the slice as it was understood."""
     return f"[{', '.join(_part_text(each, length) for each, length in zip(index, shape, strict=True))}]"
 
 
 def shape_of(index: Index) -> Shape:
-    """Of the part that it picks: a number takes its dimension away."""
+    """Return the shape of the part: an integer removes its dimension."""
     return tuple(length_of(each) for each in index if isinstance(each, slice))
 
 
@@ -61,7 +61,7 @@ def length_of(part: slice) -> int:
 
 
 def composed(outer: Index, inner: Index) -> Index:
-    """`tensor[outer][inner]` as one index."""
+    """Return `tensor[outer][inner]` as one index."""
     rest = iter(inner)
     return tuple(each if isinstance(each, int) else _nested(each, next(rest)) for each in outer)
 
@@ -71,7 +71,7 @@ def whole(shape: Shape) -> Index:
 
 
 def boxes(shape: Shape, start: int, stop: int) -> Iterator[Index]:
-    """Parts which, one after the other, hold the values from `start` to `stop` in the order of C."""
+    """Yield parts that, in sequence, hold the values from `start` to `stop` in C order."""
     if start >= stop:
         return
     if not shape:
@@ -91,7 +91,7 @@ def boxes(shape: Shape, start: int, stop: int) -> Iterator[Index]:
 
 
 def pieces(shape: Shape, values: int) -> Iterator[Index]:
-    """All of it in parts of at most so many values."""
+    """Yield parts of at most so many values that together are the whole."""
     count = math.prod(shape)
     for start in range(0, count, values):
         yield from boxes(shape, start, min(start + values, count))

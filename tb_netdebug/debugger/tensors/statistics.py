@@ -1,4 +1,4 @@
-"""What a watchpoint can look at, from the summary of a tensor."""
+"""The statistics of watchpoints, from the summary of a tensor."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CHANGE = "change"
 NONFINITE = "nonfinite"
 ABS_MEAN = "abs_mean"  # the only one that needs the bins of a summary
 
-# The middle of each bin as a magnitude; what is not finite has none, and counts in no mean.
+# The middle of each bin as a magnitude; non-finite bins have none and count in no mean.
 _MIDDLES = np.where(np.isfinite(LOWER + UPPER), np.abs(LOWER / 2 + UPPER / 2), 0.0)
 _MIDDLES[0x7F8] = _MIDDLES[0xFF8] = 0.0
 
 
 def least(summary: Summary) -> float:
-    """Infinities count: minus infinity is below every bound. NaN only when there is nothing but NaN."""
+    """Return the minimum, in which infinities count; call it only if there are values other than NaN."""
     return -math.inf if summary.neg_inf else math.inf if not summary.finite else summary.min
 
 
@@ -29,8 +29,11 @@ def most(summary: Summary) -> float:
 
 
 def abs_mean(summary: Summary) -> float:
-    """Of the finite values: exact when all have one sign, else from the bins, which are 1/8 wide of
-    their values; what they say of the plain sum is compared with it, and the difference shared out."""
+    """Return the mean magnitude of the finite values.
+
+    It is exact if all have one sign. Otherwise it comes from the bins, which are 1/8 of their values wide; it
+    is corrected by how far the plain sum of the bins is off.
+    """
     if not summary.finite:
         return math.nan
     weights = _MIDDLES[summary.bins] * summary.counts
@@ -43,11 +46,11 @@ def abs_mean(summary: Summary) -> float:
 
 
 def _known(found: Callable[[Summary], float]) -> Callable[[Summary], float]:
-    """NaN, which is neither above nor below anything, where no value is a number."""
+    """Wrap a statistic: NaN, which is neither above nor below anything, if all values are NaN."""
     return lambda summary: found(summary) if summary.count > summary.nan else math.nan
 
 
-# In the order of the README. `change` needs the step before and comes from the workbench.
+# In the order of README.md. `change` needs the step before and comes from the workbench.
 OF_SUMMARY: dict[str, Callable[[Summary], float]] = {
     NONFINITE: lambda summary: float(summary.nonfinite),
     "min": _known(least),

@@ -1,4 +1,4 @@
-"""Tensors and arrays among a program's variables, in a line each. Nothing is imported for it."""
+"""Describes tensors and arrays among a program's variables, one line each, without importing anything."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _bases = type.__dict__["__mro__"].__get__
 
 
 def is_tensor(value: Any) -> bool:
-    """Of torch or NumPy, if the program has loaded them."""
+    """Return whether it is a tensor of torch or NumPy, if the program has loaded them."""
     loaded = [("torch", "Tensor"), ("numpy", "ndarray")]
     known = [getattr(sys.modules.get(module), name, None) for module, name in loaded]
     return any(base is each for base in _bases(type(value)) for each in known)
 
 
 def head_of(tensor: Any) -> str:
-    """Such as "float32 2×3 on cuda:0"."""
+    """Return a text such as "float32 2×3 on cuda:0"."""
     dtype = str(tensor.dtype).rpartition(".")[2]
     device = str(getattr(tensor, "device", "cpu"))
     shape = "×".join(map(str, tensor.shape)) or "one value"
@@ -29,7 +29,7 @@ def head_of(tensor: Any) -> str:
 
 
 def numbers_of(summary: Summary) -> str:
-    """Range, mean and what is not finite."""
+    """Return the range, the mean and the counts of non-finite values as text."""
     told = []
     if summary.finite:
         told.append(f"min {summary.min:.4g}, mean {summary.mean:.4g}, max {summary.max:.4g}")

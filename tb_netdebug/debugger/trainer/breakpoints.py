@@ -1,4 +1,4 @@
-"""Places at which a training stops by itself."""
+"""Breakpoints: places at which a run stops by itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_REMEMBERED = 100_000
 
 @dataclass(slots=True)
 class Breakpoint:
-    """As the verb `set_breakpoint` has it; without a layer the phase of the whole batch is meant."""
+    """A breakpoint, as set by the verb `set_breakpoint`; without a layer it is for the whole batch."""
 
     id: int
     phase: str = FORWARD
@@ -45,12 +45,12 @@ class Breakpoint:
 
 
 class Breakpoints:
-    """All of a training, by number. A phase is stopped at when it begins: a layer before it is called."""
+    """All breakpoints of a run, by number. They stop it where a phase begins: a layer before it is called."""
 
     def __init__(self) -> None:
         self._all: dict[int, Breakpoint] = {}
         self._last_id = 0
-        # Which ones are at a place, whatever the step: a look-up for each layer that is passed.
+        # Cache of the breakpoints at a place, whatever the step: each layer that is passed takes one lookup.
         self._at: dict[tuple[str, str | None], tuple[Breakpoint, ...]] = {}
 
     def set(
@@ -62,7 +62,7 @@ class Breakpoints:
         step: int | None = None,
         is_on: bool = True,
     ) -> Breakpoint:
-        """A new one, or the one with this number in another way. Raises WorkbenchError."""
+        """Add a breakpoint, or replace the one with this number; raise WorkbenchError."""
         before = self._known(id) if id is not None else None
         if phase not in PHASES:
             raise WorkbenchError(f"A training does not stop at {phase[:40]!r}, but at {', '.join(PHASES)}.")
@@ -77,7 +77,7 @@ class Breakpoints:
         return made
 
     def remove(self, id: int) -> None:
-        """Raises WorkbenchError when there is none."""
+        """Remove a breakpoint; raise WorkbenchError if there is none."""
         del self._all[self._known(id).id]
         self._at.clear()
 
@@ -85,7 +85,7 @@ class Breakpoints:
         return [each.as_dict() for each in list(self._all.values())]
 
     def hit(self, place: Place, step: int) -> Breakpoint | None:
-        """The first one that is here, which is counted; called once for each place that is passed."""
+        """Return the first breakpoint at this place and count its hit; called once per place."""
         if place.op is not None or (place.edge != BEFORE and place.phase != END):
             return None
         for each in self._those_at(place.phase, place.module):

@@ -1,4 +1,4 @@
-"""What a training that runs was told to stop at."""
+"""The target of a run that was told where to stop next."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from tb_netdebug.debugger.place import BACKWARD, BEFORE, END, FORWARD, OPTIMIZER, Place
 from tb_netdebug.debugger.tensors.name_pattern import NamePattern
 
-# A finding may say much.
+# A finding may have a long text.
 MOST_LETTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why it is paused; `id` is that of a breakpoint or watchpoint."""
+    """Why the run is paused; `id` is that of a breakpoint or watchpoint."""
 
     kind: str
     text: str
@@ -26,7 +26,10 @@ class Reason:
 
 @dataclass(slots=True)
 class RunTarget:
-    """`by` is "now", one of the steps of `verbs.STEPS`, "step" (a batch by its number) or "layer-named"."""
+    """Where to stop next.
+
+    `by` is "now", one of `verbs.STEPS`, "step" (a batch by its number) or "layer-named".
+    """
 
     by: str
     count: int = 1
@@ -46,7 +49,7 @@ class RunTarget:
         return self.by == "op"
 
     def arrives(self, place: Place, step: int) -> Reason | None:
-        """Called at each place that is passed, once."""
+        """Return the reason to stop if the target is reached; called once for each place that is passed."""
         if self.by == "now":
             return Reason("asked", "you asked for it")
         if self.by == "step":
@@ -67,7 +70,7 @@ class RunTarget:
         name = place.op if self.by == "op" else place.module
         if self.match is not None:
             return name is not None and self._is_kind(place) and self.match.finds(name)
-        # The end of the batch stops any of these: nobody wants to be in the next one unawares.
+        # The end of the batch stops any of these, so that nobody gets into the next batch by accident.
         return place.phase == END or self._is_kind(place) or (self.by != "op" and self._begins_phase(place))
 
     def _is_kind(self, place: Place) -> bool:

@@ -1,4 +1,4 @@
-"""What watchpoints have found, in the order in which it happened."""
+"""The hits of watchpoints, in the order of execution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_HITS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """`number` counts all of a training, from 1 on; `watchpoint` is its id."""
+    """One hit. `number` counts all hits of a run from 1 on; `watchpoint` is its id."""
 
     step: int
     place: Place
@@ -37,7 +37,7 @@ class Hit:
 
     @property
     def sentence(self) -> str:
-        """A sentence for the person whose training has stopped."""
+        """The hit as a sentence for the user whose run has stopped."""
         if self.threshold is None:
             return f"{self.tensor} holds {self.actual:.0f} values that are NaN or infinite"
         way = "above" if self.comparison == ">" else "below"
@@ -45,7 +45,7 @@ class Hit:
 
 
 class HitList:
-    """The newest ones; of older ones it is known how many there were."""
+    """The newest hits; of older ones only the count is kept."""
 
     def __init__(self) -> None:
         self._hits: deque[Hit] = deque(maxlen=MOST_HITS)
@@ -53,7 +53,7 @@ class HitList:
 
     @property
     def dropped(self) -> int:
-        """How many of those counted are no longer there: too old, or cleared."""
+        """How many of the counted hits are no longer there: too old, or cleared."""
         return self.count - len(self._hits)
 
     def add(self, hit: Hit) -> Hit:
@@ -63,10 +63,10 @@ class HitList:
         return numbered
 
     def clear(self) -> None:
-        """Numbers go on from where they are."""
+        """Remove all hits; numbers continue from where they are."""
         self._hits.clear()
 
     def since(self, number: int, most: int) -> list[dict[str, Any]]:
-        """The first `most` of those after this number."""
+        """Return the first `most` hits after this number."""
         first = self.count - len(self._hits)
         return [hit.as_dict() for hit in islice(self._hits, max(number - first, 0), None)][: max(most, 0)]

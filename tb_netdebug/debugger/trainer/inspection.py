@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tb_netdebug.debugger.trainer.session import Session
 
 MOST_TENSORS = 2000
-# An answer has to fit into the header of a frame; each takes as much beside its names.
+# An answer must fit into the header of a frame; each module takes this much besides its names.
 MOST_LETTERS_OF_MODULES, LETTERS_OF_A_MODULE = 900_000, 120
-# Of so many tensors that somebody looked at the values of the batch before are kept.
+# The previous values are kept for this many tensors that somebody has asked to compare.
 MOST_FOLLOWED = 8
 
 
 class Inspection:
-    """Each verb is called with its checked arguments, on the thread that trains."""
+    """The verbs that only look; each is called with its checked arguments, on the training thread."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -92,14 +92,14 @@ class Inspection:
         return piece_of(self._session.bench.tensor(name), slice=slice, offset=offset, most=most)
 
     def _follow(self, name: str) -> None:
-        """From the next batch on there is one before it."""
+        """Keep the tensor's values, so that from the next batch on there is one before it."""
         if name not in self.followed:
             self.followed = frozenset([*sorted(self.followed)[-MOST_FOLLOWED + 1 :], name])
             self._session.adjust()
 
 
 def outermost(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many as an answer has room for: the deepest are left out."""
+    """Return as many modules as an answer has room for: the deepest are left out."""
     found = modules
     while len(found) > 1 and letters_of(found) > MOST_LETTERS_OF_MODULES:
         deepest = max(each["name"].count(".") for each in found)

@@ -1,4 +1,4 @@
-"""How long a training stays paused without anybody who attends it."""
+"""The lease: how long a run stays paused while no client attends."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 
 LEASE_SECS = 15.0
-# Who asked in the program for a pause is waited for so long; nobody may be at the desk.
+# If the program itself asked for a pause, the first client has this long to come: nobody may be at the desk.
 FIRST_VISIT_SECS = 600.0
-# Others wait in a collective meanwhile, and give up after their time-out: on we go well before.
+# Other ranks wait in a collective meanwhile and fail after its timeout, so the run resumes well before.
 SHARE_OF_TIMEOUT = 0.8
 
 
 class Lease:
-    """`renew` may be called from any thread."""
+    """The lease that clients renew; `renew` may be called from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.secs = LEASE_SECS
@@ -35,9 +35,9 @@ class Lease:
 
     @property
     def was_attended(self) -> bool:
-        """Since the last pause that the program asked for by itself."""
+        """Whether a client has attended since the last pause that the program asked for."""
         return self._was_attended
 
     def await_first(self) -> None:
-        """The program pauses for whoever comes."""
+        """Begin a pause of the program's own, which waits for any client."""
         self._was_attended = self.holds

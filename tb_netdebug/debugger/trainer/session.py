@@ -1,8 +1,9 @@
-"""The debugger's end in a training: where it is, whether it is paused, and for whom.
+"""The debugger's session in the training process: where the run is, whether it is paused, and who attends.
 
-Three threads meet here. The line's thread puts calls into the inbox and renews the lease; the one that
-trains takes the calls at the places that it passes, and waits in `visit` while it is paused; threads of a
-framework's backward pass visit, too, one at a time. Everything but inbox and lease belongs to who visits.
+Three threads meet here. The channel's thread puts calls into the inbox and renews the lease. The training
+thread takes the calls at the places that it passes, and waits in `visit` while it is paused. Threads of a
+framework's backward pass visit, too, one at a time. Everything but inbox and lease belongs to the thread that
+visits.
 """
 
 from __future__ import annotations
@@ -33,25 +34,28 @@ from tb_netdebug.debugger.trainer.watchpoints import Watchpoints
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Workbench, WorkbenchError
 
 MOST_CALLS = 1000
-# While it runs, its state is told so often; a step that was asked for is told at once.
+# While it runs, its state is sent at this interval; a step that was asked for is reported at once.
 TELL_SECS = 0.2
 LOOK_SECS = 1.0
-# For calls at one place; then the lease is looked at, and a training that runs goes on to the next place.
+# For calls at one place; after that, the lease is checked, and a run that is not paused goes on.
 MOST_WORK_SECS = 0.5
-# Of a batch that takes longer, the phases are places to pause at while it runs, too.
+# In batches that take longer, a run can also be paused at their phases while it runs.
 LONG_SECS = 0.04
 LONGEST_LEASE_SECS = 120.0
 CLOSE_SECS = 10.0
-# The hub takes lists of a thousand.
+# The hub accepts lists of a thousand.
 MOST_RATES, MOST_OBSTACLES = 500, 100
 
 open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 class Session:
-    """Fulfils `workbench.Stops`. `send` takes frames, and returns whether it did; `notice` takes sentences
-    for the terminal; `resumed` hears how long the training was held up; `snapshot` writes a capsule; `fault`
-    hears what we did wrong, and while doing what: it never reaches the training."""
+    """A session; it implements `workbench.Stops`.
+
+    `send` takes frames and returns whether it sent them. `notice` takes sentences for the terminal. `resumed`
+    gets how long the run was held up. `snapshot` writes a capsule. `fault` gets errors of the debugger, and
+    what it was doing: they never reach the training.
+    """
 
     def __init__(
         self, about: Mapping[str, Any], *, send: Callable[[bytes], bool], step_of: Callable[[], int],
@@ -82,7 +86,7 @@ class Session:
         self._visiting = threading.Lock()
         self._visitor: int | None = None
         self._stay: Stay | None = None  # while it is paused
-        self._went_on: str | None = None  # by itself, and why
+        self._went_on: str | None = None  # why it went on by itself
         self._is_released = False
         self._is_detached = False
         self._was_attached = self._was_told_attached = False
@@ -103,7 +107,7 @@ class Session:
     # ---- from the training's side ------------------------------------------------------------------------
 
     def open(self, bench: Workbench) -> None:
-        """Before the first batch."""
+        """Attach the workbench; called before the first batch."""
         self._bench = bench
         self.about |= {"can": list(bench.can), "cannot": list(bench.cannot)[:MOST_OBSTACLES]}
         self._look_at_rates()
@@ -116,16 +120,19 @@ class Session:
         return self._bench
 
     def visit(self, place: Place) -> None:
-        """The training is here; returns when it may go on. What our own looks pass does not count."""
+        """Stop here if asked to; return when the run may go on.
+
+        Visits from within the debugger's own work are ignored.
+        """
         self._enter(place, None, sys._getframe(1))
 
     def hold(self, place: Place, reason: Reason) -> None:
-        """Pauses here and waits for whoever comes, for a while."""
+        """Pause here and wait for any client, for a while."""
         self.lease.await_first()
         self._enter(place, reason, sys._getframe(1))
 
     def begin(self) -> None:
-        """Pauses before the first batch, until somebody comes."""
+        """Pause before the first batch, until a client comes."""
         self._notice(
             "the training waits before its first batch. Open the Debugger tab of NetDebug in TensorBoard, or "
             "run `netdebug debug`; Ctrl-C ends it."
@@ -133,7 +140,7 @@ class Session:
         self.hold(Place(START), Reason("start", "it was started like this"))
 
     def end_batch(self) -> None:
-        """All that belongs to the batch is known; only when `is_alert`."""
+        """End the batch, when everything of it is known; called only if `is_alert`."""
         self.visit(Place(END))
         if self._bench is not None and self._needs != NOTHING:
             self._bench.end_batch()
@@ -142,12 +149,12 @@ class Session:
             self._let_go()
 
     def keep_user(self, name: str, value: Any) -> None:
-        """What the program has given to `monitor.tensor`."""
+        """Keep what the program has given to `monitor.tensor`."""
         if self.is_alert and self._bench is not None:
             self._bench.keep_user(name, value)
 
     def close(self) -> None:
-        """The recording is over. From any thread: where the training is paused, it goes on first."""
+        """Close the session, from any thread; if the run is paused, it resumes first."""
         open_sessions.discard(self)
         if self._is_over or os.getpid() != self._pid:
             return
@@ -173,14 +180,14 @@ class Session:
     # ---- from the line's side ----------------------------------------------------------------------------
 
     def connected(self) -> None:
-        """There is a new connection, and whoever is at its end knows nothing of us."""
+        """Greet a new connection, whose other end knows nothing of this session."""
         version = self._version
         self._telling.tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
-        if version != self._version:  # told meanwhile, to nobody
+        if version != self._version:  # changed meanwhile, before the hello was sent
             self._telling.tell("state", state=self.state())
 
     def receive(self, data: bytes) -> None:
-        """What keeps to no rule is dropped."""
+        """Take a frame from the channel's thread; malformed frames are dropped."""
         try:
             frame = decoded(data)
         except FrameError:
@@ -280,7 +287,7 @@ class Session:
             self.tell_state()
 
     def _stand(self) -> None:
-        """It is paused from here on, and whoever attends hears where and why."""
+        """Enter the pause: fill in the user's line, and report where and why the run has stopped."""
         assert self.place is not None
         assert self.frame is not None
         file, line, function = line_of(self.frame)
@@ -313,7 +320,7 @@ class Session:
     # ---- calls -------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Serves what has come so far: a hub that never ends to ask does not keep the training here."""
+        """Serve the calls that have come so far: a hub that keeps asking does not hold up the run."""
         until = self._clock() + MOST_WORK_SECS
         for _ in range(len(self._inbox)):
             self._is_unsettled = True
@@ -329,7 +336,7 @@ class Session:
             answer = self._verbs[str(verb)](**asked)
         except (WorkbenchError, ArgumentError) as error:
             self._telling.fail(number, getattr(error, "kind", "refused"), str(error))
-        except Exception as error:  # ours, and no reason to disturb the training
+        except Exception as error:  # our own fault, and no reason to disturb the run
             sentence = f"NetDebug failed to answer: {type(error).__name__}: {error}"
             self._telling.fail(number, "failed", sentence)
         else:
@@ -341,7 +348,7 @@ class Session:
     # ---- for steering ------------------------------------------------------------------------------------
 
     def release(self, course: RunTarget | None) -> None:
-        """Goes on, and to what it was told to stop at."""
+        """Resume, up to the target if there is one."""
         self.course, self._is_released, self.note = course, True, None
         self._is_unsettled = True
 
@@ -350,7 +357,7 @@ class Session:
         self.release(None)
 
     def adjust(self) -> None:
-        """The workbench hears what is needed from now on; a closed one nothing."""
+        """Tell the workbench what is needed from now on; does nothing on a closed session."""
         if self._is_over:
             return
         self._is_unsettled, self._watch_needs = False, self.watchpoints.needs
@@ -384,11 +391,11 @@ class Session:
         self._rates = self.bench.learning_rates()[:MOST_RATES]
 
     def _let_go(self) -> None:
-        """Nobody attends: it costs nothing again."""
+        """Drop all needs, so that the session costs nothing again: no client attends."""
         self.is_alert = False
         self._telling.settle(self.state, at_once=True)
         self.adjust()
-        if self._inbox or self.lease.holds:  # it came meanwhile
+        if self._inbox or self.lease.holds:  # a call came meanwhile
             self.is_alert = True
 
     # ---- what is told ------------------------------------------------------------------------------------
@@ -421,10 +428,10 @@ class Session:
         self._telling.tell("state", state=self.state())
 
     def _look_around(self) -> None:
-        """Between two batches: who is there, and whether they have heard of us lately."""
+        """Check between two batches who attends, and whether the state is due."""
         is_attached = self.is_attached
         if not is_attached:
-            self.course = None  # of somebody who has gone
+            self.course = None  # the target of a client that has left
         self._is_unsettled |= is_attached != self._was_attached or self._notice_pace()
         is_due = is_attached and self._clock() - self._told_at >= TELL_SECS
         if is_due or is_attached != self._was_told_attached:
@@ -432,8 +439,11 @@ class Session:
             self.tell_state()
 
     def _notice_pace(self) -> bool:
-        """Whether batches have become long, or short: in short ones the end of a batch is soon enough for a
-        pause, and hooks at its phases would cost more than all else."""
+        """Return whether batches have become long, or short.
+
+        In short batches a pause can wait for the end of the batch, and hooks at its phases would cost more
+        than everything else.
+        """
         now, was_slow = self._clock(), self._is_slow
         secs, self._ended_at = now - self._ended_at, now
         self._is_slow = min(secs, self._last_secs) > LONG_SECS
@@ -445,7 +455,7 @@ class Session:
 
 
 def pause_in_code() -> None:
-    """`nd.breakpoint()`: pauses here when somebody attends a training of this process, else does nothing."""
+    """Implement `nd.breakpoint()`: pause here if a client attends a run of this process, else do nothing."""
     for session in list(open_sessions):
         if session.is_alert and session.is_attached:
             session._enter(Place(CODE), None, sys._getframe(2))

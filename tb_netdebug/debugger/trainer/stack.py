@@ -1,4 +1,4 @@
-"""Where the user's program is: its frames, their variables, and the lines of its files."""
+"""The program's stack: its frames, their variables, and the lines of its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb_netdebug.debugger.workbench import WorkbenchError
 
 MOST_FRAMES = 64
 MOST_DEPTH = 1000
-# An answer has to fit into the header of a frame on the wire.
+# An answer must fit into the header of a frame on the wire.
 MOST_LINES = 5000
 MOST_LINE = 400
 MOST_SOURCE_LETTERS = 500_000
@@ -21,7 +21,7 @@ MOST_FILES = 2000
 
 
 def line_of(frame: FrameType) -> tuple[str | None, int, str]:
-    """File, line and function of the user's own code that is nearest; of a library's where there is none."""
+    """Return file, line and function of the nearest user code, or of a library's if there is none."""
     frames = [each for each in outwards(frame) if not is_ours(each.f_code)]
     users = (each for each in frames if is_users(each))
     found = next(users, frames[0] if frames else None)
@@ -42,7 +42,10 @@ def is_users(frame: FrameType) -> bool:
 
 
 def stack_of(frame: FrameType) -> list[dict[str, Any]]:
-    """As the verb `stack` answers: innermost first, without frames of ours, with variables of the user's."""
+    """Return the answer of the verb `stack`: innermost first, without NetDebug's frames.
+
+    Variables are listed for the user's frames only.
+    """
     variables = Variables()
     frames = [each for each in outwards(frame) if not is_ours(each.f_code)]
     return [
@@ -58,7 +61,7 @@ def stack_of(frame: FrameType) -> list[dict[str, Any]]:
 
 
 def _locals(frame: FrameType) -> Mapping[str, Any]:
-    """The body of a class may have a mapping of the user's own, which is not asked."""
+    """Return the frame's variables; a class body may have a mapping of the user's own, which is not asked."""
     found = frame.f_locals
     return found if type(found) is dict or type(found).__name__ == "FrameLocalsProxy" else {}
 
@@ -70,7 +73,7 @@ class Sources:
         self._named: dict[str, None] = {}
 
     def name(self, files: Iterable[str | None]) -> None:
-        """From now on they may be read; the oldest give way when there are very many."""
+        """Allow these files to be read; if there are very many, the oldest are dropped."""
         for file in files:
             if file:
                 self._named.pop(file, None)
@@ -79,7 +82,7 @@ class Sources:
             del self._named[file]
 
     def read(self, file: str) -> dict[str, Any]:
-        """As the verb `source` answers. Raises WorkbenchError."""
+        """Return the answer of the verb `source`; raise WorkbenchError."""
         if file not in self._named:
             raise WorkbenchError("This file belongs to no frame and no module that was asked for.")
         lines = [line.rstrip("\n")[:MOST_LINE] for line in linecache.getlines(file)[:MOST_LINES]]

@@ -1,4 +1,4 @@
-"""One pause of a training: since when and why, and what ends it when nobody says so."""
+"""One pause of a run: since when and why, and what ends it without a call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from tb_netdebug.debugger.trainer.lease import FIRST_VISIT_SECS, SHARE_OF_TIMEOU
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """`began` by the session's clock, `paused_at` as wall time; `timeout_secs` after which other processes of
-    the training give up waiting for this one."""
+    """One pause.
+
+    `began` is by the session's clock, `paused_at` is wall time. After `timeout_secs`, other processes of the
+    run give up waiting for this one.
+    """
 
     reason: Reason
     began: float
@@ -20,11 +23,11 @@ class Stay:
 
     @property
     def resumes_at(self) -> float | None:
-        """Wall time."""
+        """The wall time at which it ends by itself, if other processes wait."""
         return None if self._longest_secs is None else self.paused_at + self._longest_secs
 
     def why_it_ends(self, lease: Lease, *, is_attached: bool, now: float) -> str | None:
-        """A sentence, as soon as it does."""
+        """Return why the pause ends now, as a sentence, or None."""
         held = now - self.began
         if self._longest_secs is not None and held >= self._longest_secs:
             return "the training goes on: the other processes wait for this one, and would give up soon."

@@ -1,4 +1,4 @@
-"""The verbs that change something: where the training goes, and what stops it."""
+"""The verbs that change something: where the run goes, and what stops it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class TooLateError(WorkbenchError):
-    """What was asked for is over."""
+    """The place that was asked for has been passed."""
 
     kind = "gone"
 
 
 class Steering:
-    """Each verb is called with its checked arguments, on the thread that trains."""
+    """The verbs that steer; each is called with its checked arguments, on the training thread."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""What a session says: messages, and answers, some of which are owed until the training stops."""
+"""Sends a session's messages and answers, some of which are owed until the run stops."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from tb_netdebug.debugger.protocol.messages import FrameError, encoded
 
-# A hub asks for a few at a time; they are looked through at each place that the training passes.
+# A hub makes a few calls at a time; they are gone through at each place that the run passes.
 MOST_OWED = 256
 
 
 @dataclass(slots=True)
 class Owed:
-    """The answer to a call that waits for the training to stop."""
+    """The answer to a call that waits for the run to stop."""
 
     id: int
     until: float
 
 
 class Telling:
-    """`send` takes frames; `notice` hears in a sentence what could not be sent."""
+    """Sends messages. `send` takes frames; `notice` gets a sentence about what could not be sent."""
 
     def __init__(
         self, send: Callable[[bytes], bool], notice: Callable[[str], None], clock: Callable[[], float]
@@ -38,7 +38,7 @@ class Telling:
             self._notice(f"the debugger's message could not be sent: {error}")
 
     def answer(self, id: int, answer: Any) -> None:
-        """A value, or a value and bytes that belong to it."""
+        """Send an answer: a value, or a pair of a value and its attachment."""
         value, attachment = answer if isinstance(answer, tuple) else (answer, b"")
         try:
             self._send(encoded("answer", id=id, value=value, attachment=attachment))
@@ -51,14 +51,14 @@ class Telling:
     # ---- what is owed ------------------------------------------------------------------------------------
 
     def owe(self, id: int, secs: float) -> None:
-        """Its answer is the state, when the training stops or after this time."""
+        """Owe an answer: it is the state, once the run stops or this time has passed."""
         if len(self._owed) >= MOST_OWED:
             self.fail(id, "busy", "The training owes more answers than it can give.")
         else:
             self._owed.append(Owed(id, self._clock() + secs))
 
     def settle(self, state: Callable[[], Mapping[str, Any]], *, at_once: bool = False) -> None:
-        """What is due; `at_once` all of it."""
+        """Send the owed answers that are due; with `at_once`, all of them."""
         if not self._owed:
             return
         now, owed = self._clock(), self._owed
@@ -68,7 +68,7 @@ class Telling:
             self.answer(each.id, state())
 
     def refuse(self, sentence: str) -> None:
-        """All that is owed will not come."""
+        """Fail all owed answers."""
         owed, self._owed = self._owed, []
         for each in owed:
             self.fail(each.id, "gone", sentence)

@@ -1,4 +1,4 @@
-"""What the verbs `tensor` and `evaluate` answer: a tensor in numbers, a histogram, a matrix of values."""
+"""The answer of the verbs `tensor` and `evaluate`: statistics, a histogram, a matrix of values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tb_netdebug.debugger.workbench import Index, Readable
 Array = NDArray[Any]
 
 MOST_BUCKETS = 64
-# A difference is made of so many values at a time, and of so many at all.
+# A difference is computed in chunks of this size, and for at most this many values.
 CHUNK_VALUES = 1 << 20
 MOST_DIFFERENCES = 1 << 29
 
@@ -27,7 +27,7 @@ MOST_DIFFERENCES = 1 << 29
 def view(
     readable: Readable, *, slice: str | None = None, cells: int = 4096, previous: bool = False
 ) -> dict[str, Any]:
-    """Statistics of the whole, and cells of the slice. Raises WorkbenchError."""
+    """Return statistics of the whole tensor, and cells of the slice; raise WorkbenchError."""
     entry, notes = readable.entry, list[str]()
     index = parsed(slice, entry.shape)
     before = readable.previous() if previous else None
@@ -63,7 +63,7 @@ def statistics_of(summary: Summary) -> dict[str, float]:
 
 
 def histogram_of(summary: Summary) -> dict[str, list[float]] | None:
-    """Bins with their edges, which touch; None without a finite value."""
+    """Return bins with edges that touch; None without a finite value."""
     found = histogram(summary, buckets=MOST_BUCKETS)
     if found is None:
         return None
@@ -91,7 +91,7 @@ def _difference(
 
 
 def difference_of(readable: Readable, before: Readable) -> Summary:
-    """Of all values, a bounded number at a time."""
+    """Return the summary of the difference, computed in bounded chunks."""
     parts = [
         summary_of(_minus(readable.part(index), before.part(index)))
         for index in pieces(readable.entry.shape, CHUNK_VALUES)
@@ -119,7 +119,7 @@ def _matrix(readable: Readable, index: Index, most: int, notes: list[str]) -> di
 
 
 def _sides(index: Index) -> tuple[slice, slice]:
-    """Rows and columns of the matrix; a single value, or one dimension, is one row."""
+    """Return rows and columns of the matrix; a single value, or one dimension, is one row."""
     sides = [each for each in index if isinstance(each, slice)][-2:]
     one = slice(0, 1, 1)
     rows, columns = [one, one][: 2 - len(sides)] + sides
@@ -127,7 +127,7 @@ def _sides(index: Index) -> tuple[slice, slice]:
 
 
 def _steps(rows: int, columns: int, most: int) -> tuple[int, int]:
-    """How many go by for each that is taken, so that few enough remain; a short side stays whole."""
+    """Return the steps of rows and columns that leave few enough cells; a short side stays whole."""
     if rows * columns <= most:
         return 1, 1
     side = max(math.isqrt(most), 1)
@@ -149,7 +149,7 @@ def _frame(index: Index, most: int) -> dict[str, Any]:
 
 
 def _thinned(readable: Readable, index: Index, most: int) -> Array:
-    """The values of the matrix alone, row after row."""
+    """Return the values of the matrix, row by row."""
     if 0 in (length_of(each) for each in index if isinstance(each, slice)):
         return np.empty(0)
     rows, columns = _sides(index)
@@ -164,7 +164,7 @@ def _thinned(readable: Readable, index: Index, most: int) -> Array:
 
 
 def _listed(values: Array) -> list[float]:
-    """As numbers of Python; of shorter floats no digits that they do not have."""
+    """Return Python numbers; shorter floats get no digits that they do not have."""
     if values.dtype.kind == "c":
         values = np.abs(values)
     if values.dtype.kind == "b":

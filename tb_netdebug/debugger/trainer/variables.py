@@ -1,4 +1,4 @@
-"""Variables of the user's program as text. No code of theirs is run for it, and no secret is told."""
+"""Variables of the user's program as text, without running their code or revealing secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_TEXT = 80
 MOST_ITEMS = 8
 MOST_DEPTH = 3
 MOST_BITS = 256
-# More values than these are not read for one stack; of further tensors the shape is told.
+# For one stack, no more values than these are read; further tensors are described by their shape.
 MOST_VALUES = 1 << 24
 
 SECRET = re.compile(
@@ -28,13 +28,13 @@ _PLAIN = (int, float, complex, bool, type(None))
 _BOUNDARIES: dict[type, tuple[str, str]] = {
     list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}"), dict: ("{", "}"),
 }  # fmt: skip
-# As the interpreter knows a class: its metaclass is not asked.
+# Read as the interpreter does: the metaclass is not asked.
 _qualified_name = type.__dict__["__qualname__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 
 
 class Variables:
-    """Text for the variables of several frames; the values that are read are counted over all of them."""
+    """Describes the variables of several frames; the limit on values counts over all of them."""
 
     def __init__(self) -> None:
         self._left = MOST_VALUES
@@ -64,7 +64,7 @@ class Variables:
 
     def _tensor(self, value: Any) -> str:
         if _module_of(type(value)).partition(".")[0] not in ("torch", "numpy"):
-            return f"<{type_name(value)}>"  # its shape may be a property of the user's
+            return f"<{type_name(value)}>"  # its shape may be a property of the user's class
         count = 1
         for length in value.shape:
             count *= length
@@ -100,13 +100,13 @@ def _is_private(name: str, value: Any) -> bool:
 
 
 def _is_shown(name: str, value: Any) -> bool:
-    """What a frame of a whole file holds beside its data is not worth a line."""
+    """Return whether a variable is shown: modules, functions and dunder names of a file are not."""
     is_code = _is_one_of(type(value), _CODE)
     return type(name) is str and not is_code and not (name.startswith("__") and name.endswith("__"))
 
 
 def _is_one_of(kind: type, kinds: Iterable[type]) -> bool:
-    """By identity: a metaclass may say what equals its classes."""
+    """Compare by identity: a metaclass may define equality of its classes."""
     return any(kind is each for each in kinds)
 
 

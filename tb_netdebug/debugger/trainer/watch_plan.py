@@ -1,4 +1,4 @@
-"""Watchpoints against tensors as columns: a hundred of them on hundreds of tensors cost no loop over both."""
+"""Evaluates watchpoints in columns: a hundred of them on hundreds of tensors take no nested loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_netdebug.debugger.tensors.statistics import ABS_MEAN, CHANGE, OF_SUMMARY
 from tb_netdebug.debugger.workbench import Workbench, WorkbenchError
 
 SCALAR = "scalar"
-# Of a watchpoint and a tensor: more than these are not looked at, and the watchpoints say so.
+# Pairs of a watchpoint and a tensor; beyond this they are left out, and the watchpoints say so.
 MOST_PAIRS = 1 << 18
 
 Mask = NDArray[np.bool_]
@@ -27,7 +27,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is common to all tensors that a watchpoint looks at; `key` differs after each edit of it."""
+    """What a watchpoint asks of each of its tensors; `key` changes with each edit of the watchpoint."""
 
     key: int
     kind: str
@@ -42,14 +42,14 @@ class Condition:
 
 
 class Truths:
-    """Which conditions held when they were looked at last: a hit is one that did not."""
+    """Which conditions held when they were last read: a hit is one that did not."""
 
     def __init__(self) -> None:
         self._slots: dict[tuple[int, str], int] = {}
         self.held: Mask = np.zeros(64, np.bool_)
 
     def slot(self, key: int, name: str) -> int | None:
-        """None when there are too many."""
+        """Return the slot of a pair, or None if there are too many."""
         found = self._slots.get((key, name))
         if found is None and len(self._slots) < MOST_PAIRS:
             found = self._slots[key, name] = len(self._slots)
@@ -58,7 +58,7 @@ class Truths:
         return found
 
     def keep(self, keys: Collection[int]) -> None:
-        """Of these conditions alone; all slots change."""
+        """Keep the pairs of these conditions alone; all slots change."""
         held = [pair for pair, slot in self._slots.items() if self.held[slot] and pair[0] in keys]
         self._slots = {}
         self.held = np.zeros(64, np.bool_)
@@ -68,7 +68,7 @@ class Truths:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Of each pair of a plan: the value, whether it was there, and whether the condition holds."""
+    """A reading of a plan: each pair's value, whether it was there, and whether the condition holds."""
 
     values: Doubles
     is_there: Mask
@@ -76,12 +76,12 @@ class Measurement:
 
 
 class Plan:
-    """Conditions that look at these names, each pair of which is a place in the columns."""
+    """The pairs of conditions and names that match; each pair is a place in the columns."""
 
     def __init__(self, names: Sequence[str], conditions: Sequence[Condition], truths: Truths) -> None:
         self.pairs: list[tuple[Condition, str]] = []
         self.names = tuple(names)
-        self.is_stale = False  # whether some tensor was not there when it was read last
+        self.is_stale = False  # whether some tensor was not there at the last read
         self.crowded_out: set[int] = set()
         statistics = list(dict.fromkeys(each.statistic for each in conditions))
         rows, columns, slots = [], [], []
@@ -112,7 +112,7 @@ class Plan:
         self._summarised = [name for name in tensors if name not in in_bins]
 
     def read(self, workbench: Workbench) -> Measurement:
-        """One summary a tensor, however many look at it."""
+        """Read all pairs, with one summary per tensor, however many conditions it has."""
         summaries: dict[str, Summary] = (
             dict(workbench.summaries(self._summarised)) if self._summarised else {}
         )
@@ -128,13 +128,13 @@ class Plan:
         return Measurement(values, is_there, is_there & (values * self._signs > self._bounds))
 
     def _with_bins(self, workbench: Workbench) -> Iterator[tuple[str, Summary]]:
-        """A workbench may leave out the bins where it makes the summaries of many."""
+        """Yield summaries with bins: a workbench may omit the bins when it makes many summaries at once."""
         for name in self._in_bins:
-            with suppress(WorkbenchError):  # it is not within reach, as it is left out of many
+            with suppress(WorkbenchError):  # it is not within reach, and left out as in `summaries`
                 yield name, workbench.tensor(name).summary()
 
     def _table(self, summaries: Mapping[str, Summary], changes: Mapping[str, float]) -> Iterator[float]:
-        """Value, and 1 where it is known: of each name all statistics."""
+        """Yield a value, and 1 if it is known, for each name and each statistic."""
         for name in self.names:
             summary, change = summaries.get(name), changes.get(name)
             for statistic in self._statistics:
@@ -148,7 +148,7 @@ class Plan:
 
 
 def summaries_of(scalars: Mapping[str, float]) -> Mapping[str, Summary]:
-    """Each number as the tensor `scalar:NAME`, with one value."""
+    """Return each number as the summary of a tensor `scalar:NAME` with one value."""
     values = np.array(list(scalars.values()), np.float64)
     items = [(values.ctypes.data + 8 * place, 1, DType.FLOAT64) for place in range(len(values))]
     packed = kernel.summarize(items, 1)

@@ -1,4 +1,4 @@
-"""Conditions on tensors at which a training stops by itself."""
+"""Watchpoints: conditions on tensors at which a run stops by itself."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tb_netdebug.debugger.workbench import KINDS, NOTHING, Needs, Workbench, Wor
 
 MOST_WATCHPOINTS = 100
 WATCHED = (*KINDS, SCALAR)
-# Names are asked for again after so many steps, or when one of them is gone.
+# Names are listed again after this many steps, or when one of them is gone.
 STEPS_BETWEEN_NAMES = 8
-STEPS_BETWEEN_LAYER_NAMES = 64  # for each layer all names within reach are looked through
-RARE = {"user", SCALAR}  # a program may give them in a few steps only: their names are asked for each time
-# A place is passed several times in a batch, as by two optimizers, and each has tensors of its own there.
+STEPS_BETWEEN_LAYER_NAMES = 64  # each layer searches all names within reach
+RARE = {"user", SCALAR}  # a program may give them in a few steps only: their names are listed each time
+# A place may be passed several times in a batch, as with two optimizers, and has other tensors each time.
 MOST_TURNS = 8
 MOST_PLANS = 20_000
 CROWDED_OUT = f"With the others it would look at more than {MOST_PAIRS} tensors, and leaves some out."
 
-# Which kinds are complete where, of this layer alone where there is one. What was not looked at by the end of
-# a batch is looked at there, as far as it is still within reach.
+# The kinds that are complete at a place, for its layer alone if it has one. Kinds that were not checked by
+# the end of a batch are checked there, as far as they are still within reach.
 _COMPLETE: dict[tuple[str, str, bool], tuple[str, ...]] = {
     (FORWARD, BEFORE, False): ("batch",),
     (FORWARD, AFTER, True): ("input", "output"),
@@ -52,7 +52,7 @@ _COMPLETE: dict[tuple[str, str, bool], tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Watchpoint:
-    """As the verb `set_watchpoint` has it. `threshold` is None for "is", which goes with `nonfinite`."""
+    """A watchpoint, as set by the verb `set_watchpoint`; the comparison "is" has no threshold."""
 
     id: int
     condition: Condition
@@ -81,17 +81,17 @@ class Watchpoint:
 
 
 def complete_at(place: Place) -> tuple[str, ...]:
-    """The kinds of tensors that have their values from here on, of `place.module` if there is one."""
+    """Return the kinds of tensors that have their values from here on, of `place.module` if there is one."""
     if place.op is not None:
         return ()
     return _COMPLETE.get((place.phase, place.edge, place.module is not None), ())
 
 
 class Watchpoints:
-    """All of a training, by number, and what they have hit.
+    """All watchpoints of a run, by number, and their hits.
 
-    A watchpoint hits a tensor when its condition becomes true, and again only after it was false: a
-    training that is told to go on does not stop for the same thing in each step.
+    A watchpoint hits a tensor when its condition becomes true, and again only after it was false: a run that
+    is told to go on does not stop for the same thing in each step.
     """
 
     def __init__(self) -> None:
@@ -103,10 +103,10 @@ class Watchpoints:
         self._plans: dict[tuple[tuple[str, ...], str | None, int], tuple[int, Plan]] = {}
         self._turns: Counter[tuple[str, ...]] = Counter()  # how often a place was passed in this step
         self._wanted: tuple[str, ...] = ()
-        self._examples: dict[str, str] = {}  # of each kind that was within reach a name
+        self._examples: dict[str, str] = {}  # for each kind that was within reach, a name
         self._matched: set[int] = set()
         self._step: int | None = None
-        self._first_step = 0  # that was looked at since the last edit
+        self._first_step = 0  # the first step that was checked since the last edit
         self._looked_at: set[str] = set()  # kinds, in this step
         self._previous: frozenset[str] = frozenset()
         self._has_learned = True
@@ -126,7 +126,7 @@ class Watchpoints:
         is_on: bool = True,
         preset: str | None = None,
     ) -> Watchpoint:
-        """A new one, or the one with this number in another way. Raises WorkbenchError."""
+        """Add a watchpoint, or replace the one with this number; raise WorkbenchError."""
         before = self._known(id) if id is not None else None
         _refuse_nonsense(kind, statistic, comparison, threshold)
         if before is None and len(self._all) >= MOST_WATCHPOINTS:
@@ -145,7 +145,7 @@ class Watchpoints:
         return made
 
     def remove(self, id: int) -> None:
-        """Raises WorkbenchError when there is none."""
+        """Remove a watchpoint; raise WorkbenchError if there is none."""
         del self._all[self._known(id).id]
         self._edited()
 
@@ -159,16 +159,19 @@ class Watchpoints:
 
     @property
     def needs(self) -> Needs:
-        """The same object as long as nothing has changed; names are added when they are first seen."""
+        """The needs that watchpoints have of the workbench.
+
+        It is the same object as long as nothing has changed; names are added when they are first seen.
+        """
         return self._needs
 
     @property
     def count(self) -> int:
-        """How many hits there are, ever."""
+        """The number of all hits so far."""
         return self._hits.count
 
     def hits(self, since: int = 0, *, most: int = MOST_HITS) -> list[dict[str, Any]]:
-        """Those after this number, in the order of execution."""
+        """Return the hits after this number, in the order of execution."""
         return self._hits.since(since, most)
 
     def clear_hits(self) -> None:
@@ -177,7 +180,7 @@ class Watchpoints:
     # ---- while the training runs --------------------------------------------------------------------------
 
     def check(self, place: Place, step: int, workbench: Workbench) -> list[Hit]:
-        """What has become true here, in the order of execution; called at each place that is passed."""
+        """Return the new hits, in the order of execution; called at each place that is passed."""
         if not self._by_key:
             return []
         if step != self._step:
@@ -188,7 +191,8 @@ class Watchpoints:
         kinds = self._due(place)
         hits = []
         if kinds:
-            # Until a gradient is whole, before the optimizer, it may grow: what is false is not final.
+            # Until a gradient is whole, before the optimizer, it may still grow: a false condition is not
+            # final.
             is_final = place.phase != BACKWARD or "gradient" not in kinds
             module = place.module if place.phase != END else None
             hits = self._look(self._plan(kinds, module, step, workbench), place, step, workbench, is_final)
@@ -198,7 +202,7 @@ class Watchpoints:
         return hits
 
     def recheck(self, place: Place, step: int, workbench: Workbench) -> list[Hit]:
-        """All that is within reach now, also what was true before and what was told before."""
+        """Check everything within reach now; return all hits, also those that were true before."""
         plan = Plan(_names(self._wanted, None, workbench), self._conditions(self._wanted), self._truths)
         self._note(plan, self._wanted, workbench)
         self._truths.held[plan.slots] = False
@@ -207,7 +211,7 @@ class Watchpoints:
         return hits
 
     def learn(self, workbench: Workbench) -> None:
-        """Of which tensors the values of the step before are needed, as far as they have names already."""
+        """Determine which tensors need the values of the step before, as far as they have names already."""
         self._has_learned = True
         conditions = [each.condition for each in self._by_key.values()]
         kinds = {one.kind for one in conditions if one.statistic == CHANGE}
@@ -216,7 +220,7 @@ class Watchpoints:
         self._remember({name for name in names if self._compares(name)})
 
     def _compares(self, name: str) -> bool:
-        """Whether some watchpoint needs its values of the step before; for an update those of the weight."""
+        """Return whether a watchpoint needs the tensor's last values; for an update, those of its weight."""
         update = name.replace("weight:", "update:", 1) if name.startswith("weight:") else name
         return any(
             (one.statistic == CHANGE and one.finds(name)) or (one.kind == "update" and one.finds(update))
@@ -296,7 +300,7 @@ class Watchpoints:
     # ---- what it says of itself ---------------------------------------------------------------------------
 
     def _complain(self) -> None:
-        """At the end of a batch, when every name has been seen once."""
+        """Set the complaints, at the end of a batch, when every name has been seen once."""
         if len(self._matched) == len(self._by_key):
             return
         for key, each in self._by_key.items():
@@ -311,7 +315,7 @@ class Watchpoints:
             )
 
     def _doubt_changes(self, plan: Plan, reading: Measurement, step: int) -> None:
-        """The step before has to be known from the second step on."""
+        """Complain about missing previous values; from the second step on they have to be known."""
         missing = plan.change_pairs[~reading.is_there[plan.change_pairs]]
         for pair in missing[:MOST_WATCHPOINTS] if step > self._first_step + 1 else ():
             condition, name = plan.pairs[pair]
@@ -335,7 +339,7 @@ class Watchpoints:
             phases=bool(self._by_key),
             layers="input" in self._wanted or "output" in self._wanted,
             backward="output_gradient" in self._wanted,
-            # Labels and what the program has named are not looked for unless they are kept.
+            # Labels and user tensors are not looked for unless they are kept.
             keep="user" in self._wanted or "label" in self._wanted,
             previous=self._previous,
         )
@@ -353,7 +357,7 @@ class Watchpoints:
 
 
 def _names(kinds: Sequence[str], module: str | None, workbench: Workbench) -> tuple[str, ...]:
-    """In the order of execution."""
+    """Return the names of these kinds, in the order of execution."""
     names = [
         entry.name
         for kind in kinds
