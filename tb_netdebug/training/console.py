@@ -1,4 +1,4 @@
-"""A line per batch on the console: loss, batch size, gradient norm, memory and time, in columns."""
+"""One line per batch on the console: loss, batch size, gradient norm, memory and time, in columns."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MISSING = "-"
 
 WIDTHS = {"step": 8, "loss": 12, "batch": 8, "grad norm": 12, "rss": 10, "gpu": 10, "time": 10}
 
-# What stands for the memory in use on GPUs, the best first: NVML's word on this process includes what
-# torch's allocator does not know of; what is used on the whole device includes other people's programs.
+# Which readings stand for the memory in use on GPUs, the best first: NVML's number for this process includes
+# what torch's allocator does not know of; what is used on the whole device includes other people's programs.
 DEVICE_PREFIXES = (GPUS, CUDA)
 DEVICE_ENDINGS = ("/process", "/reserved", "/used")
 
@@ -38,7 +38,7 @@ DEVICE_ENDINGS = ("/process", "/reserved", "/used")
 class ConsoleLine:
     """Writes one line for each batch, and a header now and then, to `stream` (default: `sys.stdout`).
 
-    Never raises: a stream that is closed or broken is left alone from then on. Memory is read rarer than
+    It never raises: a stream that is closed or broken gets no more lines. Memory is read less often than
     batches come, so the last reading is shown until there is a new one.
     """
 
@@ -50,17 +50,17 @@ class ConsoleLine:
         self._lines = 0
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Writes the line of one batch; a dash stands for what `scalars` does not hold."""
+        """Write the line of one batch; a dash stands for what `scalars` does not hold."""
         stream = sys.stdout if self._stream is None else self._stream
         if stream is None:  # a program without a console
             return
         if self._terminal is None or self._terminal.stream is not stream:
-            # Notebooks, test runners and redirections replace sys.stdout while a training runs.
+            # Notebooks, test runners and redirections replace sys.stdout during a run.
             self._terminal, self._columns = Terminal(stream), ()
         if not self._terminal.broken:
             try:
                 self._terminal.write(self._lines_for(step, scalars, self._terminal))
-            except Exception as error:  # somebody's stream may raise anything, and the training goes on
+            except Exception as error:  # a user's stream may raise anything, and the run goes on
                 self._terminal.broken = f"{type(error).__name__}: {error}"
 
     def _lines_for(self, step: int, scalars: Mapping[str, float], terminal: Terminal) -> str:
@@ -92,7 +92,7 @@ class ConsoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Emphasis:
-    """What stands before and after a text to make it stand out."""
+    """The escape sequences before and after a text that make it stand out."""
 
     before: str = ""
     after: str = ""
@@ -102,7 +102,7 @@ class Emphasis:
 
 
 class Terminal:
-    """A stream to write text to, with what it can show; it may as well be a file or a pipe."""
+    """A stream to write text to, and what it can show; it may also be a file or a pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -113,29 +113,29 @@ class Terminal:
         self._raw = raw_stream(stream, self._encoding)
 
     def cell(self, text: str, width: int) -> str:
-        """`text` in a column, aligned right; anything but a usual number stands out."""
+        """Return `text` as a column, aligned right; anything but an ordinary number stands out."""
         if text[-1] not in "Nf":  # NaN, Inf
             return text.rjust(width)
         return " " * (width - len(text)) + self.alarm(text)
 
     def write(self, text: str) -> None:
-        """Writes at once; raises what the stream raises."""
+        """Write the text at once; raise what the stream raises."""
         self.stream.flush()
         if self._raw is None:
             self.stream.write(text)
             self.stream.flush()
             return
-        # Past the buffer: what a broken pipe leaves in it would turn the training's exit status into 120.
+        # Bypass the buffer: what a broken pipe leaves in it would turn the program's exit status into 120.
         rest = text.replace("\n", os.linesep).encode(self._encoding, "replace")
         while rest:
             written = self._raw.write(rest)
-            if written is None:  # it does not wait for a slow reader, so neither do we
+            if written is None:  # it does not wait for a slow reader, so neither does this
                 return
             rest = rest[written:]
 
 
 def raw_stream(stream: TextIO, encoding: str) -> io.RawIOBase | None:
-    """The unbuffered file below `stream`, if it is an ordinary one that takes lines as bytes."""
+    """Return the unbuffered file below `stream`, if it is an ordinary one that takes lines as bytes."""
     if type(stream) is not io.TextIOWrapper or encoded("a", encoding) != b"a":
         return None
     raw = getattr(stream.buffer, "raw", stream.buffer)  # with python -u there is no buffer between
@@ -143,7 +143,7 @@ def raw_stream(stream: TextIO, encoding: str) -> io.RawIOBase | None:
 
 
 def encoded(text: str, encoding: str) -> bytes:
-    """`text` as bytes; empty when the encoding does not have its letters or is not known at all."""
+    """Return `text` as bytes; empty if the encoding lacks its letters or is unknown."""
     try:
         return text.encode(encoding)
     except (UnicodeError, LookupError):
@@ -151,13 +151,13 @@ def encoded(text: str, encoding: str) -> bytes:
 
 
 def looks(stream: TextIO) -> tuple[Emphasis, Emphasis]:
-    """How a header and an alarm look on `stream`: plain unless it is a terminal that can do better."""
+    """Return the emphasis of headers and alarms: plain unless `stream` is a terminal that can do better."""
     try:
         if not stream.isatty():
             return Emphasis(), Emphasis()
     except (AttributeError, ValueError):  # no such method, or closed
         return Emphasis(), Emphasis()
-    # Not at the top: it takes 60 ms, and most trainings write into a file.
+    # Imported here because it takes 60 ms, and most runs write into a file.
     from rich.color import ColorSystem
     from rich.console import Console
     from rich.style import Style
@@ -173,7 +173,7 @@ def looks(stream: TextIO) -> tuple[Emphasis, Emphasis]:
 
 
 def gpu_bytes(memory: Mapping[str, float]) -> float | None:
-    """What this process holds on all GPUs together, as well as that is known; None without a GPU."""
+    """Return what this process holds on all GPUs, as well as that is known; None without a GPU."""
     names = [name for name in memory if name.startswith(DEVICE_PREFIXES)]
     for ending in DEVICE_ENDINGS:
         sizes = [memory[name] for name in names if name.endswith(ending)]
@@ -183,7 +183,7 @@ def gpu_bytes(memory: Mapping[str, float]) -> float | None:
 
 
 def number(value: float | None) -> str:
-    """Four decimals, so that points stand below each other; powers of ten for what they would hide."""
+    """Return four decimals, so that the points align; powers of ten where those would hide the digits."""
     if value is None:
         return MISSING
     if not math.isfinite(value):
@@ -198,17 +198,17 @@ def count(value: float | None) -> str:
 
 
 def size(value_bytes: float | None) -> str:
-    """Bytes as `1.21 GB`."""
+    """Return bytes as `1.21 GB`."""
     return scaled(value_bytes, 1.0, ("B", "kB", "MB", "GB", "TB"))
 
 
 def duration(value_secs: float | None, microsecond: str) -> str:
-    """Seconds as `34.5 ms`."""
+    """Return seconds as `34.5 ms`."""
     return scaled(value_secs, 1e6, (microsecond, "ms", "s"))
 
 
 def scaled(value: float | None, factor: float, units: tuple[str, ...]) -> str:
-    """Three digits and the unit, each of which is 1000 times the one before it."""
+    """Return three digits and the unit; each unit is 1000 times the one before it."""
     if value is None:
         return MISSING
     if not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""A monitor's end of the debugger: its session, and the line to TensorBoard."""
+"""The monitor's side of the debugger: its session, and the control channel to TensorBoard."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class Debugging:
-    """Of a training that was armed. `step_of` says which batch is going on, `resumed` hears of pauses."""
+    """The debugger of one monitor.
+
+    `step_of` returns the present batch, `resumed` gets the length of pauses.
+    """
 
     def __init__(
         self, settings: Settings, run_dir: Path, rank: int, guard: Guard, *,
@@ -49,7 +52,7 @@ class Debugging:
         )
 
     def open(self, adapter: Adapter, description: Mapping[str, Any], link: Link | None) -> None:
-        """Connects; with `pause_at_start` waits for somebody."""
+        """Connect; with `pause_at_start`, wait for a client."""
         from tb_netdebug.transport.control_line import ControlLine
 
         self.session.about |= {name: description.get(name) for name in ("framework", "models")}
@@ -64,20 +67,20 @@ class Debugging:
             on_control=self.session.receive,
             on_connected=self.session.connected,
         )
-        self.session.connected()  # the line may have been there before we knew it
+        self.session.connected()  # the channel may have connected before it was assigned
         if self._settings.pause_at_start:
             self.session.begin()
 
     def pause(self) -> None:
-        """`monitor.pause()`."""
+        """Pause the run, as `monitor.pause()`."""
         say("paused; open the Debugger tab of NetDebug in TensorBoard, or run `netdebug debug`.")
         self.session.hold(Place(CODE), Reason("code", "the program called monitor.pause()"))
 
     def pause_for(self, finding: Finding) -> None:
-        """`on_finding="pause"`: what a person has to look at, at the end of the batch that has shown it."""
+        """Pause on a finding (`on_finding="pause"`), at the end of the batch that has shown it."""
         step = self.session.step_of()
         if finding.severity > Severity.INFO and finding.cause is None and step > self._found_at:
-            self._found_at = step  # of several at once the first and worst pauses
+            self._found_at = step  # of several at once, the first and worst pauses
             say(f"paused because of {finding.rule}; open the Debugger tab of NetDebug in TensorBoard.")
             self.session.hold(Place(END), Reason("finding", f"of {finding.rule}: {finding.message}"))
 
@@ -130,18 +133,18 @@ class Debugging:
 
 
 def processes(rank: int) -> tuple[int, int, float | None]:
-    """Rank, number of processes, and after how many seconds one that waits for the others gives up."""
+    """Return rank, number of processes, and the timeout in seconds of one that waits for the others."""
     met = this_one()
     return (rank, 1, None) if met is None else (*met, timeout_secs())
 
 
 def meeting_point() -> str:
-    """The same text in all processes of one training."""
+    """Return a text that is the same in all processes of one run."""
     return f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
 
 
 def shell(variables: dict[str, Any]) -> None:
-    """An interpreter in the terminal of the training, with the variables of who asked for it."""
+    """Run an interpreter in the program's terminal, with the variables of its caller."""
     if sys.stdin is None or not sys.stdin.isatty():
         say("monitor.shell() needs a terminal to type in, and this program has none. It goes on.")
         return

@@ -1,4 +1,4 @@
-"""A traceback that says what the tensors in it held: shape, range, NaN and infinities."""
+"""Adds to a traceback what the tensors in it held: shape, range, NaN and infinities."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tb_netdebug.core.user_code import foreign_folders
 from tb_netdebug.debugger.tensors import tensor_text
 from tb_netdebug.debugger.tensors.tensor_text import head_of, is_tensor
 
-# The innermost frames are the ones to look at, and a line each is enough for a person.
+# The innermost frames matter, and one line each is enough for a person.
 MOST_FRAMES = 8
 MOST_TENSORS = 16
 MOST_CONTAINED = 4
-# More values than these are not read while a program ends.
+# No more values than these are read while a program ends.
 MOST_VALUES = 1 << 26
 
 _installed: ExceptHook | None = None
 
 
 def install_excepthook() -> Callable[[], None]:
-    """From now on a traceback of an uncaught error is followed by the tensors in its frames.
+    """List the tensors in the frames of an uncaught error, below its traceback.
 
-    Only frames of your own files count, and only tensors in host memory are read: of others the shape is
-    told, since a broken device may not answer. Also switches on `faulthandler`, so that a crash in native
-    code leaves a traceback (from Python 3.14 on with the native stack). Returns a function that takes
-    everything back.
+    Only frames of your own files count, and only tensors in host memory are read: others are described by
+    their shape, since a broken device may not answer. Also switches on `faulthandler`, so that a crash in
+    native code leaves a traceback (from Python 3.14 on with the native stack). Returns a function that undoes
+    everything.
     """
     global _installed
     if _installed is None:
@@ -42,7 +42,7 @@ def install_excepthook() -> Callable[[], None]:
 
 
 class ExceptHook:
-    """The hooks that were there before are called first, as they would be without us."""
+    """The installed hooks. They first call the hooks that were there before, as Python would."""
 
     def __init__(self) -> None:
         self._before = sys.excepthook
@@ -53,7 +53,7 @@ class ExceptHook:
         threading.excepthook = self._own_in_thread
 
     def uninstall(self) -> None:
-        """Harmless when called again. A hook that was put over ours stays, and ours does nothing then."""
+        """Restore the earlier hooks. May be repeated; a hook that was put over this one stays."""
         global _installed
         if _installed is not self:
             return
@@ -88,7 +88,7 @@ class ExceptHook:
 
 
 def enable_faulthandler() -> bool:
-    """Whether it was off before, and is on now."""
+    """Enable `faulthandler`; return whether it was off before."""
     if faulthandler.is_enabled():
         return False
     options: dict[str, Any] = {"c_stack": True} if hasattr(faulthandler, "dump_c_stack") else {}
@@ -98,7 +98,7 @@ def enable_faulthandler() -> bool:
         try:
             faulthandler.enable(stream, **options)
         except (AttributeError, ValueError, OSError, RuntimeError, io.UnsupportedOperation):
-            continue  # no real file, as in a notebook
+            continue  # not a real file, as in a notebook
         return True
     return False
 
@@ -107,7 +107,7 @@ def enable_faulthandler() -> bool:
 
 
 def lines_of(trace: TracebackType | None) -> Iterator[str]:
-    """Of each frame of the user that holds tensors its place, and below it a line a tensor."""
+    """Yield the place of each user frame that holds tensors, and below it one line per tensor."""
     reader = TensorLines()
     for frame, line in user_frames(trace):
         path, function = os.path.basename(frame.f_code.co_filename), frame.f_code.co_name  # noqa: PTH119
@@ -121,7 +121,7 @@ def lines_of(trace: TracebackType | None) -> Iterator[str]:
 
 
 def user_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """The innermost ones, outermost first; neither Python's nor those of installed packages."""
+    """Return the innermost user frames, outermost first; those of Python and of packages are left out."""
     found = []
     foreign = foreign_folders()
     while trace is not None:
@@ -136,7 +136,7 @@ def user_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
 
 
 class TensorLines:
-    """Text for the tensors and arrays among variables; the same one is told once."""
+    """Text for the tensors and arrays among variables; each one is described once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[str, str]] = {}
@@ -165,7 +165,7 @@ class TensorLines:
 
 
 def tensors_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """A tensor or array itself, or the first ones in a list, tuple or dictionary."""
+    """Yield a tensor or array itself, or the first ones in a list, tuple or dictionary."""
     if is_tensor(value):
         yield "", value
     elif isinstance(value, list | tuple):
@@ -176,7 +176,7 @@ def tensors_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def numbers_of(tensor: Any) -> str:
-    """Range, mean and what is not finite; empty for what cannot be read."""
+    """Return range, mean and non-finite counts; empty for what cannot be read."""
     from tb_netdebug.core.stats.packed import Summary
 
     packed = packed_of(tensor)
@@ -187,7 +187,7 @@ def numbers_of(tensor: Any) -> str:
 
 def packed_of(tensor: Any) -> bytes | None:
     torch = sys.modules.get("torch")
-    if torch is None:  # an array of NumPy, in a program without torch
+    if torch is None:  # a NumPy array, in a program without torch
         return packed_array(tensor)
     from tb_netdebug.frameworks.torch.exceptions import packed_tensor
 

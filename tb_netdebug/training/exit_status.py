@@ -1,6 +1,6 @@
-"""The exit status 1 of a process in which a finding was raised when the script was over.
+"""Ends a process with exit status 1 if a finding was raised after the script was over.
 
-For `on_finding="raise"`: what a function of `atexit` raises is printed, and Python ends with status 0.
+For `on_finding="raise"`: Python prints what a function of `atexit` raises, and still ends with status 0.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from typing import Any
 from tb_netdebug.recording.remote import error_that_ends
 
 FAILED = 1
-NAME = "_netdebug_exit_status"  # in the module `sys`, which Python takes apart last of all
+NAME = "_netdebug_exit_status"  # in the module `sys`, which Python tears down last of all
 
 _given: list[object] = []
 
 
 class _End:
-    """Ends the process when Python lets go of it: by then all functions of `atexit` were called, and what was
-    written is flushed."""
+    """Ends the process when Python deletes it.
+
+    By then all functions of `atexit` were called, and everything written is flushed.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        # Modules are empty when these are wanted; and `os._exit` may have been exchanged by `netdebug run`.
+        # Bound now: modules are empty by the time these are needed, and `netdebug run` may have replaced
+        # `os._exit`.
         self._pid_now, self._leave, self._status = os.getpid, posix._exit, FAILED
 
     def __del__(self) -> None:
@@ -41,7 +44,7 @@ def fail() -> None:
 
 
 def listen_to_exit() -> None:
-    """Note what the program gives to `sys.exit`, for nobody can ask afterwards. Harmless when repeated."""
+    """Note what the program passes to `sys.exit`, which cannot be asked afterwards. May be repeated."""
     if not hasattr(sys.exit, NAME):
         sys.exit = _noting(sys.exit)
 

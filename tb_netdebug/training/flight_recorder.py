@@ -1,4 +1,4 @@
-"""The last steps in full, kept in memory until something happens."""
+"""Keeps the samples of the last steps in memory until something happens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MOST_BYTES = 64 << 20
 
 
 class FlightRecorder:
-    """Holds back full samples that the log has no room for; `release` gives those of the last steps.
+    """Holds back samples that the log has no room for; `release` returns those of the last steps.
 
-    A log that took every sample would grow by gigabytes a day. So samples are written at `bytes_per_sec` on
-    the average (the first `burst_bytes` at once), and in between only kept here.
+    A log that took every sample would grow by gigabytes a day. So samples are written at an average of
+    `bytes_per_sec` (the first `burst_bytes` at once), and in between they are only kept here.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class FlightRecorder:
         self._open_until = 0
 
     def admit(self, record: StepRecord) -> None:
-        """Takes the samples out of a record that the log has no room for."""
+        """Take the samples out of a record if the log has no room for them."""
         if not record.samples or record.step < self._open_until or self._is_affordable(record):
             return
         self._keep(StepRecord(record.step, record.wall_time, {}, record.samples))
         record.samples = []
 
     def release(self, step: int, *, then: int = 0) -> list[StepRecord]:
-        """The samples held back in the last steps up to this one, oldest first, to be written after all.
+        """Return the samples held back in the last steps up to this one, oldest first, to be written now.
 
-        Those of so many steps after it are not held back.
+        The samples of the `then` steps after it are not held back.
         """
         self._open_until = step + 1 + then
         released = [record for record in self._kept if record.step > step - self._steps]
@@ -68,5 +68,5 @@ class FlightRecorder:
 
 
 def size_of(samples: list[Sample]) -> int:
-    """About what they take in the log: summaries shrink to a quarter or so (3.4-fold in make demo)."""
+    """Return roughly what samples take in the log: summaries shrink to a quarter (3.4-fold in make demo)."""
     return sum(len(sample.summary) for sample in samples) // 4

@@ -1,4 +1,4 @@
-"""What `watch` returns: collects each step and hands it to the writer."""
+"""The monitor, which `watch` returns: collects each step and hands it to the writer."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from tb_netdebug.training.debugging import Debugging
     from tb_netdebug.transport.link import Link
 
-# Without every=…, samples go to the log at this rate on the average: 230 MB an hour at the very most.
+# Without every=…, samples go to the log at this average rate: 230 MB an hour at most.
 LOG_BYTES_PER_SEC = 64 << 10
 LOG_BURST_BYTES = 16 << 20
 
-# A device that has not answered for so many steps is not waited for any longer.
+# A device that has not answered for this many steps is no longer waited for.
 MOST_STEPS_IN_FLIGHT = 64
 
 
 class Monitor:
-    """Records a training; made by `nd.watch`.
+    """Records a run; made by `nd.watch`.
 
-    `step` ends a batch and never waits for a device; `log`, `tensor` and `image` add to the batch that is
-    going on. Also a context manager. After `close`, and in forked children, every method does nothing.
+    `step` ends a batch and never waits for a device; `log`, `tensor` and `image` add to the present batch. It
+    is also a context manager. After `close`, and in forked children, every method does nothing.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Monitor:
         rank: int,
         is_users: bool = False,
     ) -> None:
-        """`is_users`: the user has to call `step`; else a callback of ours or `netdebug run` does."""
+        """Start recording. With `is_users` the user calls `step`; else a callback or `netdebug run` does."""
         self.run_dir = run_dir
         self._settings = settings
         self._guard = Guard(strict=settings.strict)
         self._collector = StepCollector(run_dir=run_dir)
-        # Keeps this monitor, also one that nobody kept, until its first step or its end.
+        # Holds a reference to this monitor, even if nobody else does, until its first step or its end.
         self._collector.first_step = FirstStep(
             is_users=is_users, speaks=rank == 0, describe=self._describe_safely
         )
@@ -111,7 +111,7 @@ class Monitor:
     # ---- what users call ---------------------------------------------------------------------------------
 
     def step(self, loss: Any = None, **scalars: Any) -> None:
-        """Ends a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""
+        """End a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""
         if not self._is_open():
             return
         self._ending_began = now()
@@ -129,13 +129,13 @@ class Monitor:
         self._judge.act()
 
     def log(self, **scalars: Any) -> None:
-        """Numbers that belong to the batch that is going on."""
+        """Add numbers to the present batch."""
         if self._is_open():
             for name, value in scalars.items():
                 self._collector.later[name] = value
 
     def tensor(self, name: str, value: Any) -> None:
-        """Statistics and histogram of any tensor or array, under `name`; recorded whenever it is called."""
+        """Record statistics and a histogram of any tensor or array, under `name`, at each call."""
         if not self._is_open():
             return
         started = now()
@@ -151,7 +151,10 @@ class Monitor:
         self._collector.charge(started)
 
     def image(self, name: str, array: Any) -> None:
-        """A picture (height × width, with 1, 3 or 4 channels first or last) on TensorBoard's Images page."""
+        """Show a picture on TensorBoard's Images page.
+
+        It has height × width, with 1, 3 or 4 channels first or last.
+        """
         if not self._is_open():
             return
         started = now()
@@ -162,9 +165,11 @@ class Monitor:
         self._collector.charge(started)
 
     def capsule(self) -> Path | None:
-        """Writes the step that is going on into a file for `netdebug replay`: the batch, the weights, the
-        optimizers and the random numbers. The training waits for it. None when that is not possible, which is
-        said, or not wanted (`capsules=False`)."""
+        """Write the present step into a file for `netdebug replay`, and return its path.
+
+        The capsule holds the batch, the weights, the optimizers and the random numbers; the run waits for it.
+        Returns None if it is not possible, which is reported, or not wanted (`capsules=False`).
+        """
         keep = self._collector.keep_capsule
         if not self._is_open() or keep is None:
             return None
@@ -178,8 +183,10 @@ class Monitor:
             self._collector.charge(started)
 
     def pause(self) -> None:
-        """Pauses the training here for whoever comes to its debugger (`debugger=` of `nd.watch`): for ten
-        minutes, and then as long as somebody attends."""
+        """Pause the run here for its debugger (`debugger=` of `nd.watch`).
+
+        It waits ten minutes for a client, and then as long as one attends.
+        """
         if not self._is_open():
             return
         if self._debugging is None:
@@ -188,8 +195,10 @@ class Monitor:
         self._debugging.pause()
 
     def shell(self) -> None:
-        """An interpreter (IPython, where it is installed) in this program's own terminal, with the variables
-        of the line that calls it. The training waits."""
+        """Open an interpreter in this program's terminal; the run waits.
+
+        It is IPython where that is installed, and has the variables of the calling line.
+        """
         from tb_netdebug.training.debugging import shell
 
         caller = sys._getframe(1)
@@ -199,13 +208,15 @@ class Monitor:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is wrong so far, causes before their consequences, the worst first; a quarter of a second
-        old, and complete after `close`."""
+        """The findings so far, causes before their consequences, the worst first.
+
+        They are a quarter of a second old, and complete after `close`.
+        """
         return list(self._judge.findings)
 
     @property
     def overhead(self) -> float:
-        """What watching has cost so far, as a share of the training's own time."""
+        """The cost of watching so far, as a share of the run's own time."""
         return self._governor.share
 
     @property
@@ -214,16 +225,19 @@ class Monitor:
         return self._writer.path
 
     def flush(self) -> bool:
-        """Waits until everything so far is in the file; whether it is."""
+        """Wait until everything so far is in the file; return whether it is."""
         return self._is_open() and self._writer.flush()
 
     def close(self) -> None:
-        """Takes the hooks away and writes what is left. Harmless when called again, also from another thread,
-        which waits for the first one: `findings` are complete behind it."""
+        """Remove the hooks and write what is left.
+
+        May be repeated, also from another thread, which waits for the first call: `findings` are complete
+        afterwards.
+        """
         self._close(is_failing=sys.exc_info()[0] is not None)
 
     def _close(self, *, is_failing: bool) -> None:
-        """Raises what was found unless the program fails already, for another reason."""
+        """Close, and raise what was found unless the program already fails for another reason."""
         if self._pid != os.getpid():  # nobody in this process would release the lock
             return
         with self._closing:
@@ -279,13 +293,16 @@ class Monitor:
         self._describe()
         if self._settings.on_finding == "raise":
             exit_status.listen_to_exit()
-        close_at_exit(self)  # after the writer's own: what is registered last runs first
+        close_at_exit(self)  # after the writer's own: the last registered runs first
         self._prepare()
         if self._debugging is not None:
             self._open_debugging(self._debugging)
 
     def _link_of(self, rank: int) -> Link | None:
-        """The way to a collector, before anything is registered that closes recordings at exit."""
+        """Return the link to a collector.
+
+        It is made before anything registers to close recordings at exit.
+        """
         try:
             return link_of(self._settings, self.run_dir, rank)
         except Exception as error:
@@ -313,13 +330,13 @@ class Monitor:
             self._guard.fault("opening the debugger", error)
 
     def _held_up(self, secs: float) -> None:
-        """The training was paused for so long: no step was slow."""
+        """Account for a pause of this length: no step was slow."""
         self._collector.clock.skip(secs)
         self._step_began += secs
         self._ending_began += secs
 
     def _join_others(self, rank: int) -> None:
-        """The other processes of the same training: what all agree on counts, and the first one judges."""
+        """Join the other ranks of the run: what all agree on counts, and the first rank judges."""
         agreement, first = self._collector.agreement, self._collector.step
         if agreement is not None:
             governor = self._governor
@@ -351,7 +368,7 @@ class Monitor:
         collector.scalars.update(collector.clock.finish())
         if self._memory is not None:
             readings = self._memory.latest()
-            if readings:  # a new reading of the host's memory: the moment for the framework's own, too
+            if readings:  # a new reading of the host's memory: time for the framework's own, too
                 collector.scalars.update(readings)
                 collector.scalars.update(self._adapter.memory())
         if collector.sampling:
@@ -367,21 +384,21 @@ class Monitor:
             self._describe()
 
     def _describe_graph(self) -> None:
-        """Before the first step is put: whoever judges it knows its layers then."""
+        """Put the graph before the first step, so that the rules know its layers."""
         graph = self._adapter.graph()
         if graph is not None:
             self._judge.describe(graph=graph)
             self._writer.graph(graph)
 
     def _note_sampling(self) -> None:
-        """What the governor decided, to be shown: how far apart samples are, and what it all costs."""
+        """Record what the governor decided: how far apart samples are, and what it all costs."""
         step = self._collector.step
         self._collector.scalars[SAMPLED_EVERY] = float(max(step - self._sampled_at, 1))
         self._collector.scalars[OVERHEAD] = self._governor.share
         self._sampled_at = step
 
     def _put_rest(self) -> None:
-        """What was logged or found out after the last step, as the result of an evaluation, belongs to it."""
+        """Record what came after the last step, such as an evaluation's result, as part of that step."""
         collector = self._collector
         later, collector.later = collector.later, {}
         facts, collector.facts = collector.facts, []
@@ -391,7 +408,7 @@ class Monitor:
             self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, [], facts))
 
     def _deliver(self, *, wait: bool) -> None:
-        """Completes the steps whose numbers have arrived from a device, and puts them in order."""
+        """Complete the steps whose numbers have arrived from a device, and put them in order."""
         by_step = {record.step: record for record in self._in_flight}
         newest = -1
         for step, scalars, samples in self._adapter.late(wait=wait):
@@ -409,7 +426,7 @@ class Monitor:
             self._put(self._in_flight.popleft())
 
     def _put(self, record: StepRecord) -> None:
-        """A complete step: to the log, to the console, to others, and to whoever looks for trouble."""
+        """Put a complete step to the log, the console, other ranks and the trouble detector."""
         if self._collector.agreement is not None:
             self._collector.agreement.note(record)
         if self._trouble.seen(record.scalars) is not None and self._governor.alert():
@@ -422,7 +439,7 @@ class Monitor:
             self._console.write(record.step, record.scalars)
 
     def _govern(self) -> None:
-        """Settles what the step has cost, ours and the training's, and decides about the next one."""
+        """Account for the step's costs, the monitor's and the run's own, and decide about the next one."""
         moment = now()
         collector = self._collector
         sampled = collector.sampling
@@ -451,7 +468,7 @@ class Monitor:
             self._prepare()
 
     def _prepare(self) -> None:
-        """For the next step; charged to it."""
+        """Prepare the next step, which is charged for it."""
         started = now()
         try:
             self._adapter.prepare(sampling=self._collector.sampling)
@@ -460,7 +477,7 @@ class Monitor:
         self._collector.charge(started)
 
     def _describe_safely(self) -> None:
-        """From a hook on an optimizer."""
+        """Describe the run from within a hook on an optimizer, where nothing may be raised."""
         try:
             self._describe()
         except Exception as error:
@@ -483,13 +500,15 @@ class Monitor:
 
 
 def number(value: Any) -> float:
-    """Of a number or a tensor with one."""
+    """Return the value of a number or of a tensor with one."""
     return float(value.detach() if hasattr(value, "detach") else value)
 
 
 def close_at_exit(monitor: Monitor) -> None:
-    """What a device still owes is waited for; does not keep the monitor alive. What is raised here reaches no
-    code of the user's, only the exit status."""
+    """Close the monitor at exit, waiting for what a device still owes; does not keep it alive.
+
+    What is raised here reaches no code of the user's, only the exit status.
+    """
     reference = weakref.ref(monitor)
 
     def close() -> None:
@@ -501,7 +520,7 @@ def close_at_exit(monitor: Monitor) -> None:
             still.close()
         except FindingError as error:
             raised = str(error)
-        if raised:  # outside of the handler, where no error ends the program any more
+        if raised:  # outside of the handler, where an error does not end the program any more
             say(raised)
             exit_status.fail()
 

@@ -55,39 +55,39 @@ def watch(
     strict: bool = False,
     checks: Mapping[str, Any] | None = None,
 ) -> Monitor:
-    """Record the training of a model; call `step` of what is returned at the end of each batch.
+    """Record the training of a model; call `step` of the returned monitor at the end of each batch.
 
     `model` is a module, or several by name such as `{"G": generator, "D": discriminator}`. Without
-    `optimizer`, those that move its parameters are found when they step.
+    `optimizer`, the optimizers that move its parameters are found when they step.
 
-    The records go to `logdir/run`, by default `runs/<date-time>`. A run of a name that exists already gets a
-    suffix (`-2`); with `resume=True` that run goes on, and steps count on behind its last one.
+    The records go to `logdir/run`, by default `runs/<date-time>`. If a run of that name exists, the new one
+    gets a suffix (`-2`); with `resume=True` that run is continued, and steps count on from its last one.
 
     `every="auto"` takes full statistics as often as `overhead` allows (0.02: 2 % of the step time), `every=n`
     in every n-th step. `include` and `exclude` are regular expressions over names of layers and parameters.
-    `console` prints a line a batch.
+    `console` prints a line per batch.
 
-    What the checks find is told as `on_finding` says: "print" it, "raise" an error from `step`, "ignore" it,
-    or a callable that is given each Finding. `checks` switches single ones off (`{"dead-units": False}`) or
-    sets their thresholds (`{"dead-units": {"share": 0.8}}`); what it leaves open, a `netdebug.toml` in the
-    current folder may say.
+    `on_finding` says what happens with findings: "print" them, "raise" an error from `step`, "ignore" them,
+    or call a callable with each Finding. `checks` switches single checks off (`{"dead-units": False}`) or
+    sets their thresholds (`{"dead-units": {"share": 0.8}}`); a `netdebug.toml` in the current folder may set
+    what it leaves open.
 
     At the first loss that is not finite, a copy of the process runs the batch again to name the module and
     the operation that made it, and batch, weights, optimizer and random numbers go into a capsule beside the
-    log (`capsules`; at most three, and each stops the training once while it is written).
-    `check_numerics="layers"` looks at the output of every layer in every step, "ops" at that of every
-    operation, which takes more than twice the time.
+    log (`capsules`; at most three, and each stops the run once while it is written).
+    `check_numerics="layers"` checks the output of every layer in every step, "ops" that of every operation,
+    which more than doubles the time.
 
     `remote="host:port"` sends the records to a collector while they are written: a TensorBoard with NetDebug,
     or `netdebug collect`. With a `logdir` they stay there, too; without one they wait in a temporary folder
-    until the collector has them. The environment variable NETDEBUG_REMOTE says the same for all recordings.
+    until the collector has them. The environment variable NETDEBUG_REMOTE does the same for all recordings.
 
-    `debugger=True` lets the TensorBoard of this machine pause and step the training in NetDebug's Debugger
-    tab, "host:port" one elsewhere (the address of its collector). `pause_at_start` waits before the first
-    batch until somebody comes, `on_finding="pause"` when something is found.
+    `debugger=True` lets the TensorBoard of this machine pause and step the run in NetDebug's Debugger tab,
+    "host:port" one elsewhere (the address of its collector). `pause_at_start` waits before the first batch
+    until a client attends; `on_finding="pause"` pauses when something is found.
 
-    The training never fails or changes because of it: what goes wrong in the recording is said once and
-    counted; `strict=True` raises instead.
+    Training never fails or changes because of it: an error in the recording is reported once and counted;
+    `strict=True` raises instead.
     """
     settings = Settings(
         logdir=logdir,
@@ -126,7 +126,7 @@ def watch(
 
 
 def beginning_with(step: int, make_adapter: MakeAdapter) -> MakeAdapter:
-    """The same, in a run that has had some steps before."""
+    """Return the same factory for a run that already has steps."""
 
     def make(collector: StepCollector, guard: Guard, settings: Settings) -> Adapter:
         collector.step = step
@@ -136,9 +136,9 @@ def beginning_with(step: int, make_adapter: MakeAdapter) -> MakeAdapter:
 
 
 def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
-    """Raises TypeError when this is no model that NetDebug knows."""
+    """Return the factory of the model's adapter; raise TypeError for a model that NetDebug does not know."""
     models = dict(model) if isinstance(model, Mapping) else {"": model}
-    keras = sys.modules.get("keras")  # somebody who has a model of Keras has imported keras
+    keras = sys.modules.get("keras")  # a program that has a Keras model has imported keras
     if keras is not None and models and all(isinstance(each, keras.layers.Layer) for each in models.values()):
         backend = keras.backend.backend()
         if backend not in KERAS_ADAPTERS:

@@ -1,1 +1,1 @@
-"""Programs that are watched without a line in them."""
+"""Watches programs without a line of code in them, for `netdebug run`."""

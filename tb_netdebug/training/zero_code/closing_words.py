@@ -1,4 +1,4 @@
-"""What a program that was watched without its doing is told about itself, in the terminal."""
+"""What `netdebug run` prints about a program: findings as they come, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NONE_SEEN = {
     "keras": "trained no model of Keras where it could be seen",
 }
 VERDICTS = ("sick", "suspect", "healthy", UNKNOWN)
-# Other programs that a script starts take less than a training does.
+# Other programs that a script starts take less than a training run does.
 NOTABLE_SECS = 2.0
 PROBE_SECS = 1.0
 OF_CHECKS = "--set, --off or --config"
@@ -42,12 +42,15 @@ REACHED = " Was the training loop reached, and had its loader any batches?"
 
 
 def tell(finding: Finding) -> None:
-    """At once, in one line; what to do about it is said at the end. Symptoms of known causes are not told."""
+    """Print a finding at once, in one line; advice follows at the end.
+
+    Symptoms of known causes are left out.
+    """
     tell_of("", finding)
 
 
 def tell_of(run: str, finding: Finding) -> None:
-    """The same, of one of several processes."""
+    """Print a finding of one of several processes."""
     if finding.severity > Severity.INFO and finding.cause is None:
         head = f"{finding.severity.text.upper()} {finding.rule}, {since(finding)}{places(finding.where)}"
         with suppress(OSError, ValueError, AttributeError):  # there may be no terminal any more
@@ -56,7 +59,7 @@ def tell_of(run: str, finding: Finding) -> None:
 
 
 def closing_words(watched: ZeroCode) -> str:
-    """After everything is closed: how many steps, the verdict, the findings, and where to see more."""
+    """Return the summary after everything is closed: steps, verdict, findings, and where to see more."""
     results = watched.results()
     if not any(result.steps for result in results):
         return f"NetDebug: {nothing_recorded(watched, results)}"
@@ -85,8 +88,8 @@ def closing_words(watched: ZeroCode) -> str:
 
 
 def unused_options(asked: Settings, environment: Mapping[str, str]) -> str:
-    """Return which options of `netdebug run` a program that watches itself does not use; empty when none."""
-    # What the environment and netdebug.toml say counts for nd.watch, too.
+    """Return which options of `netdebug run` a program that watches itself does not use; empty if none."""
+    # What the environment and netdebug.toml set counts for nd.watch, too.
     usual = Settings(remote=remote_of(None, environment), checks=checks_of(None, Path()))
     given = [each.name for each in fields(Settings) if getattr(asked, each.name) != getattr(usual, each.name)]
     if "checks" in given and not asked.checks:
@@ -105,7 +108,10 @@ def unused_options(asked: Settings, environment: Mapping[str, str]) -> str:
 
 
 def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
-    """Why, and what to do about it. That nothing was trained is said only where that was seen."""
+    """Return why nothing was recorded, and what to do about it.
+
+    It claims that nothing was trained only where that was seen.
+    """
     if results:
         names = listed([result.run_dir.name for result in results])
         return f"no step was recorded: the script ended before the first step of {names} did."
@@ -132,7 +138,7 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
 
 
 def ending_of(watched: ZeroCode) -> str:
-    """How the script was ended, when it did not come to its own end; empty when it did."""
+    """Return how the script ended early; empty if it came to its own end."""
     if watched.failed_with is None and not watched.exit_status:
         return ""
     if watched.failed_with is None:
@@ -143,7 +149,7 @@ def ending_of(watched: ZeroCode) -> str:
 
 
 def compiled() -> str:
-    """A guess that is made only where something was compiled."""
+    """Return a guess about torch.compile, made only where something was compiled."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     if not counters.get("frames"):
         return ""
@@ -151,7 +157,7 @@ def compiled() -> str:
 
 
 def in_other_processes(watched: ZeroCode) -> str:
-    """Processes that were started otherwise than by multiprocessing are not looked into."""
+    """Return a note on processes started otherwise than by multiprocessing: they are not watched."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     secs = used.ru_utime + used.ru_stime
     if secs >= NOTABLE_SECS:
@@ -171,7 +177,7 @@ def in_other_processes(watched: ZeroCode) -> str:
 
 
 def children_of_this() -> list[int]:
-    """That have not ended."""
+    """Return the child processes that have not ended."""
     import psutil
 
     with suppress(psutil.Error):
@@ -193,7 +199,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def of_what(findings: Sequence[Finding]) -> str:
-    """ ": 1 error, 2 warnings"; empty when there is nothing to complain of."""
+    """Return a text such as ": 1 error, 2 warnings"; empty if there is nothing to complain about."""
     counts = [
         counted(number, severity.text)
         for severity in (Severity.ERROR, Severity.WARNING)
@@ -216,7 +222,7 @@ def run_lines(results: Sequence[Result]) -> list[str]:
 
 
 def joined(results: Sequence[Result]) -> list[tuple[Finding, list[Result]]]:
-    """Each rule once, as it was found first, and all runs in which it was."""
+    """Return each rule once, as it was found first, with all runs in which it was found."""
     found: dict[str, tuple[Finding, list[Result]]] = {}
     for result in results:
         for finding in result.findings:
@@ -225,16 +231,16 @@ def joined(results: Sequence[Result]) -> list[tuple[Finding, list[Result]]]:
 
 
 def names_shown(watched: ZeroCode, results: Sequence[Result]) -> list[str]:
-    """What the reader takes the runs to be called: as here or, where nothing stays here, as was asked for."""
+    """Return the runs' names as the user knows them: as here or, if nothing stays here, as asked for."""
     if watched.asked.is_spooled and len(results) == 1 and watched.asked.run:
         return [Path(watched.asked.run).name]
     return [result.run_dir.name for result in results]
 
 
 def delivery(remote: str | None, results: Sequence[Result], shown: Sequence[str]) -> str:
-    """What the collector has of the records, and where the rest is; empty when nothing is sent.
+    """Return what the collector has of the records, and where the rest is; empty if nothing is sent.
 
-    What the runs are called there is told where that is not what is `shown`.
+    The runs' names at the collector are given where they differ from those `shown`.
     """
     states = [result.delivery for result in results]
     if remote is None or not any(states):

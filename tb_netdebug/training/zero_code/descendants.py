@@ -1,7 +1,7 @@
-"""Processes that the program starts by multiprocessing or by a fork: the watch goes on in them.
+"""Carries the watch into processes that the program starts by multiprocessing or by a fork.
 
-A spawned process begins as a new interpreter. What it is told first of all (its "preparation data") brings
-the watch along; the workers of data loaders are left alone. A forked process has it in its memory already.
+A spawned process begins as a new interpreter; the "preparation data" that it gets first brings the watch
+along. The workers of data loaders are left alone. A forked process has the watch in its memory already.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 SPAWN = "multiprocessing.spawn"
 PREPARES = "get_preparation_data"
 KEY = "netdebug"
-# How far apart two readings of the clock may be that mean the same.
+# Two readings of the clock that mean the same time may be this far apart.
 CLOCK_SECS = 1.0
-# What the workers of a DataLoader run.
+# The module of the function that workers of a DataLoader run.
 LOADERS = "torch.utils.data."
-# Run in the new process, before anything of the program is: nothing of it may go wrong there.
+# Runs in the new process before any of the program does: nothing may go wrong there.
 CARRIED = """
 try:
     import sys
@@ -46,40 +46,42 @@ except Exception:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """Where a process comes from: the one that `netdebug run` began, the name of its run, and which of its
-    processes this is."""
+    """The origin of a process.
+
+    It is the process that `netdebug run` began, the name of its run, and which of its processes this one is.
+    """
 
     root: str
     run: str
     label: str
 
     def child(self, process: Any) -> Descent:
-        """Of a `multiprocessing.Process`, or of a fork without one."""
+        """Return the descent of a `multiprocessing.Process`, or of a fork without one."""
         identity = getattr(process, "_identity", ())
         label = f"process{'-'.join(map(str, identity))}" if identity else f"pid{os.getpid()}"
         return Descent(self.root, self.run, label)
 
     @property
     def is_orphan(self) -> bool:
-        """Whether the first process has ended, and will not speak for this one."""
+        """Whether the first process has ended, and will not report for this one."""
         import psutil
 
         _, pid, began = self.root.rsplit(":", 2)
         try:
             first = psutil.Process(int(pid))
-            is_same = first.create_time() <= float(began) + CLOCK_SECS  # else the number was used again
+            is_same = first.create_time() <= float(began) + CLOCK_SECS  # else the pid was used again
             return not is_same or first.status() == psutil.STATUS_ZOMBIE
         except psutil.Error:
             return True
 
 
 def root_named(pid: int, began: float) -> str:
-    """The process that `netdebug run` has begun at this time; asked before psutil may be imported."""
+    """Return the name of the process that `netdebug run` began; works before psutil may be imported."""
     return f"{os.uname().nodename}:{pid}:{began:.2f}"
 
 
 class CarriedWatch:
-    """Pickled as a call that sets up the watch in the process that reads it."""
+    """Pickles as a call that sets up the watch in the process that unpickles it."""
 
     def __init__(self, told: str) -> None:
         self._told = told
@@ -100,7 +102,10 @@ class Carrier:
         self._spawn[PREPARES] = self._own
 
     def close(self) -> None:
-        """Harmless when called again, and when somebody else has taken the place since."""
+        """Restore the original function.
+
+        May be repeated, and does nothing if another one has replaced this since.
+        """
         if self._spawn[PREPARES] is self._own:
             self._spawn[PREPARES] = self._original
 
@@ -119,7 +124,7 @@ class Carrier:
 
 
 def begin(told: str) -> None:
-    """In the spawned process: watch it as the first one is watched."""
+    """Watch a spawned process as the first one is watched; called in it."""
     from tb_netdebug.recording.settings import Settings
     from tb_netdebug.training.zero_code.driver import ZeroCode
 
@@ -129,7 +134,7 @@ def begin(told: str) -> None:
 
 
 def process_in(frame: FrameType | None) -> Any:
-    """The `multiprocessing.Process` that is being started by the function of this frame."""
+    """Return the `multiprocessing.Process` that the function of this frame is starting."""
     return None if frame is None else frame.f_locals.get("process_obj")
 
 
@@ -138,7 +143,7 @@ def is_loader_worker(process: Any) -> bool:
 
 
 def finish_with_process(finish: Callable[[], None]) -> None:
-    """At the end of a multiprocessing child, of which `atexit` does not hear when it was forked."""
+    """Call `finish` at the end of a multiprocessing child; if it was forked, it never runs `atexit`."""
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is None or multiprocessing.parent_process() is None:
         return

@@ -1,6 +1,7 @@
-"""Watches a program that knows nothing of it: waits for a framework, opens a run for each training.
+"""Watches a program without its help: waits for a framework, and opens a run for each training it finds.
 
-What belongs to a framework is in its discovery, which is imported when the program has imported that.
+Everything specific to a framework is in its discovery, which is imported after the program imports that
+framework.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ DISCOVERIES = {
     "torch": "tb_netdebug.integrations.torch_scripts.trainings",
     "keras": "tb_netdebug.integrations.keras_trainings",
 }
-# Opening a run takes some 50 ms. A program with thousands of little trainings (one for each task of a
+# Opening a run takes some 50 ms. A program with thousands of small trainings (one for each task of a
 # meta-learner) may lose its share of time to that, and this much at once.
 GRACE_SECS = 3.0
 MOST_OPEN = 8
-# After so many that were over within a few steps, no more are recorded: they are parts of something bigger.
+# After this many that were over within a few steps, no more are recorded: they are parts of something bigger.
 SHORT_STEPS = 10
 MOST_SHORT = 8
 MOST_RUNS = 1000
@@ -52,16 +53,16 @@ class Discovery(Protocol):
     """Finds the trainings of one framework; made by `discover(zero_code)` of its module."""
 
     def interrupted(self) -> None:
-        """The program ends in the middle of a step: what is known of it is put into the run."""
+        """Record what is known of the present step: the program ends in the middle of it."""
 
     def close(self) -> None:
-        """Takes everything away that was put on."""
+        """Remove everything that was patched or hooked."""
 
 
 class ZeroCode:
-    """From `install` to `close`. What goes wrong in it is said once.
+    """The watch over one program, from `install` to `close`. Its first fault is reported, and only that.
 
-    A forked child is watched on as a run of its own, unless something was being recorded when it was forked.
+    A forked child is watched as a run of its own, unless something was being recorded when it was forked.
     """
 
     def __init__(self, settings: Settings, *, rank: int = 0, descent: Descent | None = None) -> None:
@@ -112,18 +113,18 @@ class ZeroCode:
             self._waiting.append(waiting)
 
     def is_ours(self) -> bool:
-        """Not in a forked child that is not watched."""
+        """Return whether this process is watched: not so in a forked child that is left alone."""
         return self._pid == os.getpid()
 
     def interrupted(self, kind: type[BaseException]) -> None:
-        """The program has failed with such an error, perhaps in the middle of a step."""
+        """Note that the program has failed with such an error, perhaps in the middle of a step."""
         self.failed_with = kind
         for discovery in self.discoveries:
             if not self.is_off:
                 self.attempt("ending the last step", discovery.interrupted)
 
     def close(self) -> None:
-        """Ends all runs. Harmless when called again."""
+        """End all runs. May be repeated."""
         if not self.is_ours():
             return
         self._unrecorded = self.unrecorded()
@@ -141,7 +142,7 @@ class ZeroCode:
         self.is_off = True
 
     def finish(self) -> None:
-        """At the very end: ends all runs, and says what was found. Harmless when called again."""
+        """End all runs at the very end, and print what was found. May be repeated."""
         if not self.is_ours() or self.is_finished:
             return
         kind = sys.exc_info()[0]
@@ -159,11 +160,11 @@ class ZeroCode:
         self.attempt("telling what was found", lambda: say(closing_words(self)))
 
     def _leaves_it_to_the_first(self) -> bool:
-        """A process that the program has started speaks only when nobody else can."""
+        """Return whether the first process will print the summary for this one."""
         return self._descent is not None and (not self.trainings or self.leave_note())
 
     def stand_aside(self) -> None:
-        """The program watches itself."""
+        """Stop watching: the program watches itself."""
         if self.is_ours() and not self.stands_aside and not self.rank:
             self.attempt("telling which options are not used", self._tell_unused)
         self.stands_aside = True
@@ -177,14 +178,14 @@ class ZeroCode:
             say(told)
 
     def unrecorded(self) -> list[str]:
-        """Why nothing was recorded, from discoveries that have seen something like a training."""
+        """Return why nothing was recorded, from discoveries that have seen something like a training."""
         found = [getattr(each, "unrecorded", lambda: "")() for each in self.discoveries]
         return [each for each in (*self._unrecorded, *found) if each]
 
     # ---- what a discovery calls ----------------------------------------------------------------------------
 
     def open(self, make_adapter: Any) -> Training | None:
-        """A run for a training that begins; None when there have been too many."""
+        """Open a run for a training that begins; return None if there have been too many."""
         with self._opening:
             return self._open(make_adapter)
 
@@ -217,7 +218,7 @@ class ZeroCode:
             self.fault(doing, error)
 
     def fault(self, doing: str, error: Exception) -> None:
-        """Raises the error again when it is no fault of ours but meant for the program."""
+        """Report an error of NetDebug; raise it again if it is meant for the program."""
         if is_from_a_handler(error):
             raise error
         self.faults += 1
@@ -230,7 +231,7 @@ class ZeroCode:
 
     @property
     def may_close_aside(self) -> bool:
-        """Whether another thread may close runs: not where findings stop the program in its own."""
+        """Whether another thread may close runs: not where findings stop the program in its own thread."""
         return self._settings.on_finding in ("print", "ignore")
 
     # ---- parts ---------------------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ class ZeroCode:
             min(running, key=lambda training: training.last_step_secs).close()
 
     def _place(self) -> RunPlace:
-        """As for `watch`; a second training of the same program has the same name and a number."""
+        """Return the run's folder, as for `watch`; a further training of the program gets a numbered name."""
         from tb_netdebug.recording import run_folder
 
         self.rank = run_folder.rank(os.environ)
@@ -271,7 +272,7 @@ class ZeroCode:
         return place
 
     def _name(self) -> str | None:
-        """None leaves it to the date."""
+        """Return the name of the run; None leaves it to the date."""
         from tb_netdebug.recording.run_folder import is_distributed
 
         if self.trainings:
@@ -288,10 +289,10 @@ class ZeroCode:
         return run_dir.name
 
     def _before_leaving(self, status: int) -> NoReturn:
-        """os._exit ends a program without any further word: what was recorded is brought to the disk."""
+        """Bring what was recorded to the disk before `os._exit` ends the program without further notice."""
         if self._pid == os.getpid():
             for training in self.trainings:
-                with suppress(Exception):  # the program is leaving, and nobody is there to be told
+                with suppress(Exception):  # the program is leaving, and nobody is there to read a message
                     training.flush(FLUSH_SECS)
             if self.trainings and not self.is_finished and not self.rank:
                 with suppress(Exception):
@@ -300,14 +301,14 @@ class ZeroCode:
         self._leave(status)
 
     def forget(self) -> None:
-        """There is nothing to watch."""
+        """Turn the watch off: there is nothing to watch."""
         self.is_off = self.stands_aside = True
 
     # ---- processes that the program starts -----------------------------------------------------------------
 
     @property
     def descent(self) -> Descent:
-        """For the processes that this one starts: their runs are called after its own."""
+        """The descent of processes that this one starts: their runs are named after its own."""
         if self._descent is not None:
             return self._descent
         if self.trainings:
@@ -323,26 +324,26 @@ class ZeroCode:
 
     @property
     def carried_settings(self) -> Settings:
-        """As plain values."""
+        """The settings as plain values."""
         logdir = None if self._settings.is_spooled else str(self.logdir)
         return replace(self._settings, logdir=logdir)
 
     def results(self) -> list[Result]:
-        """Of this process, and, in the first one, of those that it has started."""
+        """Return the results of this process and, in the first one, of those that it has started."""
         own = [result_of(training) for training in self.trainings]
         if self._descent is None:
             self._told.update((each.run_dir, each) for each in Notes(self._root).take())
         return own + list(self._told.values())
 
     def leave_note(self) -> bool:
-        """Whether the first process will speak for this one."""
+        """Leave a note for the first process; return whether that will report for this one."""
         if self._descent is None or self._descent.is_orphan:
             return False
         own = [result_of(training) for training in self.trainings]
         return Notes(self._descent.root).write(own, passed_over=self.passed_over, is_over=self.is_finished)
 
     def trains_unrecorded(self) -> None:
-        """An optimizer steps in a forked child that is not watched."""
+        """Report that an optimizer steps in a forked child that is not watched."""
         if self.is_unrecorded_child:
             self.is_unrecorded_child = False
             say(
@@ -371,7 +372,10 @@ class ZeroCode:
         self.forks += 1
 
     def _was_forked(self) -> None:
-        """In the child. Threads and files of a run that is being recorded do not come along."""
+        """Set up a forked child.
+
+        Threads and files of a run that is being recorded do not survive the fork.
+        """
         process = descendants.process_in(sys._getframe(1))
         if self.is_off or self.is_finished or descendants.is_loader_worker(process):
             self.forget()
@@ -390,13 +394,13 @@ _installed: weakref.WeakSet[ZeroCode] = weakref.WeakSet()
 
 
 def all_stand_aside() -> None:
-    """A callback of ours will watch what the program is about to train."""
+    """Turn off all watches: a callback of NetDebug will watch what the program is about to train."""
     for each in list(_installed):
         each.stand_aside()
 
 
 def say(text: str) -> None:
-    """To the terminal, if there still is one."""
+    """Print to the terminal, if there still is one."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"{visible_lines(text)}\n")
         sys.stderr.flush()

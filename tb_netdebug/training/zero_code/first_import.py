@@ -1,4 +1,4 @@
-"""Does something as soon as a program has imported a module, and never imports it by itself."""
+"""Calls a function as soon as a program has imported a module, and never imports it by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def when_imported(name: str, then: Callable[[], None]) -> FirstImport | None:
-    """Calls `then` after the first import of the module, at once if that has been; `then` must not raise."""
+    """Call `then` after the first import of the module, or now if it is imported; it must not raise."""
     if name in sys.modules:
         then()
         return None
@@ -21,7 +21,7 @@ def when_imported(name: str, then: Callable[[], None]) -> FirstImport | None:
 
 
 class FirstImport(MetaPathFinder):
-    """Stands in front of the other finders and lets one of them find the module."""
+    """A finder in front of the others, which lets one of them find the module."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
@@ -29,7 +29,7 @@ class FirstImport(MetaPathFinder):
         self._is_asking = False
 
     def close(self) -> None:
-        """Waits no longer. Harmless when called again."""
+        """Stop waiting. May be repeated."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -48,7 +48,7 @@ class FirstImport(MetaPathFinder):
         return spec
 
     def _follow(self, spec: ModuleSpec) -> None:
-        """The loader belongs to this one module; when it is done, it is again as it was."""
+        """Wrap the loader, which belongs to this one module; it is restored when it is done."""
         loader = spec.loader
         assert loader is not None
         execute = loader.exec_module

@@ -1,7 +1,7 @@
-"""What became of each recorded run, also of those in processes that the program has started.
+"""The results of all recorded runs, also of those in processes that the program has started.
 
-Such a process leaves a note for the first one, which alone speaks at the end: when a run begins, and again
-with the findings when the process ends.
+Such a process leaves notes for the first one, which alone reports at the end: one when a run begins, and
+another with the findings when the process ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN = "unknown"
 
 @dataclass(slots=True)
 class Result:
-    """Of one run. `is_over` is false while its process has not said so, perhaps because it was killed."""
+    """The result of one run. `is_over` is False until its process has said so; it may have been killed."""
 
     run_dir: Path
     steps: int
@@ -37,7 +37,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """Nothing is known without a recorded step, or of a process that has not said how it ended."""
+        """The verdict; unknown without a recorded step, or if the process has not said how it ended."""
         from tb_netdebug.checks.finding import verdict
 
         return verdict(self.findings) if self.steps and self.is_over else UNKNOWN
@@ -51,13 +51,13 @@ def result_of(training: Training) -> Result:
 
 
 class Notes:
-    """Of the processes that come from one `netdebug run`, in a folder that only this user can look into."""
+    """Notes of the processes of one `netdebug run`, in a folder that only this user can read."""
 
     def __init__(self, root: str) -> None:
         self._name = f"children-{root.replace(os.sep, '_')}"
 
     def write(self, results: Iterable[Result], *, passed_over: int, is_over: bool) -> bool:
-        """This process's own; whether there is somebody to read it."""
+        """Write this process's note; return whether there is a process to read it."""
         from tb_netdebug.transport.private_folder import made_private
 
         told = [
@@ -81,7 +81,7 @@ class Notes:
         return True
 
     def take(self) -> list[Result]:
-        """All of them, which are gone then; by the names of their runs."""
+        """Return the results in all notes, sorted by the names of their runs, and delete the notes."""
         found: list[Result] = []
         try:
             folder = self._folder()
@@ -104,7 +104,7 @@ class Notes:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """For sorting: process10 behind process9."""
+    """Return a sort key that puts process10 behind process9."""
     parts = "".join(each if each.isdigit() else f" {each} " for each in name).split()
     return [(0, int(each), "") if each.isdecimal() else (1, 0, each) for each in parts]
 
@@ -126,17 +126,17 @@ def _results_in(note: dict[str, Any]) -> list[Result]:
 
 
 def _counted(result: Result) -> Result:
-    """Its process has told of its beginning alone: the steps are in the files."""
+    """Count the steps in the files of a run whose process has reported only its beginning."""
     if not result.is_over:
         from tb_netdebug.recording.run_sessions import next_step
 
-        with suppress(Exception):  # files that cannot be read are no reason to say nothing
+        with suppress(Exception):  # files that cannot be read are no reason to be silent
             result.steps = next_step(result.run_dir)
     return result
 
 
 def _finding(told: dict[str, Any]) -> Finding:
-    """What the closing words say of it; evidence is left out."""
+    """Return a finding with what the closing words need; evidence is left out."""
     from tb_netdebug.checks.finding import Finding, Severity
 
     return Finding(

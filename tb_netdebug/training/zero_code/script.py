@@ -23,7 +23,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What stands on the command line: a file, folder, archive or "-", or a module; and its own arguments."""
+    """The script on the command line: a file, folder, archive or "-", or a module; and its own arguments."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class ScriptEnding:
 
 
 def run_as_main(script: Script) -> ScriptEnding:
-    """The program is `__main__` from now on, for what it leaves behind, too: threads, pickles, atexit.
+    """Run the program as `__main__`, which it stays for what it leaves behind: threads, pickles, atexit.
 
-    What it does not catch is shown as Python shows it, without our own part of the stack. Raises OSError
-    when there is no such file.
+    An uncaught error is shown as Python shows it, without NetDebug's part of the stack. Raises OSError if
+    there is no such file.
     """
     source = None if script.is_module or is_importable(script.name) else read(script.name)
     main = sys.modules["__main__"] = ModuleType("__main__")
@@ -68,7 +68,7 @@ def run_as_main(script: Script) -> ScriptEnding:
 
 
 def run_module(script: Script) -> None:
-    """A module by its name, or the `__main__` of a folder or an archive; Python itself takes runpy, too."""
+    """Run a module by its name, or the `__main__` of a folder or an archive, by runpy as Python does."""
     run = runpy._run_module_as_main  # type: ignore[attr-defined]  # private
     if script.is_module:
         sys.argv[:] = ["-m", *script.arguments]
@@ -97,7 +97,7 @@ def run_source(script: Script, source: CodeType | bytes, main: ModuleType) -> No
 
 
 def is_importable(name: str) -> bool:
-    """A folder or an archive, with a `__main__` in it."""
+    """Return whether it is a folder or an archive with a `__main__`."""
     return name != STDIN and pkgutil.get_importer(name) is not None
 
 
@@ -114,12 +114,12 @@ def read(name: str) -> CodeType | bytes:
 
 
 def absolute(name: str) -> str:
-    """As Python makes it: what is in between is not tidied up."""
+    """Return the path as Python makes it absolute: without normalising it."""
     return name if Path(name).is_absolute() else f"{Path.cwd()}{os.sep}{name}"
 
 
 def replace_first_path(entry: str) -> None:
-    """Python has put our own place there, unless it was told not to."""
+    """Replace the path entry of NetDebug's own command, unless Python was told to add none."""
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         sys.path[0] = entry
 
@@ -128,19 +128,19 @@ def replace_first_path(entry: str) -> None:
 
 
 def status_of(ending: SystemExit) -> int:
-    """The exit status; a message goes where Python would print it."""
+    """Return the exit status; a message goes where Python would print it."""
     if ending.code is None:
         return 0
     if isinstance(ending.code, int):
         return ending.code
     told = str(ending.code)
-    # Python's own quotes what we were given; any other is the script's, and goes as it is.
+    # Python's own message quotes the command line, so it is escaped; a message of the script goes as it is.
     sys.stderr.write(f"{visible_lines(told) if told.startswith(f'{sys.executable}: ') else told}\n")
     return 1
 
 
 def forget_our_frames(error: BaseException) -> None:
-    """In the error and in those that led to it."""
+    """Remove NetDebug's frames from the error and from those that led to it."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -170,7 +170,7 @@ def chain_of(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def show(error: BaseException) -> int:
-    """Through the program's own hook, as at the end of any program; the exit status."""
+    """Show an error by the program's own hook, as at the end of any program; return the exit status."""
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error

@@ -11,14 +11,17 @@ from tb_netdebug.core.records.scalar_names import LOSSES
 from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.settings import Settings
 
-if TYPE_CHECKING:  # what a program runs before it imports a framework imports nothing heavy of ours
+if TYPE_CHECKING:  # what runs before the program imports a framework must import nothing heavy
     from tb_netdebug.checks.finding import Finding
     from tb_netdebug.recording.collector import StepCollector
     from tb_netdebug.training.monitor import Monitor
 
 
 class Training:
-    """Keeps a monitor until `close`, and with it the model; afterwards only the results."""
+    """One training of the program.
+
+    It keeps a monitor, and with it the model, until `close`; then only the results.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Training:
         self.reopen(make_adapter)
 
     def reopen(self, make_adapter: Any) -> None:
-        """The same model goes on after `close`; its steps go on counting in the same run."""
+        """Continue after `close` with the same model, run and step count."""
         from tb_netdebug.training.monitor import Monitor
 
         made = self._keeping_collector(make_adapter)
@@ -67,14 +70,14 @@ class Training:
         return monitor is self.monitor
 
     def step(self, loss: Any, scalars: dict[str, Any]) -> None:
-        """Raises FindingError where the user has asked for that."""
+        """Record a step; raise FindingError where the user has asked for that."""
         if self.monitor is not None:
             self.steps += 1
             self.last_step_secs = now()
             self.monitor.step(loss, **scalars)
 
     def has_begun_a_step(self) -> bool:
-        """Losses do not tell: those of another training are heard, too."""
+        """Return whether a step has begun. Losses do not count: those of other trainings are seen, too."""
         seen = self._collector
         if self.monitor is None or seen is None:
             return False
@@ -85,12 +88,12 @@ class Training:
             self.monitor._writer.flush(timeout_secs=timeout_secs)
 
     def catch_up(self) -> None:
-        """Until what is recorded so far is judged, too."""
+        """Wait until everything recorded so far is judged, too."""
         if self.monitor is not None:
             self.monitor.flush()
 
     def close(self) -> None:
-        """Harmless when called again."""
+        """Close the monitor and keep its results. May be repeated."""
         if self.monitor is None:
             return
         monitor = self.monitor
