@@ -95,6 +95,7 @@ def explain(found: Mapping[str, Finding]) -> None:
     """
     for finding in found.values():
         finding.cause, finding.consequences = None, []
+    # A weight that was bad before the forward pass is the first cause; then the order of the table decides.
     for slug in sorted(EXPLAINS, key=lambda each: not _came_first(found.get(each))):
         cause, effects = found.get(slug), EXPLAINS[slug]
         if cause is not None and cause.severity > Severity.INFO:

@@ -17,6 +17,7 @@ Doubles = NDArray[np.float64]
 
 STEPS_KEPT = 512
 MOST_WINDOWS = 64
+# Fewer than STEPS_KEPT, so that the unread values are still there.
 MOST_UNREAD = 64
 
 
@@ -129,6 +130,7 @@ class Curve:
 
     def tail(self, count: int = STEPS_KEPT) -> Doubles:
         """Return the newest finite values, at most `count`, oldest first."""
+        # The usual case: the newest values are all finite, and only they are copied.
         if count < len(self.values):
             newest: Doubles = np.array(list(islice(reversed(self.values), count))[::-1], float)
             if np.isfinite(newest).all():
@@ -173,5 +175,6 @@ class Curve:
 
     def _widen(self) -> None:
         for even in range(MOST_WINDOWS // 2):
+            # Each pop moves the later windows up by one, so the next pair begins at even + 1.
             self._windows[even].join(self._windows.pop(even + 1))
         self.window_size *= 2

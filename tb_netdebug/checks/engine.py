@@ -76,6 +76,7 @@ class Engine:
                     self._take_rank(rank, record)
                 else:
                     self._take(record)
+        # What other ranks bring up is returned with the next record of the first.
         return [] if rank else self._told()
 
     def finish(self) -> list[Finding]:
@@ -129,6 +130,7 @@ class Engine:
             history.recent.clear()
 
     def _is_worth_a_look(self, record: StepRecord) -> bool:
+        # A token bucket: one sample per STEPS_BETWEEN_LOOKS steps, LOOKS_AT_ONCE at most.
         gained = max(record.step - self.history.step, 0) / STEPS_BETWEEN_LOOKS
         self._looks = min(self._looks + gained, LOOKS_AT_ONCE)
         if self._looks >= 1.0:

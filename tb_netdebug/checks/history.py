@@ -159,6 +159,7 @@ class History:
         """Return the places of all names that both kinds have, in the order of the first."""
         one, other = self._tensors[first], self._tensors[second]
         known = self._pairs.get((first, second))
+        # Names are only ever added, so the lengths show whether the known pairs are complete.
         if known is None or known[:2] != (len(one.names), len(other.names)):
             both = [(place, other.place[name]) for name, place in one.place.items() if name in other.place]
             places = np.array(both, np.int64).reshape(-1, 2).T
@@ -183,6 +184,7 @@ class History:
         self.facts.setdefault(kind, []).append(data)
         known = self.known_facts.setdefault(kind, {})
         key = data.get("id", 0)
+        # A known id is always brought up to date; new ones are taken while there is room.
         if isinstance(key, int | str) and (key in known or len(known) < MOST_FACTS_KEPT):
             known[key] = data
 
@@ -190,6 +192,7 @@ class History:
         by_kind: dict[Kind, list[Any]] = {}
         for sample in record.samples:
             by_kind.setdefault(sample.series.kind, []).append(sample)
+        # Kinds that the record before had and this one has not.
         for kind in self._sampled - by_kind.keys():
             self._tensors[kind].rest()
         for kind, samples in by_kind.items():

@@ -116,7 +116,7 @@ class TensorTable:
         kept = list(self._past[quantity])[-looks:]
         rows = np.full((len(kept), len(self.names)), np.nan)
         for row, values in zip(rows, kept, strict=True):
-            row[: len(values)] = values
+            row[: len(values)] = values  # older samples know fewer tensors
         return rows
 
     def units(self, name: str) -> list[Units]:
@@ -140,6 +140,8 @@ class TensorTable:
 
 
 def numbers_of(step: int, samples: Sequence[Sample], places: NDArray[np.int64], size: int) -> Numbers:
+    # The header holds six counts (all, NaN, Inf, -Inf, zeros, overflow), then min, max, sum and sum of
+    # squares.
     packed = b"".join([sample.summary[: HEADER.size] for sample in samples])
     whole = np.frombuffer(packed, np.uint64).reshape(len(samples), -1)
     real = whole.view(np.float64)

@@ -64,7 +64,7 @@ def _wrapped(text: str, width: int, *, indent: str = "") -> list[str]:
     """Wrap text. Names of checks and layers stay whole if they fit; a command gets a line of its own."""
     lines: list[str] = []
     for number, part in enumerate(COMMAND.split(printable(text))):
-        if number % 2:
+        if number % 2:  # split() puts the commands at the odd places
             lines.append(f"{indent}  {part}")
         elif part.strip(" ."):
             lines += textwrap.wrap(

@@ -147,7 +147,7 @@ class TensorLines:
             for place, tensor in islice(tensors_of(value), MOST_CONTAINED):
                 full = f"{name}{place}"
                 known = self._seen.setdefault(id(tensor), (full, function))
-                if known[0] is full:
+                if known[0] is full:  # setdefault kept this very text, so the tensor is new
                     told = self._summary(tensor)
                 else:
                     told = f"the same as {known[0]}" + ("" if known[1] == function else f" in {known[1]}")

@@ -54,6 +54,7 @@ class FlightRecorder:
         passed = record.wall_time - (self._last_secs if self._last_secs is not None else record.wall_time)
         self._last_secs = record.wall_time
         self._allowance = min(self._allowance + max(passed, 0.0) * self._bytes_per_sec, self._burst_bytes)
+        # The allowance may fall below 0 by the samples of one step; that is paid off first.
         if self._allowance <= 0:
             return False
         self._allowance -= size_of(record.samples)

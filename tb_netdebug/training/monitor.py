@@ -121,6 +121,7 @@ class Monitor:
             self._end_step(loss, scalars)
         except Exception as error:
             self._guard.fault("ending the step", error)
+            # The step ends all the same, so that the steps after it have the right numbers.
             if self._collector.step == number:
                 self._collector.finish(time.time())
         self._govern()
@@ -449,6 +450,7 @@ class Monitor:
             background += agreement.cost_secs
             agreed = agreement.step == collector.step if agreement.is_made else None
         spent = collector.spent_secs + moment - self._ending_began
+        # The run's own time is what remains of the step without the cost of watching.
         user = max(moment - self._step_began - spent, 0.0)
         spent += background - self._background_secs
         self._background_secs = background

@@ -82,17 +82,19 @@ def active_in(looks: Iterable[Units]) -> int:
     """Return how many units were active in at least one of the samples."""
     together = 0
     for look in looks:
-        together |= int.from_bytes(look.active, "little")
+        together |= int.from_bytes(look.active, "little")  # one bit per unit
     return together.bit_count()
 
 
 def _root(layers: LayerTable, node: Node | None) -> str:
     seen = 0
+    # Bounded, because a damaged graph may have a cycle.
     while node is not None and node.parent is not None and seen < 1000:
         node, seen = layers.nodes.get(node.parent), seen + 1
     return node.name if node else ""
 
 
+# Shared by the rules of a run, and gone with its history.
 _KNOWN: WeakKeyDictionary[History, tuple[LayerTable, int, ActivationLayers]] = WeakKeyDictionary()
 
 

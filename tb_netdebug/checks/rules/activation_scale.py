@@ -55,6 +55,7 @@ class ActivationScale(Rule):
 
         A single layer does not count: it may be a branch that begins at zero, or be scaled on purpose.
         """
+        # Both ratios are the most cautious ones: between the extremes at both ends, over all samples.
         few, limits = max(len(places) // 6, 1), self.limits
         with np.errstate(all="ignore"):
             grown = float(np.nanmin(rms[:, -few:].min(axis=1) / rms[:, :few].max(axis=1)))

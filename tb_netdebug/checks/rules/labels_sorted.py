@@ -57,6 +57,7 @@ class LabelsSorted(Rule):
         if batches.classes == 2 and pairs and alike < pooled:
             return  # the classes take turns, as real and fake examples do
         if batches.size > 1.5:
+            # Of two labels drawn from one batch, one in `size` is drawn twice, and equals itself.
             chance = 1 / batches.size + (1 - 1 / batches.size) * pooled
             seen, limit = batches.mean("collision"), min(chance + limits.excess, 0.98)
         else:

@@ -152,6 +152,7 @@ class LossCurve:
         return self._layers[1]
 
 
+# Shared by the rules of a run, and gone with its history.
 _COURSES: WeakKeyDictionary[History, LossCurve] = WeakKeyDictionary()
 
 

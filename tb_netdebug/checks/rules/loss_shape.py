@@ -79,6 +79,7 @@ def period(values: Doubles, *, least: float) -> int | None:
         for lag in range(2, longest + 1)
         if alike[lag] >= least and min(alike[lag // 2], alike[(lag + 1) // 2]) <= -least
     ]
+    # Multiples of the period fit as well: the first lag that is about as good as the best is the period.
     best = max((alike[lag] for lag in lags), default=0.0)
     return next((lag for lag in lags if alike[lag] >= 0.95 * best), None)
 

@@ -17,9 +17,10 @@ from tb_netdebug.core.records.scalar_names import LOSS_SCALE, LOSS_SCALE_SKIPPED
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.core.stats.sketch import LOWER, UPPER
 
+# The largest and the smallest positive number of float16.
 LARGEST = 65504.0
 SMALLEST = 2.0**-24
-LOOKS = 3
+LOOKS = 3  # samples in a row with such gradients
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ class ParameterTable:
                 self.last[matrices[-1]] = True
 
 
+# Shared by the rules of a run, and gone with its history.
 _ALL: WeakKeyDictionary[History, ParameterTable] = WeakKeyDictionary()
 
 

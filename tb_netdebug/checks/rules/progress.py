@@ -63,6 +63,7 @@ class InitialLoss:
         self.told: Progress | None = None
 
 
+# Shared by the rules of a run, and gone with its history.
 _ALL: WeakKeyDictionary[History, InitialLoss] = WeakKeyDictionary()
 
 

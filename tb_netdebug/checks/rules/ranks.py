@@ -170,8 +170,9 @@ class DuplicateBatches(Rule):
 def candidates(seen: dict[int, Batches]) -> list[tuple[int, int]]:
     """Return pairs of a process and the first one that had the same batch.
 
-    The batches are compared at the last step that all processes have reported.
+    The batches are compared at the last two steps that all processes have reported.
     """
+    # Processes report at different times: only steps that all have reached are compared.
     steps = [max(batches) for batches in seen.values() if batches]
     last = min(steps, default=0)
     firsts: dict[tuple[int, float], int] = {}

@@ -182,4 +182,5 @@ def bounds(known: ParameterTable, place: int) -> tuple[float, ...]:
 
 
 def is_uniform(largest: float, spread: float, bound: float) -> bool:
+    # A uniform distribution on ±bound has the standard deviation bound / sqrt(3).
     return bool(largest <= bound * 1.001 and abs(spread * math.sqrt(3.0) / bound - 1.0) < 0.1)

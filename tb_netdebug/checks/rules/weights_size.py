@@ -58,7 +58,7 @@ class Growth:
         if len(medians) < looks or not medians[-1] >= 2.0 * medians[0]:
             return False
         rates = np.diff(np.log(medians)) / np.diff(self.steps[-looks:])
-        return bool(rates[-1] >= 0.85 * rates[0])
+        return bool(rates[-1] >= 0.85 * rates[0])  # the growth has hardly slowed down
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,10 @@ ROUTES = "/data/plugin/netdebug/"
 REPLY_SECS = 20.0
 MOST_REPLY_BYTES = 64 << 20
 PIECE_BYTES = 1 << 18
+# The page carries the token of the TensorBoard that serves it.
 TOKEN = re.compile(rb'<meta name="netdebug-token" content="([\w-]{1,512})"')
 ERRORS: Mapping[int, type[ClientError]] = {404: TrainingGoneError, 409: NotHeldError}
-OLD_TOKEN = 403
+OLD_TOKEN = 403  # the status of a refused token
 
 
 class HttpClient:
@@ -146,6 +147,7 @@ class HttpClient:
         self, method: str, route: str, wanted: Mapping[str, Any] | None
     ) -> Iterator[http.client.HTTPResponse]:
         connection = self._connection()
+        # Another site's page cannot send X-NetDebug without a preflight, which the plugin refuses.
         headers = {"Host": self.address.host, "X-NetDebug": "1"}
         body = None
         if wanted is not None:

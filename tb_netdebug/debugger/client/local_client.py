@@ -116,6 +116,7 @@ class LocalClient:
             self._calls.pop(call.number, None)
             if not is_waiting or self._training is None:
                 raise ClientError("The training has not answered in time.")
+            # As the hub does: without an answer in time, the newest state is the answer.
             call.succeed(self._training.state)
         try:
             call.result()

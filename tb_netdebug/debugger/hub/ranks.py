@@ -28,6 +28,7 @@ def called(sessions: Sessions, client: str, key: str, verb: str, arguments: Mapp
     if not VERBS[verb].is_for_all or len(ranks) == 1:
         return answer(sessions, ranks[0], sessions.ask(ranks[0], client, verb, wanted), wanted)
     if verb in COURSES:
+        # This verb replaces a pausing that is still under way.
         for each in ranks:
             each.course = None
     if verb == "pause" and wanted["step"] is None and not any(each.is_paused for each in ranks):

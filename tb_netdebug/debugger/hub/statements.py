@@ -16,7 +16,8 @@ from tb_netdebug.debugger.protocol.verbs import STEPS
 MOST_LETTERS = 4000
 MOST_ITEMS = 1000
 MOST_DEPTH = 32
-MOST_NUMBER = 1 << 53
+MOST_NUMBER = 1 << 53  # the largest whole number that a browser holds exactly
+# JSON has no numbers for these.
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 ERROR_KINDS = ("refused", "gone", "busy", "failed")
 

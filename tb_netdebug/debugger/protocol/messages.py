@@ -49,6 +49,7 @@ def decoded(data: bytes) -> Frame:
     if end > min(len(data), _LENGTH.size + MOST_HEADER_BYTES) or len(data) - end > MOST_ATTACHMENT_BYTES:
         raise FrameError("the lengths of a frame are wrong")
     try:
+        # json.loads would accept NaN and Infinity, which are not JSON.
         head = json.loads(data[_LENGTH.size : end], parse_constant=_refused)
     except (ValueError, RecursionError):
         raise FrameError("the header of a frame is no JSON") from None

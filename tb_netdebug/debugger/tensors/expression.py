@@ -34,6 +34,7 @@ from tb_netdebug.debugger.workbench import KINDS, Readable, Workbench, Workbench
 
 NAMES = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 HOW_TO_NAME = "Names of tensors stand in backticks or quotes: `weight:encoder.0.weight`."
+# Backticks become quotes, so that Python's parser reads the names as strings.
 _QUOTED = re.compile(r"`([^`\"\\]*)`")
 
 _ARITHMETIC: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -43,7 +44,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], Callable[
     ast.Div: (np.true_divide, np.true_divide),
     ast.FloorDiv: (np.floor_divide, np.floor_divide),
     ast.Mod: (np.mod, np.mod),
-    ast.Pow: (np.float_power, np.float_power),
+    ast.Pow: (np.float_power, np.float_power),  # integer powers would overflow
 }
 _LOGIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitAnd: np.bitwise_and,
@@ -214,6 +215,7 @@ class _Evaluation:
         if isinstance(items[0], np.ndarray):
             return self._masked(array_of(owner, self._budget), items[0], alone=len(items) == 1)
         index = resolved(items, owner.shape)
+        # Only this part is read, not the whole tensor.
         if isinstance(owner, Whole):
             self._budget.take_values(shape_of(index), 16 if owner.is_complex else 8)
             return plain(widened(owner.readable.part(index)))

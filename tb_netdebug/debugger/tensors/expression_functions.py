@@ -62,6 +62,7 @@ def _each(action: Callable[[Array], Any]) -> Function:
 
 
 def _sigmoid(array: Array) -> Array:
+    # By tanh, because exp(-x) overflows for large negative x.
     return np.asarray(0.5 * (np.tanh(array / 2) + 1))
 
 

@@ -78,6 +78,7 @@ def boxes(shape: Shape, start: int, stop: int) -> Iterator[Index]:
         yield ()
         return
     inner = math.prod(shape[1:])
+    # The range is the rest of one row, then whole rows, then the beginning of another row.
     (first, head), (last, tail) = divmod(start, inner), divmod(stop, inner)
     if first == last:
         yield from ((first, *rest) for rest in boxes(shape[1:], head, tail))

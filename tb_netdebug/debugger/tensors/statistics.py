@@ -37,6 +37,7 @@ def abs_mean(summary: Summary) -> float:
     if not summary.finite:
         return math.nan
     weights = _MIDDLES[summary.bins] * summary.counts
+    # Bins from 0x800 on are those of negative values.
     below = float(weights[summary.bins >= 0x800].sum())
     size = float(weights.sum())
     signed = size - 2 * below

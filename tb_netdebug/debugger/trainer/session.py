@@ -161,6 +161,7 @@ class Session:
         self._is_over = True
         self.is_alert = False
         self._rouse()
+        # A visit on another thread has to leave before the workbench is closed.
         is_elsewhere = self._visitor != threading.get_ident() and self._visiting.acquire(timeout=CLOSE_SECS)
         try:
             self._end()
@@ -207,6 +208,7 @@ class Session:
         if not head.get("clients") or isinstance(secs, bool) or not isinstance(secs, int | float):
             self._is_detached = False
             self.lease.end()
+        # After `detach`, leases that are still on their way do not attach again; a call does.
         elif not self._is_detached:
             self.lease.renew(float(min(max(secs, 1.0), LONGEST_LEASE_SECS)))
 
@@ -228,6 +230,7 @@ class Session:
 
     def _enter(self, place: Place, reason: Reason | None, frame: FrameType) -> None:
         thread = threading.get_ident()
+        # Neither from within the debugger's own work, nor in a forked child.
         if self._visitor == thread or self._is_over or self._bench is None or os.getpid() != self._pid:
             return
         with self._visiting:
@@ -293,6 +296,7 @@ class Session:
         file, line, function = line_of(self.frame)
         self.place = replace(self.place, number=self._number, file=file, line=line, function=function)
         self.course, self._is_released = None, False
+        # The note on why it last went on by itself is out of date now.
         if self.note == self._went_on:
             self.note = None
         self._look_at_rates()
@@ -446,7 +450,7 @@ class Session:
         """
         now, was_slow = self._clock(), self._is_slow
         secs, self._ended_at = now - self._ended_at, now
-        self._is_slow = min(secs, self._last_secs) > LONG_SECS
+        self._is_slow = min(secs, self._last_secs) > LONG_SECS  # one long batch alone does not count
         self._last_secs = secs
         return self._is_slow != was_slow
 

@@ -31,6 +31,7 @@ def view(
     entry, notes = readable.entry, list[str]()
     index = parsed(slice, entry.shape)
     before = readable.previous() if previous else None
+    # Up to three matrices share the limit: the present one, the previous one and their difference.
     most = max(min(cells, MOST_CELLS // (3 if before else 1)), 1)
     value = {
         "name": entry.name,
@@ -170,6 +171,7 @@ def _listed(values: Array) -> list[float]:
     if values.dtype.kind == "b":
         values = values.astype(np.uint8)
     if values.dtype.kind == "f" and values.dtype.itemsize <= 4:
+        # The text of a short float is the shortest one that reads back as the same float.
         return [float(text) for text in values.astype("U32").tolist()]
     listed: list[float] = values.tolist()
     return listed

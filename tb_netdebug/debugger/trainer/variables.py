@@ -19,6 +19,7 @@ MOST_BITS = 256
 # For one stack, no more values than these are read; further tensors are described by their shape.
 MOST_VALUES = 1 << 24
 
+# "auth" is a secret, "author" is not.
 SECRET = re.compile(
     r"pass(word|wd|phrase|code)|pwd|secret|token|credential|auth(?!or)|(^|_|api)keys?($|_)", re.IGNORECASE
 )

@@ -100,6 +100,7 @@ class Plan:
         self.slots: Integers = np.array(slots, np.int64)
         self._statistics = statistics
         self._rows, self._columns = np.array(rows, np.int64), np.array(columns, np.int64)
+        # Both sides are multiplied by the sign, so that one comparison serves > and <.
         self._signs = np.array([condition.sign for condition, _ in self.pairs])
         self._bounds = self._signs * [condition.bound for condition, _ in self.pairs]
         self.changing = frozenset(name for one, name in self.pairs if one.statistic == CHANGE)

@@ -103,7 +103,7 @@ class ZeroCode:
         _installed.add(self)
         os.register_at_fork(after_in_parent=self._has_forked, after_in_child=self._was_forked)
         self._leave = os._exit
-        os._exit = self._before_leaving
+        os._exit = self._before_leaving  # skips atexit, so it has to be noticed here
         for framework, module in DISCOVERIES.items():
             waiting = when_imported(framework, partial(self._discover, framework, module))
             if waiting is not None:

@@ -40,6 +40,7 @@ class FirstImport(MetaPathFinder):
             return None
         self._is_asking = True
         try:
+            # This asks all finders, including this one.
             spec = find_spec(fullname)
         finally:
             self._is_asking = False

@@ -75,6 +75,7 @@ class Notes:
             folder = made_private(self._folder())
             fresh = folder / f".{os.getpid()}"
             fresh.write_text(note, encoding="utf-8")
+            # Replaced as a whole: the first process never reads half a note.
             fresh.replace(folder / f"{os.getpid()}.json")
         except OSError:
             return False
