@@ -108,7 +108,7 @@ class Monitor:
         self._link = self._link_of(rank)
         self._start()
 
-    # ---- what users call ---------------------------------------------------------------------------------
+    # ---- called by users ---------------------------------------------------------------------------------
 
     def step(self, loss: Any = None, **scalars: Any) -> None:
         """End a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""

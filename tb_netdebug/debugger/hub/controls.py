@@ -75,7 +75,7 @@ class Controls:
     def holder(self, training: str) -> Visitor | None:
         return self._visitors.get(self._holders.get(training, ""))
 
-    # ---- who is there
+    # ---- clients
 
     def count(self, training: str) -> int:
         return sum(training in each.trainings for each in self._visitors.values())

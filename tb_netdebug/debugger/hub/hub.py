@@ -90,7 +90,7 @@ class Sessions:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    # ---- the trainings' side -----------------------------------------------------------------------------
+    # ---- called by the collector -------------------------------------------------------------------------
 
     def open(self, channel: Channel) -> None:
         """Set the channel; called before the first frame arrives."""
@@ -137,7 +137,7 @@ class Sessions:
             self._notice_lost(self._clock())
             self._rouse()
 
-    # ---- the clients' side -------------------------------------------------------------------------------
+    # ---- called by clients -------------------------------------------------------------------------------
 
     def rows(self) -> list[Row]:
         with self._news:
@@ -269,7 +269,7 @@ class Sessions:
             entry.take_state(value, self._clock())
         call.succeed(value, frame.attachment)
 
-    # ---- who is there ------------------------------------------------------------------------------------
+    # ---- sessions and trainers ---------------------------------------------------------------------------
 
     def _entry(self, key: str) -> SessionEntry:
         entry = self._entries.get(key)
@@ -333,7 +333,7 @@ class Sessions:
             and self._channel.send(entry.trainer, frame)
         )
 
-    # ---- what is told ------------------------------------------------------------------------------------
+    # ---- publishing --------------------------------------------------------------------------------------
 
     def _row(self, entry: SessionEntry) -> Row:
         holder = self._controls.holder(entry.training)

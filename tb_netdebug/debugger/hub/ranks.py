@@ -54,7 +54,7 @@ def answer(sessions: Sessions, entry: SessionEntry, call: Call, wanted: Mapping[
         return sessions.state_of(entry)
 
 
-# ---- what has a number
+# ---- points with a number
 
 
 def twin(

@@ -49,7 +49,7 @@ def whole_numbers(values: Sequence[Any]) -> tuple[int, ...]:
     return tuple(values)
 
 
-# ---- of each value ----------------------------------------------------------------------------------------
+# ---- elementwise functions --------------------------------------------------------------------------------
 
 
 def _each(action: Callable[[Array], Any]) -> Function:
@@ -66,7 +66,7 @@ def _sigmoid(array: Array) -> Array:
     return np.asarray(0.5 * (np.tanh(array / 2) + 1))
 
 
-# ---- one number of many -----------------------------------------------------------------------------------
+# ---- reductions -------------------------------------------------------------------------------------------
 
 
 def _reduced(action: Callable[..., Any], of_summary: Callable[[Summary], Any] | None = None) -> Function:
@@ -147,7 +147,7 @@ def _quantile(budget: Budget, value: Value, share: Value, axis: Value | None = N
     return np.quantile(array, shares, axis=axis_of(axis))
 
 
-# ---- other shapes -----------------------------------------------------------------------------------------
+# ---- shapes -----------------------------------------------------------------------------------------------
 
 
 def _transpose(budget: Budget, value: Value, axes: Value | None = None) -> Any:
@@ -199,7 +199,7 @@ def _count_of(budget: Budget, value: Value) -> Any:
     return math.prod(value.shape) if isinstance(value, Whole) else array_of(value, budget).size
 
 
-# ---- of several -------------------------------------------------------------------------------------------
+# ---- functions of several arguments -----------------------------------------------------------------------
 
 
 def _where(budget: Budget, condition: Value, yes: Value, no: Value) -> Any:

@@ -104,7 +104,7 @@ class Session:
         self._inspection = Inspection(self)
         self._verbs = {**self._inspection.verbs, **Steering(self).verbs}
 
-    # ---- from the training's side ------------------------------------------------------------------------
+    # ---- called by the run -------------------------------------------------------------------------------
 
     def open(self, bench: Workbench) -> None:
         """Attach the workbench; called before the first batch."""
@@ -178,13 +178,13 @@ class Session:
         if self._bench is not None:
             self._bench.close()
 
-    # ---- from the line's side ----------------------------------------------------------------------------
+    # ---- called by the channel ---------------------------------------------------------------------------
 
     def connected(self) -> None:
         """Greet a new connection, whose other end knows nothing of this session."""
         version = self._version
         self._telling.tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
-        if version != self._version:  # changed meanwhile, before the hello was sent
+        if version != self._version:  # changed meanwhile, and that state reached nobody
             self._telling.tell("state", state=self.state())
 
     def receive(self, data: bytes) -> None:
@@ -349,7 +349,7 @@ class Session:
             else:
                 self._telling.answer(number, answer)
 
-    # ---- for steering ------------------------------------------------------------------------------------
+    # ---- called by the verbs -----------------------------------------------------------------------------
 
     def release(self, course: RunTarget | None) -> None:
         """Resume, up to the target if there is one."""
@@ -402,7 +402,7 @@ class Session:
         if self._inbox or self.lease.holds:  # a call came meanwhile
             self.is_alert = True
 
-    # ---- what is told ------------------------------------------------------------------------------------
+    # ---- the state ---------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         place, stay = self.place, None if self._is_released else self._stay

@@ -46,7 +46,7 @@ class Steering:
             "snapshot": self._snapshot,
         }
 
-    # ---- where it goes -----------------------------------------------------------------------------------
+    # ---- where the run goes ------------------------------------------------------------------------------
 
     def _pause(self, *, step: int | None, wait: float) -> Any:
         session = self._session
@@ -94,7 +94,7 @@ class Steering:
         self._session.detach()
         return self._session.state()
 
-    # ---- what stops it -----------------------------------------------------------------------------------
+    # ---- breakpoints and watchpoints ---------------------------------------------------------------------
 
     def _set_breakpoint(self, **wanted: Any) -> Any:
         if wanted["layer"] is not None:
@@ -130,7 +130,7 @@ class Steering:
         self._session.watchpoints.clear_hits()
         self._changed()
 
-    # ---- the rest ----------------------------------------------------------------------------------------
+    # ---- other verbs -------------------------------------------------------------------------------------
 
     def _set_learning_rate(self, *, optimizer: int, group: int | None, value: float) -> Any:
         self._session.bench.set_learning_rate(optimizer, group, value)

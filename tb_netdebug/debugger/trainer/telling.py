@@ -48,7 +48,7 @@ class Telling:
     def fail(self, id: int, kind: str, sentence: str) -> None:
         self.tell("answer", id=id, error=sentence, kind=kind)
 
-    # ---- what is owed ------------------------------------------------------------------------------------
+    # ---- owed answers ------------------------------------------------------------------------------------
 
     def owe(self, id: int, secs: float) -> None:
         """Owe an answer: it is the state, once the run stops or this time has passed."""

@@ -42,7 +42,7 @@ class Condition:
 
 
 class Truths:
-    """Which conditions held when they were last read: a hit is one that did not."""
+    """Which conditions held at the last reading: a hit is one that holds now and did not then."""
 
     def __init__(self) -> None:
         self._slots: dict[tuple[int, str], int] = {}

@@ -112,7 +112,7 @@ class Watchpoints:
         self._has_learned = True
         self._needs = NOTHING
 
-    # ---- by hand ------------------------------------------------------------------------------------------
+    # ---- set by the client --------------------------------------------------------------------------------
 
     def set(
         self,
@@ -177,7 +177,7 @@ class Watchpoints:
     def clear_hits(self) -> None:
         self._hits.clear()
 
-    # ---- while the training runs --------------------------------------------------------------------------
+    # ---- while the run goes on ----------------------------------------------------------------------------
 
     def check(self, place: Place, step: int, workbench: Workbench) -> list[Hit]:
         """Return the new hits, in the order of execution; called at each place that is passed."""
@@ -297,7 +297,7 @@ class Watchpoints:
     def _conditions(self, kinds: Sequence[str]) -> list[Condition]:
         return [each.condition for each in self._by_key.values() if each.condition.kind in kinds]
 
-    # ---- what it says of itself ---------------------------------------------------------------------------
+    # ---- complaints ---------------------------------------------------------------------------------------
 
     def _complain(self) -> None:
         """Set the complaints, at the end of a batch, when every name has been seen once."""

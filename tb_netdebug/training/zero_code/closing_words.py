@@ -104,7 +104,7 @@ def unused_options(asked: Settings, environment: Mapping[str, str]) -> str:
     )
 
 
-# ---- nothing --------------------------------------------------------------------------------------------
+# ---- nothing was recorded -------------------------------------------------------------------------------
 
 
 def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
@@ -186,7 +186,7 @@ def children_of_this() -> list[int]:
     return []
 
 
-# ---- something ------------------------------------------------------------------------------------------
+# ---- something was recorded -----------------------------------------------------------------------------
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -97,7 +97,7 @@ class ZeroCode:
         self._pid = os.getpid()
         self._leave = os._exit
 
-    # ---- from the first line of the program to the last --------------------------------------------------
+    # ---- the life of the watch ---------------------------------------------------------------------------
 
     def install(self) -> None:
         _installed.add(self)
@@ -182,7 +182,7 @@ class ZeroCode:
         found = [getattr(each, "unrecorded", lambda: "")() for each in self.discoveries]
         return [each for each in (*self._unrecorded, *found) if each]
 
-    # ---- what a discovery calls ----------------------------------------------------------------------------
+    # ---- called by discoveries -----------------------------------------------------------------------------
 
     def open(self, make_adapter: Any) -> Training | None:
         """Open a run for a training that begins; return None if there have been too many."""
