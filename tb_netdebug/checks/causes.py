@@ -116,6 +116,7 @@ def weigh(found: Mapping[str, Finding]) -> None:
 
 def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
     finding = found.get(effect)
+    # A finding cannot explain what explains it: causes form trees.
     if finding is None or finding.cause is not None or _root(cause, found) is finding:
         return
     # Where one step shows a fault, nothing that came before it can be its consequence.

@@ -177,6 +177,7 @@ class Engine:
                 sureness=sign.sureness,
             )
             return
+        # A repeated sign prolongs the finding; its text changes only if the sign is worse or knows more.
         known.last_step = max(known.last_step, step)
         if len(known.where) < MOST_PLACES and not set(sign.where).issubset(known.where):
             known.where = in_order((*known.where, *sign.where))[:MOST_PLACES]

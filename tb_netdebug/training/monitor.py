@@ -94,7 +94,7 @@ class Monitor:
         self._trouble = Trouble()
         self._memory = MemorySampler() if settings.memory else None
         self._console = ConsoleLine() if settings.console and rank == 0 else None
-        self._norm_always = self._console is not None
+        self._norm_always = self._console is not None  # each line of the console shows it
         self._series: dict[str, Series] = {}
         self._in_flight: deque[StepRecord] = deque()
         self._step_began = self._ending_began = now()
@@ -421,6 +421,7 @@ class Monitor:
             else:
                 record.scalars.update(scalars)
                 record.samples.extend(samples)
+        # Everything up to the newest answer of the device is complete, and goes out in order.
         while self._in_flight and (
             wait or self._in_flight[0].step <= newest or len(self._in_flight) > MOST_STEPS_IN_FLIGHT
         ):
@@ -431,6 +432,7 @@ class Monitor:
         if self._collector.agreement is not None:
             self._collector.agreement.note(record)
         if self._trouble.seen(record.scalars) is not None and self._governor.alert():
+            # Trouble: the samples around it that were held back are written after all.
             for earlier in self._flight.release(record.step, then=STEPS_AROUND_TROUBLE):
                 self._writer.put(earlier)
         elif record.samples:

@@ -18,7 +18,7 @@ from tb_netdebug.core.records.step import Units
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
-# Activations that are exactly 0 on one side; leaky ones and smooth ones are not.
+# Activations that are exactly 0 on one side; leaky ones and those without an edge, such as GELU, are not.
 RECTIFIER = re.compile(r"(?<!leaky)relu(6|squared|2)?$|^(squaredrelu|relusquared|threshold|hardswish)$", re.I)
 NO_RECTIFIER = frozenset({"LeakyReLU", "PReLU", "RReLU"})
 # Activations with two flat ends, and the values at those ends.

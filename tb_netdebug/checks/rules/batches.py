@@ -116,7 +116,7 @@ def last_of(history: History, name: str) -> float:
 class WaitLimits:
     share: float = 0.5  # of the step time: half of the run is waiting
     share_without_loader: float = 0.7  # where no DataLoader was seen, it may be work of another kind
-    info_share: float = 0.2  # from here on it is worth knowing
+    info_share: float = 0.2  # worth knowing; others begin to call it critical here
     wait_secs: float = 0.004  # a tiny network waits for anything, and nobody minds
     steps: float = 24  # the first steps start workers and fill caches
     skipped: float = 4

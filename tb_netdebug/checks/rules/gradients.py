@@ -1,6 +1,6 @@
 """Rules over gradients that are missing, zero or never cleared.
 
-Exploding and vanishing ones have own modules.
+Exploding and vanishing gradients have modules of their own.
 """
 
 from __future__ import annotations

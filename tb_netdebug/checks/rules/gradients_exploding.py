@@ -55,6 +55,7 @@ class ExplodingGradients(Rule):
         curve = history.curve(GRADIENT_NORM)
         if curve is None or curve.count < 2:
             return None
+        # A cheap test first: without such a range there is no such growth.
         if curve.highest < self.limits.growth * curve.lowest:
             return None
         norms = curve.tail(64)

@@ -190,7 +190,7 @@ class LearningRateHigh(Rule):
 
     def _look(self, history: History) -> None:
         """Remember the largest share of the weights that one step has changed, for half of all tensors."""
-        fresh = min(history.updates.looks - self._looks, 16)
+        fresh = min(history.updates.looks - self._looks, 16)  # as many as the table remembers
         if fresh <= 0 or not history.weights.looks:
             return
         self._looks = history.updates.looks

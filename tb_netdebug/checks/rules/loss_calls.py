@@ -160,6 +160,7 @@ class LossCallTable:
         self.are_the_loss = count >= LEAST_COMPARED and ratios[-1] - ratios[0] <= SAME * np.abs(ratios).max()
         self.factor = float(ratios[count // 2]) if self.are_the_loss else math.nan
         if not self.are_the_loss and count >= LEAST_ALIKE:
+            # The 10th, 50th and 90th percentile.
             low, typical, high = (float(ratios[place * (count - 1) // 10]) for place in (1, 5, 9))
             self.factor = typical if high - low < ALIKE * abs(typical) else math.nan
 
@@ -167,8 +168,8 @@ class LossCallTable:
 def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float:
     """Return what the best constant answer would get on such data; NaN if there are too few rows to say.
 
-    The best constant answer for this very batch gets less, and the less the fewer rows it has; that is
-    corrected.
+    The recorded baseline is that of the best constant answer for this very batch. It is too low, the more so
+    the fewer rows there are, which is corrected here.
     """
     baseline = scalars.get(of_loss(key, "baseline"), math.nan)
     uniform, classes = scalars.get(of_loss(key, "uniform")), scalars.get(of_loss(key, "classes"), 2.0)

@@ -65,7 +65,8 @@ class LossCurve:
     def may_rise(self) -> bool:
         """Whether the height of the loss says little.
 
-        So it is for losses of policies, games, contrasts and energies, and for errors from targets that move.
+        That is the case for losses of policies, games, contrasts and energies, and for errors from moving
+        targets.
         """
         is_free = self.has_been_negative and not self.calls.are_the_loss
         return self._rivals or self.calls.targets_move or self.calls.is_contrast or is_free
@@ -90,8 +91,8 @@ class LossCurve:
     def chance_beside(self, newest: Doubles) -> float | None:
         """Return what guessing would get in the steps of these newest losses.
 
-        It is derived from their share of it in the samples among them, where that leaves less doubt than the
-        mean of all samples.
+        It is derived from the samples among these steps, where that leaves less doubt than the mean of all
+        samples.
         """
         if self.chance is None or not len(newest):
             return None

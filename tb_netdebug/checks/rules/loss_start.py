@@ -76,7 +76,7 @@ class LossAtChanceStart(Rule):
         accuracy, uniform = seen["accuracy"], seen["uniform"]
         if accuracy is None or uniform is None:
             return False
-        share = math.exp(-uniform)
+        share = math.exp(-uniform)  # `uniform` is log(classes)
         never = (1.0 - share) ** rows < self.limits.accident
         often = share + self.limits.deviations * math.sqrt(share * (1.0 - share) / rows)
         return (accuracy == 0.0 and never) or accuracy > max(often, 1.5 * (seen["top_share"] or 0.0))

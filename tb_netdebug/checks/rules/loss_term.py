@@ -15,9 +15,10 @@ def outweighed(
 ) -> Sign | None:
     """Return the sign if the larger part of the loss was trained and the loss function in it was not.
 
-    The function is at guessing unless it is below by `below`; at most `rest` of it is left beside it in the
-    loss. The larger part has become next to nothing, such as a divergence that is a sum beside an error that
-    is a mean: what is left is the error, and it is no better than that of a constant answer.
+    A loss function that is `below` guessing has learned something. What is left of the loss beside it must be
+    at most `rest` of it: the larger part has become next to nothing, such as a divergence that is a sum
+    beside an error that is a mean. What is left is the error, and it is no better than that of a constant
+    answer.
     """
     known = seen.calls
     left, at_first = known.ratio - 1.0, known.first_ratio - 1.0

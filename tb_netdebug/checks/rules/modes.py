@@ -21,7 +21,7 @@ from tb_netdebug.core.records.scalar_names import (
 
 
 def remark(names: Sequence[str]) -> str:
-    """Return the names as a remark behind a noun."""
+    """Return the names in brackets, to stand behind a noun."""
     return f" ({listed(names)})" if names else ""
 
 
@@ -128,6 +128,7 @@ class TrainModeEvaluating(Rule):
             return
         self._evaluated = step if self._evaluated < 0 else self._evaluated
         in_train = scalars.get(TRAIN_MODE_EVALUATIONS, 0.0)
+        # All calls of this step were in train mode, and they are more than in any such step before.
         if in_train == calls > self._calls:
             self._since, self._calls = step if self._since is None else self._since, calls
 

@@ -157,7 +157,7 @@ class NonfiniteGradient(Rule):
 
 
 class NonfiniteWeight(Rule):
-    """A weight holds NaN or infinity; a frozen mask of infinities is meant to."""
+    """A weight holds NaN or infinity; a frozen mask of infinities is intended."""
 
     slug = "nonfinite-weight"
     when = When.SAMPLES

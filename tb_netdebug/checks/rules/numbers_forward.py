@@ -198,7 +198,7 @@ def losses(record: StepRecord) -> Iterator[tuple[str, float]]:
 def were_others(history: History, kind: Kind) -> bool:
     """Return whether any value was non-finite in the steps since the rules were last asked.
 
-    It is a cheap test.
+    It reads columns, which is cheaper than going through all samples.
     """
     seen = history.of_kind(kind)
     looks = sum(step >= history.recent[0].step for step in seen.steps) if history.recent else 0

@@ -36,7 +36,10 @@ def left_out_gradients(history: History) -> Sign | None:
 
 
 def newest(left_out: Mapping[int, float], step: int) -> tuple[float, int]:
-    """Return how many of the last batches were left out, and how many were not; steps count as a whole."""
+    """Return how many of the last batches were left out, and how many were not.
+
+    A step counts with all its batches.
+    """
     bad, good = 0.0, 0
     while bad + good < BATCHES and good <= step:
         bad += left_out.get(step - good, 0.0)

@@ -70,7 +70,7 @@ class ParameterTable:
     def column(self, history: History, kind: Kind, quantity: str) -> Doubles:
         """Return a quantity of this step; NaN where a tensor was not sampled.
 
-        The array is not to be changed.
+        Callers must not change the array.
         """
         known = self._memo.get((kind, quantity))
         if known is None:

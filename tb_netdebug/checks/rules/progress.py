@@ -49,7 +49,7 @@ class Progress:
 
     @property
     def is_bottomless(self) -> bool:
-        """Whether the loss is far below zero: then it is mined, not learned."""
+        """Whether the loss is so far below zero that it has no lower bound: its fall is no progress."""
         return self.now < -100.0 * max(abs(self.first), 1.0)
 
 

@@ -74,7 +74,7 @@ def strongest(history: History) -> tuple[float, float]:
 
 
 def rate_of(history: History, group: dict[str, Any], place: int | None) -> float | None:
-    """Return the group's rate: the present one if there is one optimizer, else that at its first sight."""
+    """Return the group's rate: the present one if there is one optimizer, else the one first seen."""
     curve = None if place is None else history.curve(name_of_rate(place))
     rate: float | None = group.get("lr") if curve is None else curve.last
     return rate

@@ -107,8 +107,8 @@ class NotOptimized(Rule):
     def _is_meant(self, history: History, known: ParameterTable, missing: set[str]) -> bool:
         """Return whether the weights are left out on purpose.
 
-        So it is for a model beside others, or a copy of a part that is trained, if no gradients reach it; and
-        for a first part that is no longer as random as at its start.
+        That is the case for a model beside others, or a copy of a part that is trained, if no gradients reach
+        it; and for a first part that is no longer as random as at its start.
         """
         facts = history.known_facts["optimizer"].values()
         with_gradient = max(int(fact.get("missing_with_gradient") or 0) for fact in facts)
@@ -161,7 +161,7 @@ def is_first_part(known: ParameterTable, missing: set[str]) -> bool:
 
 
 def is_fresh(history: History, known: ParameterTable, missing: set[str]) -> bool:
-    """Return whether most of these matrices are spread as torch and Keras initialise them."""
+    """Return whether most of these matrices are distributed uniformly, as torch and Keras start them."""
     places = [known.place[name] for name in missing if name in known.place]
     places = [place for place in places if known.matrix[place] and known.fan_in[place] > 0]
     largest = np.maximum(

@@ -15,7 +15,7 @@ def unowned(fact: Mapping[str, Any], *, least: float, most: float) -> Sign | Non
     """Return the sign for such parameters; `least` and `most` are the shares for a warning and an error.
 
     Random parameters that nobody trains are a mistake. Those that are not random were trained before, and may
-    be kept as they are; so may a copy of the model that lies outside of it, where nobody watches.
+    be kept as they are; so may a copy outside of the model, for what lies there is not watched.
     """
     tensors, values = int(fact.get("tensors") or 0), int(fact.get("values") or 0)
     if not tensors:

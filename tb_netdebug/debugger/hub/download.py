@@ -60,6 +60,7 @@ class Download:
                     return
                 value = self._sessions.answer(self._entry, following)
                 piece = self._piece(following, value, offset)
+            # The client may have left while the next piece is on its way.
             finally:
                 if following is not None:
                     self._sessions.forget(self._entry, following)

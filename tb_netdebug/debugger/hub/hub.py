@@ -237,6 +237,7 @@ class Sessions:
         here = self._here()
         if trainer not in here:
             raise StatementError("the collector has not accepted it")
+        # Clients find the run under the name that it has in the list of runs.
         session["run"] = self._named(session["run_dir"]) or list(here[trainer].run)
         entry = self._entries.get(key)
         if entry is None:

@@ -46,6 +46,7 @@ CLOSE_SECS = 10.0
 # The hub accepts lists of a thousand.
 MOST_RATES, MOST_OBSTACLES = 500, 100
 
+# For nd.breakpoint(), which gets no session.
 open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -247,6 +248,7 @@ class Session:
         self.place, self.frame = place, frame
         try:
             self._work()
+            # After the calls, which may have asked for a stop at this very place.
             reason = reason or self._reason_at(place)
             if reason is not None:
                 self._pause(reason)
@@ -263,6 +265,7 @@ class Session:
             return Reason("code", "the program called nd.breakpoint()") if self.is_attached else None
         found = self._found_at(place) if self.is_attached else None
         if self.course is not None:
+            # Asked even if a breakpoint stops the run here, because it counts the places passed.
             arrived = self.course.arrives(place, self.step_of())
             found = found or arrived
         return found
@@ -319,7 +322,7 @@ class Session:
                 return
             with self._news:
                 if not self._inbox:
-                    self._news.wait(LOOK_SECS)
+                    self._news.wait(LOOK_SECS)  # `_rouse` wakes it; a lease runs out silently
 
     # ---- calls -------------------------------------------------------------------------------------------
 
@@ -459,7 +462,7 @@ class Session:
 
 
 def pause_in_code() -> None:
-    """Implement `nd.breakpoint()`: pause here if a client attends a run of this process, else do nothing."""
+    """Implement `nd.breakpoint()`: pause if a client attends a run of this process, else do nothing."""
     for session in list(open_sessions):
         if session.is_alert and session.is_attached:
             session._enter(Place(CODE), None, sys._getframe(2))

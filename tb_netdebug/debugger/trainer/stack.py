@@ -83,6 +83,7 @@ class Sources:
 
     def read(self, file: str) -> dict[str, Any]:
         """Return the answer of the verb `source`; raise WorkbenchError."""
+        # Clients must not be able to read every file of the machine.
         if file not in self._named:
             raise WorkbenchError("This file belongs to no frame and no module that was asked for.")
         lines = [line.rstrip("\n")[:MOST_LINE] for line in linecache.getlines(file)[:MOST_LINES]]

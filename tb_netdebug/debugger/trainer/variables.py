@@ -52,6 +52,7 @@ class Variables:
             return self._tensor(value)
         if kind is int and value.bit_length() > MOST_BITS:
             return f"a whole number of {value.bit_length()} bits"
+        # These very types: a subclass may have a __repr__ of the user's own.
         if _is_one_of(kind, _PLAIN):
             return repr(value)
         if kind is str:

@@ -150,6 +150,7 @@ class ZeroCode:
             self.interrupted(kind)
         self.close()
         self.is_finished = True
+        # Without remote= and debugger= it is not imported, and there is nothing to wait for.
         link = sys.modules.get("tb_netdebug.transport.link")
         if link is not None:
             link.wait_for_deliveries()
