@@ -166,6 +166,9 @@ def test_a_training_pauses_by_itself(home: Home, board: TensorBoard, tmp_path: P
             training.tell(word)
             state = asker.wait_for_reason(key, reason)
             assert "told_training.py" == Path(state["place"]["file"]).name
+            if word == "breakpoint":
+                line = Path(state["place"]["file"]).read_text().splitlines()[state["place"]["line"] - 1]
+                assert "nd.breakpoint()" == line.strip()
             asker.ask(key, "continue")
         assert "finding" == state["reason"]["kind"]
         asker.client.attend([])

@@ -465,5 +465,5 @@ def pause_in_code() -> None:
     """Implement `nd.breakpoint()`: pause if a client attends a run of this process, else do nothing."""
     for session in list(open_sessions):
         if session.is_alert and session.is_attached:
-            session._enter(Place(CODE), None, sys._getframe(2))
+            session._enter(Place(CODE), None, sys._getframe(1))
             return
