@@ -13,7 +13,7 @@ try:
     import termios
     import tty
 except ImportError:  # Windows has no termios
-    termios = None  # mypy infers a module
+    termios = None  # type: ignore[assignment]  # mypy infers a module
 
 # Terminals send arrows as CSI (ESC [) or as SS3 (ESC O) sequences, depending on their mode.
 NAMES = {

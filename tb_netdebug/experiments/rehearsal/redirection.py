@@ -48,7 +48,8 @@ def redirect(copies: Copies) -> None:
     for name in REFUSED:
         if hasattr(os, name):
             setattr(os, name, partial(refuse, f"os.{name}"))
-    shutil._use_fd_functions = False  # rmtree must use paths: calls relative to a descriptor bypass us
+    # rmtree must use paths: calls relative to a descriptor bypass us.
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]
     tempfile.tempdir = os.environ["TMPDIR"] = copies.temporary
     for module, functions in NATIVE.items():
         when_imported(module, partial(map_paths, copies, module, functions))
