@@ -183,11 +183,13 @@ def test_nothing_of_ours_runs_before_the_first_request(runs: Path) -> None:
 
 EARLY_MODULES = [
     "tb_netdebug",
+    "tb_netdebug.core",
+    "tb_netdebug.core.start_folder",
+    "tb_netdebug.version",
+    "tb_netdebug.viewer",
     "tb_netdebug.viewer.plugin",
     "tb_netdebug.viewer.plugin.loader",
     "tb_netdebug.viewer.plugin.tab",
-    "tb_netdebug.core.start_folder",
-    "tb_netdebug.version",
 ]
 # Tells what is loaded in the process of TensorBoard, instead of the answer of its route.
 SPY = """
