@@ -29,7 +29,7 @@ MOST_OWN_SCALARS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Trend:
     """A scalar over the run; NaN in `values` where one of the values was not finite. `last` is unchanged."""
 
     values: Doubles
@@ -49,7 +49,7 @@ class VitalSigns:
     steps_per_sec: float | None = None
     step_secs: float | None = None
     phase_secs: Mapping[str, float] = field(default_factory=dict)
-    courses: Mapping[str, Series] = field(default_factory=dict)
+    courses: Mapping[str, Trend] = field(default_factory=dict)
     memory: Mapping[str, float] = field(default_factory=dict)
     sampled_every: float | None = None
     overhead: float | None = None
@@ -120,7 +120,7 @@ def steps_per_sec(run: WatchedRun, names: Sequence[str], last_step: int | None) 
     return float(columns.step[-1] - columns.step[0]) / took if took > 0 else None
 
 
-def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Series]:
+def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Trend]:
     """Return the curves of loss and gradient norm, then of at most MOST_OWN_SCALARS of the user's scalars.
 
     In a run of another tool, every scalar counts as the user's.
@@ -136,12 +136,12 @@ def courses(run: WatchedRun, names: Sequence[str]) -> dict[str, Series]:
     return found
 
 
-def course(columns: ScalarColumns) -> Series:
+def course(columns: ScalarColumns) -> Trend:
     # `bad` counts the values of each point that were not finite; their mean is without them.
-    return Series(np.where(columns.bad > 0, np.nan, columns.mean), float(columns.end[-1]))
+    return Trend(np.where(columns.bad > 0, np.nan, columns.mean), float(columns.end[-1]))
 
 
-def without(norm: Series, columns: ScalarColumns, nonfinite: ScalarColumns) -> Series:
+def without(norm: Trend, columns: ScalarColumns, nonfinite: ScalarColumns) -> Trend:
     """Return the norm without the points at which some gradients were not finite.
 
     The recorded norm is that of the finite gradients alone, so it is meaningless there.
@@ -150,7 +150,7 @@ def without(norm: Series, columns: ScalarColumns, nonfinite: ScalarColumns) -> S
     places = np.searchsorted(columns.last, steps)
     values = norm.values.copy()
     values[places[places < len(values)]] = np.nan
-    return Series(values, norm.last if nonfinite.end[-1] == 0 else float("nan"))
+    return Trend(values, norm.last if nonfinite.end[-1] == 0 else float("nan"))
 
 
 def sampled_every(run: WatchedRun, names: Sequence[str], last_step: int | None) -> float | None:

@@ -14,7 +14,7 @@ from tb_netdebug.cli.dates import date_text, is_date
 from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.layer_rows import LayerRow
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.cli.vital_signs import OWN_PREFIX, Series, VitalSigns
+from tb_netdebug.cli.vital_signs import OWN_PREFIX, Trend, VitalSigns
 from tb_netdebug.cli.watch_cells import (
     ALARM,
     ago,
@@ -204,7 +204,7 @@ class Page:
             return date_text(then)
         return f"{ago(now - then)} ago"
 
-    def _course(self, name: str, course: Series) -> Text:
+    def _course(self, name: str, course: Trend) -> Text:
         label = "gradient norm" if name == "gradient_norm" else name.removeprefix(OWN_PREFIX)
         if label == "gradient norm" and self._width < NARROWER:
             label = "grad norm"

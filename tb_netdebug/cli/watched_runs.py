@@ -158,7 +158,7 @@ class WatchedRuns:
         try:
             details = self._source.glance(name)
             return RunLine(name, details["state"], details["last_step"], plain(details["loss"]))
-        except (ReaderError, OSError, KeyError, TypeError, ValueError):  # it may come from another machine
+        except (ReaderError, OSError, KeyError):
             return RunLine(name, "unreadable")
 
 
@@ -176,5 +176,8 @@ def common_folder(names: Sequence[str]) -> str:
 
 
 def plain(value: float | str | None) -> float | None:
-    """Return a number that may have arrived as text, because JSON has no NaN."""
-    return None if value is None else float(value)
+    """Return a number that may have arrived as text, because JSON has no NaN; None for other text."""
+    try:
+        return None if value is None else float(value)
+    except ValueError:  # another machine may send anything
+        return None

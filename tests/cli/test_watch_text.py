@@ -15,10 +15,10 @@ from tb_netdebug.cli.harmless import fitted, harmless
 from tb_netdebug.cli.keyboard import NAMES, split
 from tb_netdebug.cli.layer_rows import LayerRow
 from tb_netdebug.cli.sparkline import sparkline
-from tb_netdebug.cli.vital_signs import Series, VitalSigns
+from tb_netdebug.cli.vital_signs import Trend, VitalSigns
 from tb_netdebug.cli.watch_cells import ago, phase_bar
 from tb_netdebug.cli.watch_page import Page, RunLine, View
-from tb_netdebug.cli.watched_runs import common_folder
+from tb_netdebug.cli.watched_runs import common_folder, plain
 
 BAD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 LEFT_TO_RIGHT = "\u200e"
@@ -27,7 +27,7 @@ NUMBERS = st.floats()
 TEXTS = st.text(st.characters(), max_size=60) | st.sampled_from(
     ["x" * 10_000, "\x1b[31m", "\u202etxt", "漢" * 99, "\udcff", "e" + "\u0301" * 99, ""]
 )
-COURSES = st.builds(Series, st.lists(NUMBERS, max_size=50).map(np.array), NUMBERS)
+COURSES = st.builds(Trend, st.lists(NUMBERS, max_size=50).map(np.array), NUMBERS)
 MAYBE = st.none() | NUMBERS
 SIGNS = st.builds(
     VitalSigns,
@@ -149,6 +149,14 @@ def test_a_course_takes_any_numbers(values: list[float], width: int, ascii_only:
     line = sparkline(values, width, ascii_only=ascii_only)
     assert len(line) == min(width, len(values))
     assert line.isascii() or not ascii_only
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"), [(0.5, 0.5), ("Infinity", math.inf), (None, None), ("0.5x", None)]
+)
+def test_a_loss_from_another_machine(sent: float | str | None, expected: float | None) -> None:
+    """What is no number is left out, and the view goes on."""
+    assert expected == plain(sent)
 
 
 def test_each_phase_is_in_the_bar() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarName:
     """One name, or a family of names such as ``lr/{group}``."""
 
     name: str
@@ -20,11 +20,11 @@ class Scalar:
     meaning: str
 
 
-REGISTRY: list[Scalar] = []
+REGISTRY: list[ScalarName] = []
 
 
 def _declare(name: str, unit: str, meaning: str) -> str:
-    REGISTRY.append(Scalar(name, unit, meaning))
+    REGISTRY.append(ScalarName(name, unit, meaning))
     return name
 
 
@@ -157,7 +157,7 @@ def of_words(number: object, end: str) -> str:
     return f"probe/words/{number}/{end}"
 
 
-def declared(name: str) -> Scalar | None:
+def declared(name: str) -> ScalarName | None:
     """Return the entry of the registry that a recorded name belongs to, a name itself before a family."""
     entries = [each for each in REGISTRY if _pattern(each.name).fullmatch(name)]
     return min(entries, key=lambda each: each.name.count("{"), default=None)
