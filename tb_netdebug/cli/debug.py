@@ -21,10 +21,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from tb_netdebug.cli.debugging.choice import address_of_hub, choose_training
-from tb_netdebug.cli.debugging.desk import Workspace
-from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.output import DebuggerOutput
 from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
 from tb_netdebug.cli.debugging.trainings import tell_choice
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.watch_screen import sigterm_as_exit
 from tb_netdebug.core.records.visible import visible_lines
@@ -68,13 +68,13 @@ def debug(
         news.append(harmless(trouble) if trouble else "TensorBoard is there again.")
 
     with Attendance(client, hear) as attendance:
-        desk = Workspace(client, attendance, Paper(), is_interactive=is_interactive)
-        choose_training(desk, run=run, rank=rank)
+        workspace = Workspace(client, attendance, DebuggerOutput(), is_interactive=is_interactive)
+        choose_training(workspace, run=run, rank=rank)
         if not is_interactive:
-            return run_commands(desk, sys.stdin if commands is None else commands)
-        tell_choice(desk)
-        desk.paper.say("`help` lists the commands.")
-        Prompt(desk, news).run()
+            return run_commands(workspace, sys.stdin if commands is None else commands)
+        tell_choice(workspace)
+        workspace.output.say("`help` lists the commands.")
+        Prompt(workspace, news).run()
     return 0
 
 

@@ -79,7 +79,7 @@ class Notebook:
             self._watched.close()
 
     def show(self, _: list[str]) -> None:
-        from tb_netdebug.training.zero_code.closing_words import closing_words
+        from tb_netdebug.training.zero_code.run_summary import closing_words
 
         if self._watched is None:
             return

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserMistake("give either a SCRIPT or --model, not both")
     if arguments.is_module and not arguments.script:
         raise UserMistake("which module? netdebug replay CAPSULE -m MODULE [ARGS...]")
-    from tb_netdebug.experiments.rehearsal.hold import hold
+    from tb_netdebug.experiments.rehearsal.confinement import hold
 
     # The held process writes to the same stdout; flush first, to keep the order.
     sys.stdout.flush()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tb_netdebug.checks.words import printable
-from tb_netdebug.core.eventlog.writer.blame import UserLine
+from tb_netdebug.core.eventlog.writer.located_warnings import UserLine
 from tb_netdebug.core.records.verdict import why_no_step
 
 # An optimizer that stepped this often without a `monitor.step` belongs to a loop that forgot it.

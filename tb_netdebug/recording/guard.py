@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 
-from tb_netdebug.core.eventlog.writer.blame import UserLine
+from tb_netdebug.core.eventlog.writer.located_warnings import UserLine
 from tb_netdebug.recording.signal_handlers import is_from_a_handler
 
 # One failing hook is a curiosity; after this many NetDebug is at fault and disables itself.

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tb_netdebug.transport.disk import Disk
-from tb_netdebug.transport.landing import LandedFile
 from tb_netdebug.transport.limits import Limits
 from tb_netdebug.transport.places import RefusedFile
+from tb_netdebug.transport.received_files import LandedFile
 from tb_netdebug.transport.waiting import wait_at_most
 
 OnSynced = Callable[[int, int], Awaitable[None]]

@@ -2,9 +2,9 @@
 
     python -m tb_netdebug.transport.agent HOST:PORT
 
-The first trainer starts it (`door.py`); there is one for each user, host and collector. It ends when it has
-sent all that it knows of, or when the trainers are gone and no collector has answered for a long time. What
-is left then waits in notes (`notes.py`) for the next agent.
+The first trainer starts it (`agent_connection.py`); there is one for each user, host and collector. It ends
+when it has sent all that it knows of, or when the trainers are gone and no collector has answered for a long
+time. What is left then waits in notes (`notes.py`) for the next agent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 import sys
 from contextlib import suppress
 
+from tb_netdebug.transport.agent_paths import AgentPaths
 from tb_netdebug.transport.file_lock import taken
-from tb_netdebug.transport.meeting import AgentMeeting
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
 
     Return 0 as well when another agent holds the lock, and 1 when the agent failed at its start.
     """
-    meeting = AgentMeeting.of(sys.argv[1])
+    meeting = AgentPaths.of(sys.argv[1])
     lock = taken(meeting.lock)
     if lock is None:
         return 0  # another agent is running, or about to
@@ -36,9 +36,9 @@ def main() -> int:
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
-        from tb_netdebug.transport.household import Household  # gRPC stays out of the trainer
+        from tb_netdebug.transport.agent_loop import AgentLoop  # gRPC stays out of the trainer
 
-        asyncio.run(Household(meeting).run(ready=lambda: tell(says)))
+        asyncio.run(AgentLoop(meeting).run(ready=lambda: tell(says)))
     except Exception as error:
         import traceback
 

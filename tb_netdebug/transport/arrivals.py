@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tb_netdebug.transport.landing import LandedFile
 from tb_netdebug.transport.limits import Limits
+from tb_netdebug.transport.received_files import LandedFile
 
 
 class Violation(Exception):  # noqa: N818  # the peer's error, not ours

@@ -19,10 +19,10 @@ from tb_netdebug.transport.addresses import LOOPBACK, Address, at
 from tb_netdebug.transport.arrivals import Totals, TrainerView, Violation
 from tb_netdebug.transport.credentials import Certificate, CredentialsError, checked_token
 from tb_netdebug.transport.disk import Disk
-from tb_netdebug.transport.landing import Landing
 from tb_netdebug.transport.limits import USUAL, Limits
 from tb_netdebug.transport.notices import Notices
 from tb_netdebug.transport.ports import CollectorError, try_port
+from tb_netdebug.transport.received_files import ReceivedFiles
 from tb_netdebug.transport.server import Send, Server
 from tb_netdebug.transport.session import StreamSession
 
@@ -205,7 +205,7 @@ class Collector:
         self._loop.set_exception_handler(_say_what_matters)
         self._stopping = asyncio.Event()
         disk = Disk(self._limits.disk_threads)
-        landing = Landing(self.root)
+        landing = ReceivedFiles(self.root)
 
         def make_session(send: Send) -> StreamSession:
             return StreamSession(

@@ -21,9 +21,9 @@ from google.protobuf.message import DecodeError
 
 from tb_netdebug.core.records.visible import visible
 from tb_netdebug.transport import stream_pb2 as pb
-from tb_netdebug.transport.door import Door
+from tb_netdebug.transport.agent_connection import AgentConnection
+from tb_netdebug.transport.agent_paths import AgentPaths
 from tb_netdebug.transport.local_wire import Unpacker, WireError, packed
-from tb_netdebug.transport.meeting import AgentMeeting
 from tb_netdebug.transport.notes import Note
 from tb_netdebug.transport.outbox import Outbox, Wake, WakeLost
 from tb_netdebug.transport.process import stat_of
@@ -67,7 +67,7 @@ class Link:
         self._join = join
         self._notice = notice
         self._note: Note | None = None
-        self._door: Door | None = None
+        self._agent: AgentConnection | None = None
         self._connection: socket.socket | None = None
         self._outbox = Outbox(MOST_WAITING_BYTES)
         self._wake = Wake()
@@ -194,16 +194,16 @@ class Link:
             self._complain(f"{type(error).__name__}: {error}")
         finally:
             self._note_goodbye()
-            if self._door is not None:
-                self._door.close()
+            if self._agent is not None:
+                self._agent.close()
 
     def _leave_note(self) -> None:
         """Leave a note for later agents.
 
         With it everything is sent even when this process and its agent are killed.
         """
-        meeting = AgentMeeting.of(self._remote)
-        self._door = Door(meeting)
+        meeting = AgentPaths.of(self._remote)
+        self._agent = AgentConnection(meeting)
         if self._join.records_stay:
             return
         try:
@@ -213,18 +213,18 @@ class Link:
 
     def _reach(self) -> socket.socket | None:
         """Return a connection to the agent; None after a short wait without one."""
-        assert self._door is not None
+        assert self._agent is not None
         self._note_goodbye()
-        connection = self._door.knock()
+        connection = self._agent.knock()
         if connection is not None:
             return connection
         try:
-            self._door.call()
+            self._agent.call()
         except OSError as error:
-            self._door.complaint = f"its helper process could not be started: {error}"
-        if self._door.complaint:
-            self._complain(self._door.complaint)
-            self._door.complaint = ""
+            self._agent.complaint = f"its helper process could not be started: {error}"
+        if self._agent.complaint:
+            self._complain(self._agent.complaint)
+            self._agent.complaint = ""
             # With the recording over there is nothing to wait for: its note is left to a later agent.
             self._is_closed = self._is_closed or self._goodbye is not None
             self._rest()
@@ -362,8 +362,8 @@ class Link:
         self._is_closed = True
         _links.discard(self)
         self._wake.close()
-        if self._door is not None:
-            self._door.forget()
+        if self._agent is not None:
+            self._agent.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError
 from tb_netdebug.transport.acknowledger import Acknowledger
 from tb_netdebug.transport.arrivals import Arrival, StreamArrivals, Totals, TrainerView, Violation
 from tb_netdebug.transport.disk import Disk
-from tb_netdebug.transport.landing import LandedFile, Landing
 from tb_netdebug.transport.limits import Limits
 from tb_netdebug.transport.places import RefusedFile, checked_identity, place_of, run_of
+from tb_netdebug.transport.received_files import LandedFile, ReceivedFiles
 from tb_netdebug.transport.stream_pb2 import Ack, Control, Down, Have, Placed, Refusal, Up, Welcome
 
 VERSION = 1
@@ -39,7 +39,7 @@ class StreamSession:
     """
 
     def __init__(
-        self, landing: Landing, disk: Disk, limits: Limits, *, collector: str, debugs: bool, send: Send,
+        self, landing: ReceivedFiles, disk: Disk, limits: Limits, *, collector: str, debugs: bool, send: Send,
         on_control: OnControl, on_left: Callable[[], None], on_refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.agent = ""

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from tb_netdebug.core.eventlog.writer.event_file import SIDE_FOLDER, SUFFIX
 from tb_netdebug.transport import stream_pb2 as pb
-from tb_netdebug.transport.departure import ending_of
 from tb_netdebug.transport.local_wire import packed
 from tb_netdebug.transport.memory_events import OomKills
 from tb_netdebug.transport.notes import Note
 from tb_netdebug.transport.process import Vigil
 from tb_netdebug.transport.replica import Replica
+from tb_netdebug.transport.trainer_exit import ending_of
 from tb_netdebug.transport.witness import Observer
 
 # How often its folder is listed: a trainer creates its files at the start, and later ones only after a disk

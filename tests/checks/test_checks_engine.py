@@ -62,7 +62,7 @@ class Zeros(Rule):
         return sign(Severity.WARNING, *names) if names else None
 
 
-class Looks(Rule):
+class StepSummarizer(Rule):
     """Remembers the steps in which it was asked."""
 
     slug = "looks"
@@ -293,19 +293,19 @@ def test_a_note_explains_nothing() -> None:
 def test_samples_of_every_step_are_judged_now_and_then(odd: list[tuple[int, float]], seen: list[int]) -> None:
     """Sixty-four and what has been saved meanwhile at once, then every eighth, and whatever is not finite."""
     values = dict(odd)
-    Looks.steps.clear()
-    engine = Engine(rules=[Looks])
+    StepSummarizer.steps.clear()
+    engine = Engine(rules=[StepSummarizer])
     engine.feed(
         record(step, {"loss": 1.0}, [sample(Kind.WEIGHT, "a", [1.0, values.get(step, 1.0)])])
         for step in range(120)
     )
-    assert [*range(73), *sorted([80, 88, 96, 104, 112, *seen])] == Looks.steps
+    assert [*range(73), *sorted([80, 88, 96, 104, 112, *seen])] == StepSummarizer.steps
     assert 120 == engine.history.curve("loss").count  # type: ignore[union-attr]
 
 
 def test_samples_that_come_seldom_are_all_judged() -> None:
-    Looks.steps.clear()
-    engine = Engine(rules=[Looks])
+    StepSummarizer.steps.clear()
+    engine = Engine(rules=[StepSummarizer])
     steps = [*range(40), *range(40, 4000, 9), *range(4000, 4030)]
     engine.feed(record(step, {"loss": 1.0}, [sample(Kind.WEIGHT, "a", [1.0])]) for step in steps)
-    assert steps == Looks.steps
+    assert steps == StepSummarizer.steps

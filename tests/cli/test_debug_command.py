@@ -14,9 +14,9 @@ import pytest
 from tb_netdebug.cli import main
 from tb_netdebug.cli.debugging import choice
 from tb_netdebug.cli.debugging.commands import COMMANDS, command_of
-from tb_netdebug.cli.debugging.desk import Workspace
-from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.output import DebuggerOutput
 from tb_netdebug.cli.debugging.words import CommandError, compact, excluding, ranges_of, split_slice
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.debugger.client.attendance import Attendance
 from tb_netdebug.debugger.client.client import TrainingGoneError
 from tb_netdebug.debugger.client.http_client import HttpClient
@@ -153,7 +153,7 @@ def test_questions_to_a_training_that_is_over(hub: ScriptedHub) -> None:
     """They are answered with that, and not with what the hub says of an unknown key."""
     client = HttpClient(HubAddress.of(hub.address), label="ada", environ={})
     with Attendance(client, lambda _: None) as attendance:
-        desk = Workspace(client, attendance, Paper(io.StringIO()), is_interactive=False)
+        desk = Workspace(client, attendance, DebuggerOutput(io.StringIO()), is_interactive=False)
         desk.choose(client.sessions()[0])
         hub.is_gone = True
         with pytest.raises(TrainingGoneError, match="The training night/mlp is over"):

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 import tb_netdebug as nd
 from tb_netdebug.recording.settings import Settings
-from tb_netdebug.training.zero_code.closing_words import closing_words
 from tb_netdebug.training.zero_code.driver import ZeroCode
+from tb_netdebug.training.zero_code.run_summary import closing_words
 from tests.cli.test_run_command import python, watched
 from tests.support.keras_runs import X, Y, dense, fit
 from tests.support.recorded import Recorded

@@ -147,7 +147,10 @@ def test_a_script_that_watches_itself_is_told_the_same(tmp_path: Path) -> None:
         "for step in",
         f"import tb_netdebug as nd\nmonitor = nd.watch(model, optimizer, logdir={name!r})\nfor step in",
     )
-    warned = "from tb_netdebug.core.eventlog.writer.blame import UserLine\nUserLine.current().warn(name)\n"
+    warned = (
+        "from tb_netdebug.core.eventlog.writer.located_warnings import UserLine\n"
+        "UserLine.current().warn(name)\n"
+    )
     script = tmp_path / "train.py"
     script.write_text(f"{watched}    monitor.step(loss=loss)\nmonitor.close()\n{warned}")
     ran = subprocess.run(

@@ -20,7 +20,7 @@ from tb_netdebug.debugger.hub.ranks import called
 from tb_netdebug.debugger.hub.statements import SESSION, STATE
 from tb_netdebug.debugger.protocol.messages import FrameError, decoded, encoded
 from tb_netdebug.debugger.protocol.verbs import ArgumentError
-from tb_netdebug.debugger.trainer import telling
+from tb_netdebug.debugger.trainer import sender
 from tb_netdebug.debugger.trainer.breakpoints import MOST_BREAKPOINTS
 from tb_netdebug.debugger.trainer.session import MOST_CALLS
 from tb_netdebug.transport import stream_pb2 as pb
@@ -45,7 +45,7 @@ def is_sound(rig: Debugged) -> None:
     assert "running" == rig.ask("continue")["status"]
     assert [] == [told for told in rig.said if "failed while" in told]
     assert len(rig.session.breakpoints.as_list()) <= MOST_BREAKPOINTS
-    assert len(rig.session._telling._owed) <= telling.MOST_OWED
+    assert len(rig.session._sender._owed) <= sender.MOST_OWED
     assert len(rig.session._inbox) <= MOST_CALLS
 
 
@@ -87,14 +87,14 @@ def test_more_waiting_calls_than_are_owed() -> None:
     with debugged() as rig:
         clock_stands = rig.clock.now
         arguments = {"layer": "^nobody$", "wait": 5.0}
-        for number in range(3 * telling.MOST_OWED):
+        for number in range(3 * sender.MOST_OWED):
             rig.session.receive(encoded("call", id=number, client="c", verb="run_to", arguments=arguments))
             if number % 100 == 99:
                 wait_for(lambda: not rig.session._inbox)
         wait_for(lambda: not rig.session._inbox)
-        assert (clock_stands, telling.MOST_OWED) == (rig.clock.now, len(rig.session._telling._owed))
+        assert (clock_stands, sender.MOST_OWED) == (rig.clock.now, len(rig.session._sender._owed))
         rig.clock.now += 6.0
-        wait_for(lambda: not rig.session._telling._owed)
+        wait_for(lambda: not rig.session._sender._owed)
         is_sound(rig)
 
 

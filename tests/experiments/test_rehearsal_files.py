@@ -19,7 +19,7 @@ import psutil
 import pytest
 import torch
 
-from tb_netdebug.experiments.rehearsal.hold import LEVELS, hold
+from tb_netdebug.experiments.rehearsal.confinement import LEVELS, hold
 from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -258,7 +258,7 @@ finally:
     print("cleaned", flush=True)
 """
 HOLDING = (
-    "import json, sys; from tb_netdebug.experiments.rehearsal.hold import hold; "
+    "import json, sys; from tb_netdebug.experiments.rehearsal.confinement import hold; "
     "report = hold('runpy:run_path', {'path_name': sys.argv[1], 'run_name': '__main__'}); "
     "print(json.dumps([report.status, report.level]))"
 )
@@ -348,7 +348,7 @@ def test_what_a_user_may_have(before: str, level: str, passed_over: list[str], p
 
 def test_the_keeper_is_light(run_python: Callable[..., str]) -> None:
     """Namespaces need a process of one thread, so no framework is imported before there is one."""
-    names = ("hold", "keeper", "overlay", "landlock", "refusal")
+    names = ("confinement", "keeper", "overlay", "landlock", "refusal")
     code = (
         f"import importlib, os, sys\n"
         f"for name in {names}: importlib.import_module(f'tb_netdebug.experiments.rehearsal.{{name}}')\n"

@@ -89,7 +89,7 @@ def record_gallery(logdir: Path) -> None:
     write_summary(logdir / "summary")
 
 
-class Telling:
+class MessageSender:
     """A judge for EventWriter that says what it is told to: pages are tested with findings of any kind."""
 
     def __init__(self, findings: Sequence[Finding] = ()) -> None:

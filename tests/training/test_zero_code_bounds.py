@@ -15,8 +15,8 @@ from torch import nn
 
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.recording.settings import Settings
-from tb_netdebug.training.zero_code.closing_words import closing_words
 from tb_netdebug.training.zero_code.driver import ZeroCode
+from tb_netdebug.training.zero_code.run_summary import closing_words
 from tests.support.loops import Recorded, hooks_of
 from tests.support.zero_code import sgd, step, zero_code
 

@@ -11,8 +11,8 @@ import pytest
 
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.core.records.step import Kind
-from tb_netdebug.training.zero_code.closing_words import closing_words, run_lines, summary
 from tb_netdebug.training.zero_code.results import Result
+from tb_netdebug.training.zero_code.run_summary import closing_words, run_lines, summary
 from tests.support.loops import Recorded
 from tests.support.zero_code import ROOT, SCRIPTS, run, zero_code
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tb_netdebug.transport import stream_pb2 as pb
-from tb_netdebug.transport.door import environment
+from tb_netdebug.transport.agent_connection import environment
 from tb_netdebug.transport.local_wire import MOST_BYTES, Unpacker, WireError, packed
 from tb_netdebug.transport.outbox import Outbox, Wake, WakeLost
 from tb_netdebug.transport.private_folder import made_private

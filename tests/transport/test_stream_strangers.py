@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tb_netdebug.transport import stream_pb2 as pb
+from tb_netdebug.transport.agent_paths import AgentPaths
 from tb_netdebug.transport.local_wire import packed
-from tb_netdebug.transport.meeting import AgentMeeting
 from tests.support.collector_process import CollectorProcess
 from tests.support.streamed import Home, StreamedTrainer, contents, wait_for
 
@@ -89,7 +89,7 @@ def test_a_stranger_in_the_agents_place(
     home: Home, collector: CollectorProcess, tmp_path: Path, user: int
 ) -> None:
     """A trainer tells him nothing, and starts an agent of its own."""
-    place = AgentMeeting.of(collector.address, {**os.environ, **home.env}).socket
+    place = AgentPaths.of(collector.address, {**os.environ, **home.env}).socket
     command = [sys.executable, "-I", "-c", IMPOSTOR, str(place), str(user)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as impostor:
         assert impostor.stdout is not None

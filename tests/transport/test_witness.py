@@ -18,9 +18,9 @@ from tb_netdebug.core.records import netdebug_pb2 as stored
 from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
 from tb_netdebug.core.records.witness import Ending, Witness, decode_witness, encode_witness
 from tb_netdebug.transport import stream_pb2 as pb
-from tb_netdebug.transport.departure import ending_of
 from tb_netdebug.transport.memory_events import OomKills, counting_file
 from tb_netdebug.transport.process import Vigil, is_alive, stat_of
+from tb_netdebug.transport.trainer_exit import ending_of
 from tb_netdebug.transport.witness import Observer, ProcessTree, witness_name
 from tests.support.streamed import wait_for
 

@@ -13,7 +13,7 @@ from tb_netdebug.checks.finding import Evidence, Finding, Severity
 from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 from tests.support.browser import Chromium, Gallery, Look
-from tests.support.recordings import Telling
+from tests.support.recordings import MessageSender
 from tests.support.run_cases import sample
 from tests.support.tensorboard_process import TensorBoard
 
@@ -76,7 +76,7 @@ class ToldRun:
     """A run of which the trainer finds what it is told to."""
 
     def __init__(self, folder: Path, findings: list[Finding]) -> None:
-        self.judge = Telling(findings)
+        self.judge = MessageSender(findings)
         self.writer = EventWriter(folder, mirror=None, judge=self.judge)
         self.step = 0
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from tb_netdebug.cli.debugging.desk import LOOK_SECS, Workspace, text_of
 from tb_netdebug.cli.debugging.tensorboards import USUAL_PORT, running
 from tb_netdebug.cli.debugging.trainings import named
 from tb_netdebug.cli.debugging.words import CommandError
+from tb_netdebug.cli.debugging.workspace import LOOK_SECS, Workspace, text_of
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.debugger.client.client import Client, ClientError, ListedTraining
@@ -51,29 +51,33 @@ def has_trainings(url: str) -> bool:
         return False
 
 
-def choose_training(desk: Workspace, *, run: str | None, rank: int | None) -> None:
+def choose_training(workspace: Workspace, *, run: str | None, rank: int | None) -> None:
     """Choose a training run for the workspace. Raise UserMistake.
 
     An interactive user waits for the first training run, and is told if there are others.
     """
     try:
-        found = desk.client.sessions()
+        found = workspace.client.sessions()
         if not found:
-            found = first_of(desk.client, desk) if desk.is_interactive else soon(desk.client)
+            found = (
+                first_of(workspace.client, workspace) if workspace.is_interactive else soon(workspace.client)
+            )
         if not found:
             raise UserMistake(f"there is no training to debug: {HOW_TO_ARM}")
-        desk.choose(_chosen(found, run, rank, is_interactive=desk.is_interactive))
+        workspace.choose(_chosen(found, run, rank, is_interactive=workspace.is_interactive))
     except (ClientError, CommandError) as error:
         raise UserMistake(text_of(error)) from None
-    if len(found) > 1 and desk.is_interactive:
+    if len(found) > 1 and workspace.is_interactive:
         what = "trainings" if len({each.run for each in found}) > 1 else "processes of this training"
-        desk.paper.say(f"There are {len(found)} {what}: `sessions` lists them, `use` takes another one.")
+        workspace.output.say(
+            f"There are {len(found)} {what}: `sessions` lists them, `use` takes another one."
+        )
 
 
-def first_of(client: Client, desk: Workspace) -> list[ListedTraining]:
+def first_of(client: Client, workspace: Workspace) -> list[ListedTraining]:
     """Wait without limit for the first training run, with a status line."""
-    desk.paper.say(f"There is no training to debug yet: {HOW_TO_ARM}.")
-    with desk.paper.status("Waiting for one; Ctrl-C leaves."):
+    workspace.output.say(f"There is no training to debug yet: {HOW_TO_ARM}.")
+    with workspace.output.status("Waiting for one; Ctrl-C leaves."):
         while not (found := client.sessions()):
             time.sleep(LOOK_SECS)
     return found

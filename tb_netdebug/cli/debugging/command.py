@@ -7,8 +7,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser, compact, without_file, words_of
+from tb_netdebug.cli.debugging.workspace import Workspace
 
 
 def _nothing(parser: OptionParser) -> None:
@@ -47,7 +47,7 @@ class Command:
             return f"{self.name} ..."
         return " ".join(self._parser().format_usage().removeprefix("usage: ").split())
 
-    def run(self, desk: Workspace, text: str) -> None:
+    def run(self, workspace: Workspace, text: str) -> None:
         """Run the command with `text`, the rest of the line. Raise CommandError, ClientError."""
         if self.is_raw:
             desk_arguments, file = Namespace(text=text), None
@@ -56,8 +56,8 @@ class Command:
             # Names of tensors may carry a slice with spaces, `a[0, :]`, which has to stay one word.
             words = words_of(compact(text) if "tensors" in self.completes else text)
             desk_arguments = self._parser().parse_args(words)
-        with desk.paper.onto(file):
-            self.act(desk, desk_arguments)
+        with workspace.output.onto(file):
+            self.act(workspace, desk_arguments)
 
     def _parser(self) -> OptionParser:
         parser = OptionParser(self.name)

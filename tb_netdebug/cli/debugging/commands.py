@@ -6,8 +6,8 @@ from argparse import Namespace
 
 from tb_netdebug.cli.debugging import looking, moving, stops, trainings, values
 from tb_netdebug.cli.debugging.command import Command
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser
+from tb_netdebug.cli.debugging.workspace import Workspace
 
 GROUPS = {
     "moving": moving.COMMANDS,
@@ -18,25 +18,25 @@ GROUPS = {
 }
 
 
-def give_help(desk: Workspace, arguments: Namespace) -> None:
+def give_help(workspace: Workspace, arguments: Namespace) -> None:
     """List the commands, or explain one.
 
     Every command can be shortened as long as it is unambiguous. `COMMAND > FILE` writes its output to a file.
     An empty line repeats the last step. Ctrl-C pauses a running training, Ctrl-D leaves.
     """
     if arguments.command is not None:
-        return _explain(desk, command_of(arguments.command))
+        return _explain(workspace, command_of(arguments.command))
     for group, commands in {**GROUPS, "help": (HELP,)}.items():
-        desk.paper.line((group, "bold"))
+        workspace.output.line((group, "bold"))
         for command in commands:
             names = ", ".join((command.name, *command.short))
-            desk.paper.say(f"  {names:<18} {command.purpose}")
-    desk.paper.say(f"\n{HELP.help.partition(chr(10))[2].strip()}")
+            workspace.output.say(f"  {names:<18} {command.purpose}")
+    workspace.output.say(f"\n{HELP.help.partition(chr(10))[2].strip()}")
 
 
-def _explain(desk: Workspace, command: Command) -> None:
+def _explain(workspace: Workspace, command: Command) -> None:
     short = f" (short: {', '.join(command.short)})" if command.short else ""
-    desk.paper.say(f"{command.usage}{short}\n\n{command.help}")
+    workspace.output.say(f"{command.usage}{short}\n\n{command.help}")
 
 
 def _command(parser: OptionParser) -> None:
@@ -58,9 +58,9 @@ def command_of(word: str) -> Command:
     return found[0]
 
 
-def run_line(desk: Workspace, line: str) -> Command:
+def run_line(workspace: Workspace, line: str) -> Command:
     """Run a typed line and return its command. Raise CommandError, ClientError."""
     word, _, rest = line.strip().partition(" ")
     command = command_of(word)
-    command.run(desk, rest)
+    command.run(workspace, rest)
     return command

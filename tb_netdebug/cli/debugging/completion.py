@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_netdebug.cli.debugging.commands import COMMANDS, command_of
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.words import CommandError
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError
 
@@ -17,8 +17,8 @@ DELIMITERS = " \t\n'\"`(),"
 class Completion:
     """The completer for readline. It asks the training for names of tensors once per stop."""
 
-    def __init__(self, desk: Workspace) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._found: list[str] = []
         self._tensors: tuple[object, list[str]] = (None, [])
 
@@ -45,19 +45,19 @@ class Completion:
         if kind == "commands":
             return [command.name for command in COMMANDS]
         if kind == "layers":
-            return [str(layer["name"]) for layer in self._desk.layers()]
+            return [str(layer["name"]) for layer in self._workspace.layers()]
         if kind == "files":
-            return [str(layer["file"]) for layer in self._desk.layers() if layer.get("file")]
+            return [str(layer["file"]) for layer in self._workspace.layers() if layer.get("file")]
         if kind == "runs":
-            return [training.run for training in self._desk.client.sessions()]
+            return [training.run for training in self._workspace.client.sessions()]
         if kind == "tensors":
             return self._tensor_names()
         return [kind]
 
     def _tensor_names(self) -> list[str]:
-        place = (self._desk.training.key, self._desk.state.get("version"))
+        place = (self._workspace.training.key, self._workspace.state.get("version"))
         if self._tensors[0] != place:
-            self._tensors = (place, self._desk.tensor_names())
+            self._tensors = (place, self._workspace.tensor_names())
         return self._tensors[1]
 
     def next_for_readline(self, text: str, number: int) -> str | None:

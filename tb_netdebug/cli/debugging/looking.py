@@ -8,33 +8,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from tb_netdebug.cli.debugging.command import Command
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.place_text import line_text, numbered, source_around, tell_state
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 
 AROUND = 4
 Frame = Mapping[str, Any]
 
 
-def where(desk: Workspace, arguments: Namespace) -> None:
+def where(workspace: Workspace, arguments: Namespace) -> None:
     """Show where the training is: place, stack (the newest call last), source.
 
     Frames of libraries are left out unless --all. Numbers of frames are for `locals`.
     """
-    desk.refresh()
-    tell_state(desk, with_source=False)
-    if not desk.training.is_paused:
+    workspace.refresh()
+    tell_state(workspace, with_source=False)
+    if not workspace.training.is_paused:
         return
-    frames: list[Frame] = desk.call("stack")
+    frames: list[Frame] = workspace.call("stack")
     for number, frame in reversed(list(enumerate(frames))):
         if arguments.all or frame.get("is_user"):
-            desk.paper.say(f"  #{number} {line_text(frame)}")
+            workspace.output.say(f"  #{number} {line_text(frame)}")
     own = _innermost(frames)
     if own is not None:
-        marks = layer_marks(desk, str(own["file"]))
-        for line in source_around(desk, str(own["file"]), int(own["line"]), around=AROUND, marks=marks):
-            desk.paper.say(line)
+        marks = layer_marks(workspace, str(own["file"]))
+        for line in source_around(workspace, str(own["file"]), int(own["line"]), around=AROUND, marks=marks):
+            workspace.output.say(line)
 
 
 def _innermost(frames: list[Frame]) -> Frame | None:
@@ -42,47 +42,47 @@ def _innermost(frames: list[Frame]) -> Frame | None:
     return next((frame for frame in frames if frame.get("is_user")), None)
 
 
-def layer_marks(desk: Workspace, file: str) -> dict[int, str]:
+def layer_marks(workspace: Workspace, file: str) -> dict[int, str]:
     """Return the names of the layers that each line of the file created."""
     marks: dict[int, list[str]] = {}
-    for layer in desk.layers():
+    for layer in workspace.layers():
         if layer.get("file") == file and layer.get("line"):
             marks.setdefault(int(layer["line"]), []).append(str(layer["name"] or layer["class_name"]))
     return {line: ", ".join(names) for line, names in marks.items()}
 
 
-def source(desk: Workspace, arguments: Namespace) -> None:
+def source(workspace: Workspace, arguments: Namespace) -> None:
     """Show a source file, with the layers that come from its lines.
 
     source              the file that it is in
     source net.py:40    around line 40 of a file that a layer or the stack comes from
     """
-    frames: list[Frame] = desk.call("stack") if desk.training.is_paused else []
+    frames: list[Frame] = workspace.call("stack") if workspace.training.is_paused else []
     own = _innermost(frames)
     text, _, number = (arguments.file or "").partition(":")
     if not text:
         if own is None:
             raise CommandError("It is in no file of yours now: pause it elsewhere, or name one.")
         text = str(own["file"])
-    file = _file(desk, frames, text)
+    file = _file(workspace, frames, text)
     current = int(own["line"]) if own is not None and own["file"] == file else 0
-    marks = layer_marks(desk, file)
+    marks = layer_marks(workspace, file)
     if number.isdecimal():
-        lines = source_around(desk, file, int(number), around=10, current=current, marks=marks)
+        lines = source_around(workspace, file, int(number), around=10, current=current, marks=marks)
     else:
-        told = desk.call("source", file=file)
+        told = workspace.call("source", file=file)
         first = int(told["first_line"])
         lines = [
             numbered(each, text, is_current=each == current, mark=marks.get(each, ""))
             for each, text in enumerate(told["lines"], first)
         ]
     for line in lines:
-        desk.paper.say(line)
+        workspace.output.say(line)
 
 
-def _file(desk: Workspace, frames: list[Frame], text: str) -> str:
+def _file(workspace: Workspace, frames: list[Frame], text: str) -> str:
     """Return the file that ends with `text`, such as net.py, among those of the stack and the layers."""
-    known = [str(each["file"]) for each in (*frames, *desk.layers()) if each.get("file")]
+    known = [str(each["file"]) for each in (*frames, *workspace.layers()) if each.get("file")]
     found = sorted(
         {
             each
@@ -98,30 +98,30 @@ def _file(desk: Workspace, frames: list[Frame], text: str) -> str:
     return found[0]
 
 
-def local_names(desk: Workspace, arguments: Namespace) -> None:
+def local_names(workspace: Workspace, arguments: Namespace) -> None:
     """Show the local variables of a frame: `locals 2`; without a number those of your innermost."""
-    frames: list[Frame] = desk.call("stack")
+    frames: list[Frame] = workspace.call("stack")
     frame = _innermost(frames) if arguments.frame is None else None
     if arguments.frame is not None and 0 <= arguments.frame < len(frames):
         frame = frames[arguments.frame]
     if frame is None:
         raise CommandError(f"There are frames 0 to {len(frames) - 1}: `where --all` shows them.")
-    desk.paper.say(line_text(frame))
+    workspace.output.say(line_text(frame))
     rows = [[each["name"], each["type"], each["text"]] for each in frame.get("locals") or ()]
-    desk.paper.rows(["name", "type", "value"], rows)
+    workspace.output.rows(["name", "type", "value"], rows)
 
 
-def modules(desk: Workspace, arguments: Namespace) -> None:
+def modules(workspace: Workspace, arguments: Namespace) -> None:
     """List the layers of the model, in the order in which they are called.
 
     With -m only those whose names match, with -t those whose class does.
     """
     layers = [
         layer
-        for layer in desk.layers()
+        for layer in workspace.layers()
         if matches(arguments.match, layer["name"]) and matches(arguments.type, layer["class_name"])
     ]
-    here = (desk.state.get("place") or {}).get("module")
+    here = (workspace.state.get("place") or {}).get("module")
     rows = [
         [
             ("-> " if layer["name"] == here else "   ") + (layer["name"] or "(the model)"),
@@ -131,7 +131,7 @@ def modules(desk: Workspace, arguments: Namespace) -> None:
         ]
         for layer in layers
     ]
-    desk.paper.rows(["   layer", "class", "parameters", "source"], rows, right=["parameters"])
+    workspace.output.rows(["   layer", "class", "parameters", "source"], rows, right=["parameters"])
 
 
 def matches(pattern: str | None, text: str) -> bool:

@@ -6,41 +6,43 @@ import time
 from argparse import Namespace
 
 from tb_netdebug.cli.debugging.command import Command, whole
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser, excluding
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.debugger.protocol.verbs import STEPS
 
 DIRECTLY = "&"
 PAUSE_SECS = 10.0
 
 
-def pause(desk: Workspace, _: Namespace) -> None:
+def pause(workspace: Workspace, _: Namespace) -> None:
     """Pause the training at the next place that it passes, and show where."""
     deadline = time.monotonic() + PAUSE_SECS
-    desk.call("pause", wait=1.0)
+    workspace.call("pause", wait=1.0)
     # Each request waits at most a second for the pause; a single layer may take longer.
-    while desk.state.get("status") == "running" and time.monotonic() < deadline:
-        desk.call("pause", wait=1.0)
-    if desk.state.get("status") == "running":
-        desk.paper.say("It has been asked to pause, and does so at the next place; `wait` waits for it.")
-    tell_state(desk)
+    while workspace.state.get("status") == "running" and time.monotonic() < deadline:
+        workspace.call("pause", wait=1.0)
+    if workspace.state.get("status") == "running":
+        workspace.output.say(
+            "It has been asked to pause, and does so at the next place; `wait` waits for it."
+        )
+    tell_state(workspace)
 
 
-def go_on(desk: Workspace, arguments: Namespace) -> None:
+def go_on(workspace: Workspace, arguments: Namespace) -> None:
     """Let the training run until a breakpoint, a watchpoint or Ctrl-C stops it.
 
     `continue &` does not wait for that. `detach` lets it run for good.
     """
     if arguments.directly == DIRECTLY:
-        desk.call("continue")
-        desk.paper.say("Running; `wait` waits for the next stop, `pause` pauses it.")
+        workspace.call("continue")
+        workspace.output.say("Running; `wait` waits for the next stop, `pause` pauses it.")
         return
-    desk.go("continue")
-    tell_state(desk)
+    workspace.go("continue")
+    tell_state(workspace)
 
 
-def step(desk: Workspace, arguments: Namespace) -> None:
+def step(workspace: Workspace, arguments: Namespace) -> None:
     """Run one batch, or N; or layers, layers backward, optimizer steps, operations.
 
     step                       a batch
@@ -57,55 +59,55 @@ def step(desk: Workspace, arguments: Namespace) -> None:
     times = whole(wanted.pop(0), "number of steps") if wanted else 1
     if wanted:
         raise CommandError(f"{wanted[0]!r} is one word too many. Usage: step [BY] [N] [-m RE] [-x RE]")
-    step_by(desk, by, times, excluding(arguments.match, arguments.exclude))
+    step_by(workspace, by, times, excluding(arguments.match, arguments.exclude))
 
 
-def next_layer(desk: Workspace, arguments: Namespace) -> None:
+def next_layer(workspace: Workspace, arguments: Namespace) -> None:
     """Step to the next layer forward, or N of them on. Short for `step layer`."""
-    step_by(desk, "layer", arguments.count, excluding(arguments.match, arguments.exclude))
+    step_by(workspace, "layer", arguments.count, excluding(arguments.match, arguments.exclude))
 
 
-def step_by(desk: Workspace, by: str, times: int, match: str | None) -> None:
-    if by not in (desk.training.session.get("can") or STEPS):
+def step_by(workspace: Workspace, by: str, times: int, match: str | None) -> None:
+    if by not in (workspace.training.session.get("can") or STEPS):
         # The trainer reports in its session what it cannot do, and why.
-        reasons = " ".join(map(str, desk.training.session.get("cannot") or ()))
+        reasons = " ".join(map(str, workspace.training.session.get("cannot") or ()))
         raise CommandError(f"This training cannot be stepped by {by}. {reasons}".strip())
-    desk.go("step", by=by, count=times, match=match)
-    tell_state(desk)
+    workspace.go("step", by=by, count=times, match=match)
+    tell_state(workspace)
 
 
-def until(desk: Workspace, arguments: Namespace) -> None:
+def until(workspace: Workspace, arguments: Namespace) -> None:
     """Run to a layer whose name matches, or with `until step N` to the end of that batch."""
     words = arguments.target
     if words[0] == "step" and len(words) == 2:
-        desk.go("run_to", step=whole(words[1], "number of a step"))
+        workspace.go("run_to", step=whole(words[1], "number of a step"))
     elif len(words) == 1:
-        desk.go("run_to", layer=desk.exactly(words[0]))
+        workspace.go("run_to", layer=workspace.exactly(words[0]))
     else:
         raise CommandError("Usage: until LAYER-RE, or until step N")
-    tell_state(desk)
+    tell_state(workspace)
 
 
-def wait(desk: Workspace, _: Namespace) -> None:
+def wait(workspace: Workspace, _: Namespace) -> None:
     """Wait until the training stops, as `continue` does. Ctrl-C pauses it."""
-    desk.refresh()
-    desk.wait_for_stop()
-    tell_state(desk)
+    workspace.refresh()
+    workspace.wait_for_stop()
+    tell_state(workspace)
 
 
-def restart(desk: Workspace, _: Namespace) -> None:
+def restart(workspace: Workspace, _: Namespace) -> None:
     """Go back to the beginning of the step; in `netdebug replay` only."""
-    if desk.restart is None:
+    if workspace.restart is None:
         raise CommandError("Only the step of a capsule can be run again: netdebug replay CAPSULE SCRIPT")
-    desk.restart()
-    desk.go("continue")
-    tell_state(desk)
+    workspace.restart()
+    workspace.go("continue")
+    tell_state(workspace)
 
 
-def detach(desk: Workspace, _: Namespace) -> None:
+def detach(workspace: Workspace, _: Namespace) -> None:
     """Let the training run on, with everything that would stop it off until somebody comes back."""
-    desk.detach()
-    tell_state(desk)
+    workspace.detach()
+    tell_state(workspace)
 
 
 def _directly(parser: OptionParser) -> None:

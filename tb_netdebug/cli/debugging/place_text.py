@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tb_netdebug.cli.debugging.conditions import hit_text
-from tb_netdebug.cli.debugging.desk import Workspace
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.core.user_code import foreign_folders
 from tb_netdebug.debugger.client.client import ClientError, Json
@@ -46,40 +46,40 @@ def line_text(place: Mapping[str, Any]) -> str:
     return harmless(f"{place['file']}:{place['line']}{function}")
 
 
-def tell_state(desk: Workspace, *, with_source: bool = True) -> None:
+def tell_state(workspace: Workspace, *, with_source: bool = True) -> None:
     """Print what the training does and where, followed by new hits."""
-    state = desk.state
+    state = workspace.state
     status = state.get("status")
     if status == "over":
-        desk.paper.say("The training is over.")
+        workspace.output.say("The training is over.")
     elif status == "running":
-        desk.paper.say(f"Running, step {state.get('step')}.")
+        workspace.output.say(f"Running, step {state.get('step')}.")
     else:
-        _tell_stop(desk, state, with_source=with_source)
+        _tell_stop(workspace, state, with_source=with_source)
     if state.get("note"):
-        desk.paper.say(f"Note: {harmless(str(state['note']))}")
-    tell_new_hits(desk)
+        workspace.output.say(f"Note: {harmless(str(state['note']))}")
+    tell_new_hits(workspace)
 
 
-def _tell_stop(desk: Workspace, state: Json, *, with_source: bool) -> None:
-    desk.paper.line((f"Paused in step {state.get('step')}", "bold"), reason_text(state.get("reason")))
+def _tell_stop(workspace: Workspace, state: Json, *, with_source: bool) -> None:
+    workspace.output.line((f"Paused in step {state.get('step')}", "bold"), reason_text(state.get("reason")))
     place = state.get("place")
-    desk.paper.say(f"  {place_text(place)}")
-    if with_source and place and place.get("file") and not is_without_user(desk, place):
-        desk.paper.say(f"  {line_text(place)}")
-        for line in source_around(desk, str(place["file"]), int(place["line"]), around=0):
-            desk.paper.say(line)
+    workspace.output.say(f"  {place_text(place)}")
+    if with_source and place and place.get("file") and not is_without_user(workspace, place):
+        workspace.output.say(f"  {line_text(place)}")
+        for line in source_around(workspace, str(place["file"]), int(place["line"]), around=0):
+            workspace.output.say(line)
     if state.get("resumes_at"):
         left = max(float(state["resumes_at"]) - time.time(), 0.0)
-        desk.paper.say(f"  Other processes wait for it: it goes on by itself in {left:.0f} s.")
+        workspace.output.say(f"  Other processes wait for it: it goes on by itself in {left:.0f} s.")
 
 
-def is_without_user(desk: Workspace, place: Json) -> bool:
+def is_without_user(workspace: Workspace, place: Json) -> bool:
     """Return whether a replayed step is outside of the model.
 
     NetDebug itself calls a replayed step, so outside of the model there is no line of the user's code.
     """
-    return desk.restart is not None and str(place["file"]).startswith(foreign_folders())
+    return workspace.restart is not None and str(place["file"]).startswith(foreign_folders())
 
 
 def reason_text(reason: Json | None) -> str:
@@ -94,23 +94,23 @@ def reason_text(reason: Json | None) -> str:
     return harmless(f": {watchpoint}{text}")
 
 
-def tell_new_hits(desk: Workspace) -> None:
+def tell_new_hits(workspace: Workspace) -> None:
     """Print the hits that are not printed yet, at most MOST_NEW_HITS of them."""
-    count = int(desk.state.get("hits") or 0)
+    count = int(workspace.state.get("hits") or 0)
     # The number of hits falls when somebody clears them.
-    if count <= desk.told_hits:
-        desk.told_hits = count
+    if count <= workspace.told_hits:
+        workspace.told_hits = count
         return
-    hits = desk.call("hits", since=desk.told_hits)
-    desk.told_hits = count
+    hits = workspace.call("hits", since=workspace.told_hits)
+    workspace.told_hits = count
     for hit in hits[:MOST_NEW_HITS]:
-        desk.paper.line((hit_text(hit), "red"))
+        workspace.output.line((hit_text(hit), "red"))
     if len(hits) > MOST_NEW_HITS:
-        desk.paper.say(f"  and {len(hits) - MOST_NEW_HITS} more: `hits`")
+        workspace.output.say(f"  and {len(hits) - MOST_NEW_HITS} more: `hits`")
 
 
 def source_around(
-    desk: Workspace,
+    workspace: Workspace,
     file: str,
     line: int,
     *,
@@ -122,7 +122,7 @@ def source_around(
 
     The list is empty if the file cannot be shown.
     """
-    told = source_of(desk, file)
+    told = source_of(workspace, file)
     if told is None:
         return []
     first = int(told["first_line"])
@@ -137,16 +137,16 @@ def source_around(
     ]
 
 
-def source_of(desk: Workspace, file: str) -> Json | None:
+def source_of(workspace: Workspace, file: str) -> Json | None:
     """Return the source of a file, or None.
 
     The trainer shows only files that its stack has named, so the stack is requested first.
     """
     try:
-        if file not in desk.named_files:
-            desk.call("stack")
-            desk.named_files.add(file)
-        found: Json = desk.call("source", file=file)
+        if file not in workspace.named_files:
+            workspace.call("stack")
+            workspace.named_files.add(file)
+        found: Json = workspace.call("source", file=file)
         return found
     except ClientError:
         return None

@@ -12,10 +12,10 @@ from pathlib import Path
 from tb_netdebug.cli.debugging.command import Command
 from tb_netdebug.cli.debugging.commands import run_line
 from tb_netdebug.cli.debugging.completion import DELIMITERS, Completion
-from tb_netdebug.cli.debugging.desk import InterruptedWaitError, Workspace, text_of
 from tb_netdebug.cli.debugging.moving import DIRECTLY
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError
+from tb_netdebug.cli.debugging.workspace import InterruptedWaitError, Workspace, text_of
 from tb_netdebug.core.records.visible import visible_lines
 from tb_netdebug.debugger.client.client import ClientError
 
@@ -27,28 +27,28 @@ MOST_HISTORY = 1000
 class Prompt:
     """The interactive prompt. `news` holds messages that arrived between two commands."""
 
-    def __init__(self, desk: Workspace, news: deque[str]) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace, news: deque[str]) -> None:
+        self._workspace = workspace
         self._news = news
         self._repeated = ""
 
     def run(self) -> None:
         """Run commands until the user quits."""
-        with line_editing(Completion(self._desk)):
-            while not self._desk.is_done:
+        with line_editing(Completion(self._workspace)):
+            while not self._workspace.is_done:
                 try:
                     self._tell_news()
                     self._do(input(PROMPT))
                 except KeyboardInterrupt:
                     print()
-                    self._desk.paper.say("`quit` or Ctrl-D leaves.")
+                    self._workspace.output.say("`quit` or Ctrl-D leaves.")
                 except EOFError:
                     print()
                     self._do("quit")
 
     def _do(self, line: str) -> None:
         line = line.strip() or self._repeated
-        command = attempted(self._desk, line) if line else None
+        command = attempted(self._workspace, line) if line else None
         # `continue &` has returned at once; an empty line after it must not resume the training again.
         is_repeated = command is not None and command.repeats and not line.endswith(DIRECTLY)
         self._repeated = line if is_repeated else ""
@@ -56,38 +56,38 @@ class Prompt:
     def _tell_news(self) -> None:
         """Print the news, and the state of the training if it has changed since."""
         while self._news:
-            self._desk.paper.say(self._news.popleft())
-        if not self._desk.has_training:
+            self._workspace.output.say(self._news.popleft())
+        if not self._workspace.has_training:
             return
-        before = self._desk.state.get("status")
+        before = self._workspace.state.get("status")
         with suppress(ClientError):  # the attendance thread reports it, once
-            self._desk.refresh()
-            if self._desk.state.get("status") != before:
-                tell_state(self._desk)
+            self._workspace.refresh()
+            if self._workspace.state.get("status") != before:
+                tell_state(self._workspace)
 
 
-def attempted(desk: Workspace, line: str) -> Command | None:
+def attempted(workspace: Workspace, line: str) -> Command | None:
     """Run a line and print its error, if any. Return its command, or None after an error."""
     try:
-        return run_line(desk, line)
+        return run_line(workspace, line)
     except (CommandError, ClientError) as error:
-        desk.paper.say(text_of(error))
+        workspace.output.say(text_of(error))
     except InterruptedWaitError:
-        desk.paper.say("It has not paused yet, but will; `wait` waits for that.")
+        workspace.output.say("It has not paused yet, but will; `wait` waits for that.")
     return None
 
 
-def run_commands(desk: Workspace, lines: Iterable[str]) -> int:
+def run_commands(workspace: Workspace, lines: Iterable[str]) -> int:
     """Run lines without a person and return the exit code; the first error ends it."""
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
-            run_line(desk, line)
+            run_line(workspace, line)
         except (CommandError, ClientError) as error:
             print(visible_lines(f"netdebug: {text_of(error)}"), file=sys.stderr)
             return 1
-        if desk.is_done:
+        if workspace.is_done:
             break
     return 0
 

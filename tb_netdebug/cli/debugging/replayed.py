@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tb_netdebug.cli.debugging.choice import choose_training
-from tb_netdebug.cli.debugging.desk import Workspace
-from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.output import DebuggerOutput
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.prompt import Prompt, run_commands
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.cli.replay_callables import told
@@ -46,17 +46,20 @@ def debug_capsule(
         # The session is in this process and cannot become unreachable, so there is no trouble to report.
         with Attendance(client, lambda _: None) as attendance:
             client.wait_for_session(START_SECS)
-            desk = Workspace(
-                client, attendance, Paper(), is_interactive=sys.stdin.isatty() and sys.stdout.isatty()
+            workspace = Workspace(
+                client,
+                attendance,
+                DebuggerOutput(),
+                is_interactive=sys.stdin.isatty() and sys.stdout.isatty(),
             )
-            desk.restart = rerun.restart
-            choose_training(desk, run=None, rank=None)
-            desk.wait_for_stop()
-            watch_numbers(desk)
-            tell(desk, rerun.notes, has_loss=loss is not None)
-            if not desk.is_interactive:
-                return run_commands(desk, sys.stdin)
-            Prompt(desk, deque()).run()
+            workspace.restart = rerun.restart
+            choose_training(workspace, run=None, rank=None)
+            workspace.wait_for_stop()
+            watch_numbers(workspace)
+            tell(workspace, rerun.notes, has_loss=loss is not None)
+            if not workspace.is_interactive:
+                return run_commands(workspace, sys.stdin)
+            Prompt(workspace, deque()).run()
     finally:
         rerun.close()
     return 0
@@ -67,28 +70,28 @@ def words_of(error: Exception) -> str:
     return str(error).rstrip(".") if isinstance(error, UserMistake) else told(error)
 
 
-def watch_numbers(desk: Workspace) -> None:
+def watch_numbers(workspace: Workspace) -> None:
     """Set watchpoints for values that are not finite, which most capsules are about.
 
     So `continue` runs to the first of them.
     """
     for kind in WATCHED:
-        desk.call(
+        workspace.call(
             "set_watchpoint", kind=kind, tensors="", statistic="nonfinite", comparison="is", threshold=None
         )
 
 
-def tell(desk: Workspace, notes: Sequence[str], *, has_loss: bool) -> None:
+def tell(workspace: Workspace, notes: Sequence[str], *, has_loss: bool) -> None:
     for note in notes:
-        desk.paper.say(f"Note: {harmless(note)}.")
-    desk.paper.say(
+        workspace.output.say(f"Note: {harmless(note)}.")
+    workspace.output.say(
         "Backward begins at the loss of --loss."
         if has_loss
         else "The capsule does not hold the loss: backward begins at the sum of the model's outputs, or at "
         "what --loss makes of them."
     )
-    desk.paper.say(
+    workspace.output.say(
         "`continue` runs to the first NaN or infinity or to the end of the step, `next` to the next layer; "
         "`restart` goes back to the beginning; `help` lists the commands."
     )
-    tell_state(desk)
+    tell_state(workspace)

@@ -8,9 +8,9 @@ from typing import Any
 
 from tb_netdebug.cli.debugging.command import Command, whole
 from tb_netdebug.cli.debugging.conditions import actual_text, condition_text
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.place_text import place_text, tell_new_hits
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.protocol.verbs import PHASES, STATISTICS, WATCHED
 
@@ -19,7 +19,7 @@ WATCHPOINT_FIELDS = ("kind", "tensors", "statistic", "comparison", "threshold")
 Thing = Mapping[str, Any]
 
 
-def add_breakpoint(desk: Workspace, arguments: Namespace) -> None:
+def add_breakpoint(workspace: Workspace, arguments: Namespace) -> None:
     r"""Stop at layers whose names match, or without a name at any.
 
     break encoder.0              before its forward pass (a whole name means that layer alone)
@@ -31,16 +31,16 @@ def add_breakpoint(desk: Workspace, arguments: Namespace) -> None:
     # `break optimizer` names a phase, not a layer.
     if phase is None and layer in PHASES:
         layer, phase = None, layer
-    told = desk.call(
+    told = workspace.call(
         "set_breakpoint",
-        layer=None if layer is None else desk.exactly(layer),
+        layer=None if layer is None else workspace.exactly(layer),
         phase=phase or "forward",
         step=arguments.from_step,
     )
-    desk.paper.say(breakpoint_text(told))
+    workspace.output.say(breakpoint_text(told))
 
 
-def watch(desk: Workspace, arguments: Namespace) -> None:
+def watch(workspace: Workspace, arguments: Namespace) -> None:
     r"""Stop when a statistic of a tensor crosses a threshold.
 
     watch gradient 'encoder\..*' abs_max > 100   KIND RE STATISTIC COMPARISON THRESHOLD
@@ -51,15 +51,15 @@ def watch(desk: Workspace, arguments: Namespace) -> None:
     """
     words = list(arguments.what)
     if words == ["recommended"]:
-        return _watch_recommended(desk)
+        return _watch_recommended(workspace)
     if words[0].isdecimal():
-        return _change(desk, int(words[0]), words[1:])
+        return _change(workspace, int(words[0]), words[1:])
     # Padded to three words, so that a missing one is reported by name.
     kind, tensors, statistic, *condition = [*words, "", ""][: max(len(words), 3)]
     _one_of("kind", kind, WATCHED)
     _one_of("statistic", statistic, STATISTICS)
     comparison, threshold = _condition(statistic, condition)
-    told = desk.call(
+    told = workspace.call(
         "set_watchpoint",
         kind=kind,
         tensors=tensors,
@@ -67,28 +67,28 @@ def watch(desk: Workspace, arguments: Namespace) -> None:
         comparison=comparison,
         threshold=threshold,
     )
-    desk.paper.say(watchpoint_text(told))
+    workspace.output.say(watchpoint_text(told))
 
 
-def _watch_recommended(desk: Workspace) -> None:
-    desk.refresh()
-    there = {point.get("preset") for point in desk.state.get("watchpoints") or ()}
-    for preset in desk.call("presets"):
+def _watch_recommended(workspace: Workspace) -> None:
+    workspace.refresh()
+    there = {point.get("preset") for point in workspace.state.get("watchpoints") or ()}
+    for preset in workspace.call("presets"):
         if preset["preset"] not in there:
             wanted = {name: preset[name] for name in WATCHPOINT_FIELDS}
-            told = desk.call("set_watchpoint", preset=preset["preset"], **wanted)
-            desk.paper.say(f"{watchpoint_text(told)}: {harmless(str(preset.get('title') or ''))}")
+            told = workspace.call("set_watchpoint", preset=preset["preset"], **wanted)
+            workspace.output.say(f"{watchpoint_text(told)}: {harmless(str(preset.get('title') or ''))}")
 
 
-def _change(desk: Workspace, number: int, condition: list[str]) -> None:
-    desk.refresh()
-    point = _found(desk, "watchpoints", number)
+def _change(workspace: Workspace, number: int, condition: list[str]) -> None:
+    workspace.refresh()
+    point = _found(workspace, "watchpoints", number)
     if point is None:
         raise CommandError(f"There is no watchpoint {number}.")
     comparison, threshold = _condition(point["statistic"], condition)
     wanted = {name: point[name] for name in WATCHPOINT_FIELDS}
     wanted |= {"comparison": comparison, "threshold": threshold, "is_on": point["is_on"]}
-    desk.paper.say(watchpoint_text(desk.call("set_watchpoint", id=number, **wanted)))
+    workspace.output.say(watchpoint_text(workspace.call("set_watchpoint", id=number, **wanted)))
 
 
 def _condition(statistic: str, words: list[str]) -> tuple[str, float | None]:
@@ -109,16 +109,16 @@ def _one_of(what: str, word: str, known: tuple[str, ...]) -> None:
         raise CommandError(f"{word!r} is no {what}. There are: {', '.join(known)}.")
 
 
-def list_points(desk: Workspace, arguments: Namespace) -> None:
+def list_points(workspace: Workspace, arguments: Namespace) -> None:
     """List breakpoints and watchpoints, with how often each was hit."""
-    desk.refresh()
+    workspace.refresh()
     for what, told in (("breakpoints", breakpoint_text), ("watchpoints", watchpoint_text)):
         if arguments.what in (None, what):
-            points = desk.state.get(what) or []
+            points = workspace.state.get(what) or []
             for point in points:
-                desk.paper.say(told(point) + _fate(point))
+                workspace.output.say(told(point) + _fate(point))
             if not points:
-                desk.paper.say(f"There are no {what}.")
+                workspace.output.say(f"There are no {what}.")
 
 
 def breakpoint_text(told: Thing) -> str:
@@ -139,47 +139,47 @@ def _fate(point: Thing) -> str:
     return f"{hits}{off}{complaint}"
 
 
-def delete(desk: Workspace, arguments: Namespace) -> None:
+def delete(workspace: Workspace, arguments: Namespace) -> None:
     """Remove a breakpoint or a watchpoint by its number; `delete all` removes all of them.
 
     Where both have the number, say which: `delete watchpoint 2`.
     """
-    for what, point in _meant(desk, arguments):
-        desk.call(f"remove_{what}", id=point["id"])
-        desk.paper.say(f"{what} {point['id']} is removed.")
+    for what, point in _meant(workspace, arguments):
+        workspace.call(f"remove_{what}", id=point["id"])
+        workspace.output.say(f"{what} {point['id']} is removed.")
 
 
-def enable(desk: Workspace, arguments: Namespace) -> None:
+def enable(workspace: Workspace, arguments: Namespace) -> None:
     """Switch a breakpoint or watchpoint on again, by its number."""
-    _switch(desk, arguments, is_on=True)
+    _switch(workspace, arguments, is_on=True)
 
 
-def disable(desk: Workspace, arguments: Namespace) -> None:
+def disable(workspace: Workspace, arguments: Namespace) -> None:
     """Switch a breakpoint or watchpoint off, by its number."""
-    _switch(desk, arguments, is_on=False)
+    _switch(workspace, arguments, is_on=False)
 
 
-def _switch(desk: Workspace, arguments: Namespace, *, is_on: bool) -> None:
-    for what, point in _meant(desk, arguments):
+def _switch(workspace: Workspace, arguments: Namespace, *, is_on: bool) -> None:
+    for what, point in _meant(workspace, arguments):
         names = ("layer", "phase", "step") if what == "breakpoint" else WATCHPOINT_FIELDS
         # The verb sets the whole point, so its other fields are sent along.
         wanted = {name: point.get(name) for name in names}
-        desk.call(f"set_{what}", id=point["id"], is_on=is_on, **wanted)
-        desk.paper.say(f"{what} {point['id']} is {'on' if is_on else 'off'}.")
+        workspace.call(f"set_{what}", id=point["id"], is_on=is_on, **wanted)
+        workspace.output.say(f"{what} {point['id']} is {'on' if is_on else 'off'}.")
 
 
-def _meant(desk: Workspace, arguments: Namespace) -> list[tuple[str, Thing]]:
+def _meant(workspace: Workspace, arguments: Namespace) -> list[tuple[str, Thing]]:
     """Return the breakpoints and watchpoints that the arguments name. Raise CommandError if unclear."""
-    desk.refresh()
+    workspace.refresh()
     *kinds, last = arguments.which
     # The plural is accepted because `list` has it.
     kinds = [kind.removesuffix("s") for kind in kinds] or ["breakpoint", "watchpoint"]
     if not set(kinds) <= {"breakpoint", "watchpoint"}:
         raise CommandError(f"Usage: {arguments.name} [breakpoint|watchpoint] N|all")
     if last == "all":
-        return [(kind, point) for kind in kinds for point in desk.state.get(f"{kind}s") or ()]
+        return [(kind, point) for kind in kinds for point in workspace.state.get(f"{kind}s") or ()]
     number = whole(last, "number")
-    found = [(kind, point) for kind in kinds if (point := _found(desk, f"{kind}s", number)) is not None]
+    found = [(kind, point) for kind in kinds if (point := _found(workspace, f"{kind}s", number)) is not None]
     if not found:
         raise CommandError(f"There is no {' or '.join(kinds)} {number}.")
     if len(found) > 1:
@@ -189,21 +189,21 @@ def _meant(desk: Workspace, arguments: Namespace) -> list[tuple[str, Thing]]:
     return found
 
 
-def _found(desk: Workspace, what: str, number: int) -> Thing | None:
-    return next((point for point in desk.state.get(what) or () if point.get("id") == number), None)
+def _found(workspace: Workspace, what: str, number: int) -> Thing | None:
+    return next((point for point in workspace.state.get(what) or () if point.get("id") == number), None)
 
 
-def hits(desk: Workspace, arguments: Namespace) -> None:
+def hits(workspace: Workspace, arguments: Namespace) -> None:
     """List what the watchpoints have hit, in the order in which it was computed.
 
     `hits clear` forgets them.
     """
     if arguments.clear:
-        desk.call("clear_hits")
-        return desk.paper.say("The hits are forgotten.")
-    found = desk.call("hits", most=arguments.most)
+        workspace.call("clear_hits")
+        return workspace.output.say("The hits are forgotten.")
+    found = workspace.call("hits", most=arguments.most)
     if not found:
-        return desk.paper.say("There are no hits.")
+        return workspace.output.say("There are no hits.")
     rows = [
         [
             hit.get("number"),
@@ -216,24 +216,24 @@ def hits(desk: Workspace, arguments: Namespace) -> None:
         ]
         for hit in found
     ]
-    desk.paper.rows(
+    workspace.output.rows(
         ["hit", "step", "place", "by", "tensor", "wanted", "actual"],
         rows,
         right=["hit", "step", "by", "actual"],
     )
     for advice in dict.fromkeys(str(hit["advice"]) for hit in found if hit.get("advice")):
-        desk.paper.say(f"Advice: {harmless(advice)}")
+        workspace.output.say(f"Advice: {harmless(advice)}")
 
 
-def recheck(desk: Workspace, _: Namespace) -> None:
+def recheck(workspace: Workspace, _: Namespace) -> None:
     """Evaluate all watchpoints on the tensors as they are now, without a step."""
-    desk.refresh()
-    before = desk.told_hits
-    told = desk.call("recheck")
-    desk.refresh()
-    tell_new_hits(desk)
-    if desk.told_hits == before:
-        desk.paper.say(f"{told.get('hits', 0)} new hits.")
+    workspace.refresh()
+    before = workspace.told_hits
+    told = workspace.call("recheck")
+    workspace.refresh()
+    tell_new_hits(workspace)
+    if workspace.told_hits == before:
+        workspace.output.say(f"{told.get('hits', 0)} new hits.")
 
 
 def _layer(parser: OptionParser) -> None:

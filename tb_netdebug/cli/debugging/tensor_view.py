@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.output import DebuggerOutput
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.sparkline import sparkline
 from tb_netdebug.debugger.client.client import Json
@@ -22,33 +22,33 @@ HISTOGRAM_WIDTH = 40
 BAD, MARK = "bold red", "*"
 
 
-def tell_tensor(paper: Paper, told: Json, *, values: bool = True, ranges: Ranges = ()) -> None:
+def tell_tensor(output: DebuggerOutput, told: Json, *, values: bool = True, ranges: Ranges = ()) -> None:
     """Print the answer of `tensor` or `evaluate`; without `values` only the statistics."""
     where = f" on {told['device']}" if told.get("device") else ""
     size = f", {size_text(int(told['bytes']))}" if told.get("bytes") is not None else ""
-    paper.line(
+    output.line(
         (harmless(str(told.get("name"))), "bold"),
         harmless(f"  {told.get('dtype')}{list(told.get('shape') or ())}{where}{size}"),
     )
-    _tell_part(paper, told, values=values, ranges=ranges, label=str(told.get("slice") or ""))
+    _tell_part(output, told, values=values, ranges=ranges, label=str(told.get("slice") or ""))
     for key in ("previous", "difference"):
         if told.get(key):
-            paper.line((f"{key}:", "bold"))
-            _tell_part(paper, told[key], values=values, ranges=ranges, label="")
+            output.line((f"{key}:", "bold"))
+            _tell_part(output, told[key], values=values, ranges=ranges, label="")
     for note in told.get("notes") or ():
-        paper.say(f"Note: {harmless(str(note))}")
+        output.say(f"Note: {harmless(str(note))}")
 
 
-def _tell_part(paper: Paper, told: Json, *, values: bool, ranges: Ranges, label: str) -> None:
+def _tell_part(output: DebuggerOutput, told: Json, *, values: bool, ranges: Ranges, label: str) -> None:
     if told.get("statistics"):
-        paper.line(*statistics_text(told["statistics"]))
+        output.line(*statistics_text(told["statistics"]))
     if told.get("histogram"):
-        paper.say(f"  {histogram_text(told['histogram'], ascii_only=paper.is_ascii)}")
+        output.say(f"  {histogram_text(told['histogram'], ascii_only=output.is_ascii)}")
     if values and told.get("cells"):
         if label:
-            paper.say(f"  values of {harmless(label)}:")
-        for line in matrix(told["cells"], width=paper.width, ranges=ranges):
-            paper.line(*line)
+            output.say(f"  values of {harmless(label)}:")
+        for line in matrix(told["cells"], width=output.width, ranges=ranges):
+            output.line(*line)
 
 
 def statistics_text(told: Json) -> list[str | tuple[str, str]]:

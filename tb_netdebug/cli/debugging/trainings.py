@@ -5,17 +5,17 @@ from __future__ import annotations
 from argparse import Namespace
 
 from tb_netdebug.cli.debugging.command import Command
-from tb_netdebug.cli.debugging.desk import Workspace, text_of
 from tb_netdebug.cli.debugging.place_text import place_text, tell_state
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser
+from tb_netdebug.cli.debugging.workspace import Workspace, text_of
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError, ListedTraining
 
 
-def sessions(desk: Workspace, _: Namespace) -> None:
+def sessions(workspace: Workspace, _: Namespace) -> None:
     """List the training runs that can be debugged here."""
-    found = desk.client.sessions()
-    own = desk.training.key if desk.has_training else None
+    found = workspace.client.sessions()
+    own = workspace.training.key if workspace.has_training else None
     rows = [
         [
             f"{'->' if each.key == own else '  '} {number}",
@@ -24,35 +24,37 @@ def sessions(desk: Workspace, _: Namespace) -> None:
             each.state.get("status") if each.is_connected else "not connected",
             each.state.get("step"),
             place_text(each.state.get("place")),
-            holder_text(desk, each),
+            holder_text(workspace, each),
         ]
         for number, each in enumerate(found)
     ]
-    desk.paper.rows(
+    workspace.output.rows(
         ["   no.", "run", "rank", "status", "step", "place", "controls"], rows, right=["rank", "step"]
     )
     if not found:
-        desk.paper.say(
+        workspace.output.say(
             "There is none: a training is armed by debugger= in nd.watch, or netdebug run --debugger."
         )
 
 
-def holder_text(desk: Workspace, training: ListedTraining) -> str:
+def holder_text(workspace: Workspace, training: ListedTraining) -> str:
     if training.holder is None:
         return "free"
-    return "you" if training.holder.get("client") == desk.client.id else str(training.holder.get("label"))
+    return (
+        "you" if training.holder.get("client") == workspace.client.id else str(training.holder.get("label"))
+    )
 
 
-def use(desk: Workspace, arguments: Namespace) -> None:
+def use(workspace: Workspace, arguments: Namespace) -> None:
     """Switch to another run: by its number in `sessions`, or by its name and rank."""
-    found = desk.client.sessions()
+    found = workspace.client.sessions()
     word = arguments.which
     if word.isdecimal() and int(word) < len(found):
         chosen = found[int(word)]
     else:
         chosen = named(found, run=word, rank=arguments.rank)
-    desk.choose(chosen)
-    tell_choice(desk)
+    workspace.choose(chosen)
+    tell_choice(workspace)
 
 
 def named(trainings: list[ListedTraining], *, run: str, rank: int | None) -> ListedTraining:
@@ -68,55 +70,55 @@ def named(trainings: list[ListedTraining], *, run: str, rank: int | None) -> Lis
     return found[0]
 
 
-def tell_choice(desk: Workspace) -> None:
+def tell_choice(workspace: Workspace) -> None:
     """Print which run was chosen, and its state."""
-    session, training = desk.training.session, desk.training
+    session, training = workspace.training.session, workspace.training
     ranks = int(session.get("world_size") or 1)
     rank = f", rank {training.rank} of {ranks}" if ranks > 1 else ""
     where = f"{session.get('program')}, process {session.get('pid')} on {session.get('host')}"
-    desk.paper.line((harmless(training.run), "bold"), harmless(f"{rank}: {where}"))
+    workspace.output.line((harmless(training.run), "bold"), harmless(f"{rank}: {where}"))
     for sentence in session.get("cannot") or ():
-        desk.paper.say(f"Note: {harmless(str(sentence))}")
-    tell_state(desk)
+        workspace.output.say(f"Note: {harmless(str(sentence))}")
+    tell_state(workspace)
 
 
-def take(desk: Workspace, _: Namespace) -> None:
+def take(workspace: Workspace, _: Namespace) -> None:
     """Take the controls, also from another page or terminal, which will see that."""
-    desk.take()
-    desk.paper.say("You have the controls.")
+    workspace.take()
+    workspace.output.say("You have the controls.")
 
 
-def release(desk: Workspace, _: Namespace) -> None:
+def release(workspace: Workspace, _: Namespace) -> None:
     """Let go of the controls, for another page or terminal; looking is still possible."""
-    desk.take(release=True)
-    desk.paper.say("The controls are free.")
+    workspace.take(release=True)
+    workspace.output.say("The controls are free.")
 
 
-def leave(desk: Workspace, _: Namespace) -> None:
+def leave(workspace: Workspace, _: Namespace) -> None:
     """Leave the debugger. A paused run continues, unless somebody else is attached to it.
 
     Breakpoints and watchpoints of a run that nobody is attached to are off.
     """
-    desk.is_done = True
+    workspace.is_done = True
     # A replayed step (desk.restart) ends with this process: there is nothing to let run on.
-    if not desk.is_interactive or not desk.has_training or desk.restart is not None:
+    if not workspace.is_interactive or not workspace.has_training or workspace.restart is not None:
         return
     try:
-        desk.refresh()
-        if desk.training.is_paused:
-            _part(desk)
+        workspace.refresh()
+        if workspace.training.is_paused:
+            _part(workspace)
     except ClientError as error:  # an error must not keep the user here
-        desk.paper.say(text_of(error))
+        workspace.output.say(text_of(error))
 
 
-def _part(desk: Workspace) -> None:
+def _part(workspace: Workspace) -> None:
     answer = ask("The training is paused. Let it run on? [Y/n, or c to stay here] ")
     if answer.startswith("c"):
-        desk.is_done = False
+        workspace.is_done = False
     elif not answer.startswith("n"):
-        desk.call("continue")
-    elif desk.training.clients < 2:
-        desk.paper.say("It runs on by itself in a moment, for nobody else attends to it.")
+        workspace.call("continue")
+    elif workspace.training.clients < 2:
+        workspace.output.say("It runs on by itself in a moment, for nobody else attends to it.")
 
 
 def ask(question: str) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 from rich.text import Text
 
 from tb_netdebug.cli.debugging.command import Command, whole
-from tb_netdebug.cli.debugging.desk import Workspace
 from tb_netdebug.cli.debugging.looking import matches
 from tb_netdebug.cli.debugging.tensor_view import entry_row, number_text, size_text, tell_tensor
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser, ranges_of, split_slice
+from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError
 from tb_netdebug.debugger.protocol.verbs import MOST_CELLS, WATCHED
@@ -29,14 +29,14 @@ NONFINITE = ("nan", "pos_inf", "neg_inf")
 Entry = Mapping[str, Any]
 
 
-def tensors(desk: Workspace, arguments: Namespace) -> None:
+def tensors(workspace: Workspace, arguments: Namespace) -> None:
     """List the available tensors, in the order in which the batch makes them.
 
     tensors -k gradient -m encoder     of a kind, with names that match (-x: that do not)
     tensors -s size -r                 sorted by order, name, size, kind or dtype; -r reverses it
     tensors -v                         with statistics, which takes longer; --nonfinite: only the sick ones
     """
-    found = desk.call("tensors", kind=arguments.kind, match=arguments.match, most=MOST_TENSORS)
+    found = workspace.call("tensors", kind=arguments.kind, match=arguments.match, most=MOST_TENSORS)
     found = [
         each for each in found if arguments.exclude is None or not matches(arguments.exclude, each["name"])
     ]
@@ -46,39 +46,39 @@ def tensors(desk: Workspace, arguments: Namespace) -> None:
         found = sorted(found, key=lambda each: each[key])
     found = found[::-1] if arguments.reverse else found
     if arguments.verbose or arguments.nonfinite:
-        return _with_statistics(desk, found, only_sick=arguments.nonfinite)
-    desk.paper.rows(["tensor", "dtype", "shape", "size"], map(entry_row, found), right=["size"])
+        return _with_statistics(workspace, found, only_sick=arguments.nonfinite)
+    workspace.output.rows(["tensor", "dtype", "shape", "size"], map(entry_row, found), right=["size"])
     total = size_text(sum(int(each.get("bytes") or 0) for each in found))
-    desk.paper.say(f"{len(found)} tensors, {total}")
+    workspace.output.say(f"{len(found)} tensors, {total}")
 
 
-def _with_statistics(desk: Workspace, found: list[Entry], *, only_sick: bool) -> None:
+def _with_statistics(workspace: Workspace, found: list[Entry], *, only_sick: bool) -> None:
     rows = []
     # One request for each tensor, hence the limit.
     for entry in found[:MOST_LOOKED_AT]:
-        told = statistics_of(desk, str(entry["name"])) or {}
+        told = statistics_of(workspace, str(entry["name"])) or {}
         sick = sum(int(told.get(name) or 0) for name in NONFINITE)
         if sick or not only_sick:
             numbers = [number_text(told.get(name)) for name in ("min", "mean", "max", "std")]
             rows.append([entry["name"], Text(str(list(entry["shape"]))), *numbers, sick or ""])
     columns = ["tensor", "shape", "min", "mean", "max", "std", "not finite"]
-    desk.paper.rows(columns, rows, right=columns[2:])
+    workspace.output.rows(columns, rows, right=columns[2:])
     if len(found) > MOST_LOOKED_AT:
-        desk.paper.say(
+        workspace.output.say(
             f"Only the first {MOST_LOOKED_AT} of {len(found)} were looked at: choose with -k and -m."
         )
 
 
-def statistics_of(desk: Workspace, name: str) -> Entry | None:
+def statistics_of(workspace: Workspace, name: str) -> Entry | None:
     """Return the statistics of a tensor, or None if its values cannot be read."""
     try:
-        told = desk.call("tensor", name=name, cells=1).get("statistics")
+        told = workspace.call("tensor", name=name, cells=1).get("statistics")
     except ClientError:
         return None
     return told if isinstance(told, dict) else None
 
 
-def show(desk: Workspace, arguments: Namespace) -> None:
+def show(workspace: Workspace, arguments: Namespace) -> None:
     """Print a tensor: statistics, histogram, and the values of a slice; big ones are thinned.
 
     print weight:encoder.0.weight        the kind may be left out where the name is unambiguous
@@ -88,10 +88,10 @@ def show(desk: Workspace, arguments: Namespace) -> None:
     print NAME --previous                with the step before, and the difference
     print NAME[SLICE] -w FILE.npy        writes it into a file that NumPy reads
     """
-    name, part = resolved(desk, "".join(arguments.name))
+    name, part = resolved(workspace, "".join(arguments.name))
     if arguments.write:
-        return _write(desk, name, part, Path(arguments.write).expanduser())
-    told = desk.call(
+        return _write(workspace, name, part, Path(arguments.write).expanduser())
+    told = workspace.call(
         "tensor",
         name=name,
         slice=part,
@@ -99,10 +99,10 @@ def show(desk: Workspace, arguments: Namespace) -> None:
         cells=MOST_CELLS if arguments.all else SEEN_CELLS,
     )
     ranges = ranges_of(arguments.ranges) if arguments.ranges else ()
-    tell_tensor(desk.paper, told, values=not arguments.summary, ranges=ranges)
+    tell_tensor(workspace.output, told, values=not arguments.summary, ranges=ranges)
 
 
-def resolved(desk: Workspace, text: str) -> tuple[str, str | None]:
+def resolved(workspace: Workspace, text: str) -> tuple[str, str | None]:
     """Return name and slice. A name may end in brackets itself (`input:encoder[1]`), so try both readings."""
     tried = dict.fromkeys([(text, None), split_slice(text)])
     found: list[str] = []
@@ -110,7 +110,8 @@ def resolved(desk: Workspace, text: str) -> tuple[str, str | None]:
         # Without its kind, the name matches under any kind, if that is unambiguous.
         kind = "" if name.partition(":")[0] in KINDS else "[a-z_]+:"
         found = [
-            str(each["name"]) for each in desk.call("tensors", match=f"^{kind}{re.escape(name)}$", most=20)
+            str(each["name"])
+            for each in workspace.call("tensors", match=f"^{kind}{re.escape(name)}$", most=20)
         ]
         if len(found) == 1:
             return found[0], part
@@ -120,8 +121,8 @@ def resolved(desk: Workspace, text: str) -> tuple[str, str | None]:
     return split_slice(text)
 
 
-def _write(desk: Workspace, name: str, part: str | None, path: Path) -> None:
-    pieces = desk.client.download(desk.training.key, name, slice_text=part)
+def _write(workspace: Workspace, name: str, part: str | None, path: Path) -> None:
+    pieces = workspace.client.download(workspace.training.key, name, slice_text=part)
     size = 0
     try:
         first = next(pieces, b"")  # fetched before the file is opened: a refusal leaves no empty file
@@ -134,7 +135,7 @@ def _write(desk: Workspace, name: str, part: str | None, path: Path) -> None:
         raise CommandError(f"There is already a file {path}.") from None
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from None
-    desk.paper.say(f"{path}: {size_text(size)}")
+    workspace.output.say(f"{path}: {size_text(size)}")
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def _removed_if_cut(path: Path) -> Iterator[None]:
         raise
 
 
-def evaluate(desk: Workspace, arguments: Namespace) -> None:
+def evaluate(workspace: Workspace, arguments: Namespace) -> None:
     """Compute an expression over tensors, in the training, and show it as `print` does.
 
     eval norm(`gradient:encoder.0.weight`) / norm(`weight:encoder.0.weight`)
@@ -156,22 +157,24 @@ def evaluate(desk: Workspace, arguments: Namespace) -> None:
     """
     if not arguments.text.strip():
         raise CommandError("Which expression?")
-    tell_tensor(desk.paper, desk.call("evaluate", text=arguments.text.strip(), cells=SEEN_CELLS))
+    tell_tensor(workspace.output, workspace.call("evaluate", text=arguments.text.strip(), cells=SEEN_CELLS))
 
 
-def batch(desk: Workspace, _: Namespace) -> None:
+def batch(workspace: Workspace, _: Namespace) -> None:
     """Show what the model was given in this batch, and the labels that the loss got."""
-    found = desk.call("batch")
+    found = workspace.call("batch")
     if not found:
-        desk.paper.say(unseen_batch(desk.state.get("place") or {}, desk.training.session.get("can") or ()))
+        workspace.output.say(
+            unseen_batch(workspace.state.get("place") or {}, workspace.training.session.get("can") or ())
+        )
         return
     rows = []
     for entry in found:
-        told = statistics_of(desk, str(entry["name"])) or {}
+        told = statistics_of(workspace, str(entry["name"])) or {}
         numbers = [number_text(told.get(name)) for name in ("min", "mean", "max")]
         rows.append([entry.get("role"), *entry_row(entry), *numbers])
     columns = ["role", "tensor", "dtype", "shape", "size", "min", "mean", "max"]
-    desk.paper.rows(columns, rows, right=columns[4:])
+    workspace.output.rows(columns, rows, right=columns[4:])
 
 
 def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
@@ -182,20 +185,20 @@ def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
     return "What the model was given in this batch was not seen; that of the next one will be."
 
 
-def learning_rate(desk: Workspace, arguments: Namespace) -> None:
+def learning_rate(workspace: Workspace, arguments: Namespace) -> None:
     """Show the learning rates, or set one: lr [OPTIMIZER [GROUP]] VALUE.
 
     lr 1e-4         of the only optimizer, all of its groups
     lr 1 0 1e-4     of optimizer 1, group 0
     """
-    desk.refresh()
-    rates = desk.state.get("learning_rates") or []
+    workspace.refresh()
+    rates = workspace.state.get("learning_rates") or []
     if arguments.words:
         optimizer, group, value = _rate_of(arguments.words, {rate["optimizer"] for rate in rates})
-        rates = desk.call("set_learning_rate", optimizer=optimizer, group=group, value=value)
+        rates = workspace.call("set_learning_rate", optimizer=optimizer, group=group, value=value)
     rows = [[rate.get(name) for name in ("optimizer", "group", "name")] for rate in rates]
     shown = [[*row, number_text(rate.get("value"))] for row, rate in zip(rows, rates, strict=True)]
-    desk.paper.rows(["optimizer", "group", "name", "learning rate"], shown, right=["learning rate"])
+    workspace.output.rows(["optimizer", "group", "name", "learning rate"], shown, right=["learning rate"])
 
 
 def _rate_of(words: list[str], optimizers: set[int]) -> tuple[int, int | None, float]:
@@ -217,9 +220,9 @@ def _number(text: str) -> float:
         raise CommandError(f"{text!r} is no number.") from None
 
 
-def snapshot(desk: Workspace, _: Namespace) -> None:
+def snapshot(workspace: Workspace, _: Namespace) -> None:
     """Write a capsule of this step, on the training's machine: `netdebug replay` runs it again."""
-    desk.paper.say(f"The capsule is {harmless(str(desk.call('snapshot')['path']))}")
+    workspace.output.say(f"The capsule is {harmless(str(workspace.call('snapshot')['path']))}")
 
 
 def _tensors(parser: OptionParser) -> None:

@@ -26,10 +26,10 @@ from tb_netdebug.debugger.trainer.breakpoints import Breakpoints
 from tb_netdebug.debugger.trainer.course import Reason, RunTarget
 from tb_netdebug.debugger.trainer.inspection import Inspection
 from tb_netdebug.debugger.trainer.lease import LEASE_SECS, Lease
+from tb_netdebug.debugger.trainer.pause import CurrentPause
+from tb_netdebug.debugger.trainer.sender import MessageSender
 from tb_netdebug.debugger.trainer.stack import line_of
-from tb_netdebug.debugger.trainer.stay import Stay
 from tb_netdebug.debugger.trainer.steering import Steering
-from tb_netdebug.debugger.trainer.telling import Telling
 from tb_netdebug.debugger.trainer.watchpoints import Watchpoints
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Workbench, WorkbenchError
 
@@ -75,7 +75,7 @@ class Session:
         self.note: str | None = None
         self.snapshot = snapshot
         self.step_of = step_of
-        self._telling = Telling(send, notice, clock)
+        self._sender = MessageSender(send, notice, clock)
         self._notice = notice
         self._fault = fault or self._say_fault
         self._resumed = resumed
@@ -86,7 +86,7 @@ class Session:
         self._news = threading.Condition()
         self._visiting = threading.Lock()
         self._visitor: int | None = None
-        self._stay: Stay | None = None  # while it is paused
+        self._stay: CurrentPause | None = None  # while it is paused
         self._went_on: str | None = None  # why it went on by itself
         self._is_released = False
         self._is_detached = False
@@ -172,10 +172,10 @@ class Session:
 
     def _end(self) -> None:
         sentence = "The training is over."
-        self._telling.refuse(sentence)
+        self._sender.refuse(sentence)
         while self._inbox:
-            self._telling.fail(self._inbox.popleft()["id"], "gone", sentence)
-        self._telling.tell("bye")
+            self._sender.fail(self._inbox.popleft()["id"], "gone", sentence)
+        self._sender.tell("bye")
         if self._bench is not None:
             self._bench.close()
 
@@ -184,9 +184,9 @@ class Session:
     def connected(self) -> None:
         """Greet a new connection, whose other end knows nothing of this session."""
         version = self._version
-        self._telling.tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
+        self._sender.tell("hello", protocol=PROTOCOL, session=self.about, state=self.state())
         if version != self._version:  # changed meanwhile, and that state reached nobody
-            self._telling.tell("state", state=self.state())
+            self._sender.tell("state", state=self.state())
 
     def receive(self, data: bytes) -> None:
         """Take a frame from the channel's thread; malformed frames are dropped."""
@@ -201,7 +201,7 @@ class Session:
                 self._inbox.append(frame.head)
                 self._is_detached = False
             else:
-                self._telling.fail(frame.head["id"], "busy", "The training has more to answer than it can.")
+                self._sender.fail(frame.head["id"], "busy", "The training has more to answer than it can.")
         self._rouse()
 
     def _take_lease(self, head: Mapping[str, Any]) -> None:
@@ -252,7 +252,7 @@ class Session:
             reason = reason or self._reason_at(place)
             if reason is not None:
                 self._pause(reason)
-            self._telling.settle(self.state)
+            self._sender.settle(self.state)
             if place.phase == END:
                 self._look_around()
             if self._is_unsettled or self.watchpoints.needs is not self._watch_needs:
@@ -282,7 +282,7 @@ class Session:
 
     def _pause(self, reason: Reason) -> None:
         timeout = self.about.get("collective_timeout_secs")
-        self._stay = stay = Stay(reason, self._clock(), time.time(), timeout)
+        self._stay = stay = CurrentPause(reason, self._clock(), time.time(), timeout)
         try:
             self._stand()
             self._wait(stay)
@@ -306,9 +306,9 @@ class Session:
         self._loss = self.bench.scalars().get("loss", self._loss)
         self.adjust()
         self.tell_state()
-        self._telling.settle(self.state, at_once=True)
+        self._sender.settle(self.state, at_once=True)
 
-    def _wait(self, stay: Stay) -> None:
+    def _wait(self, stay: CurrentPause) -> None:
         while not self._is_released and not self._is_over:
             self._work()
             if self._is_released:
@@ -342,15 +342,15 @@ class Session:
             asked = checked(str(verb), arguments if isinstance(arguments, dict) else {})
             answer = self._verbs[str(verb)](**asked)
         except (WorkbenchError, ArgumentError) as error:
-            self._telling.fail(number, getattr(error, "kind", "refused"), str(error))
+            self._sender.fail(number, getattr(error, "kind", "refused"), str(error))
         except Exception as error:  # our own fault, and no reason to disturb the run
             sentence = f"NetDebug failed to answer: {type(error).__name__}: {error}"
-            self._telling.fail(number, "failed", sentence)
+            self._sender.fail(number, "failed", sentence)
         else:
             if VERBS[str(verb)].waits and not (self.is_paused and not self._is_released):
-                self._telling.owe(number, asked["wait"])
+                self._sender.owe(number, asked["wait"])
             else:
-                self._telling.answer(number, answer)
+                self._sender.answer(number, answer)
 
     # ---- called by the verbs -----------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class Session:
     def _let_go(self) -> None:
         """Drop all needs, so that the session costs nothing again: no client attends."""
         self.is_alert = False
-        self._telling.settle(self.state, at_once=True)
+        self._sender.settle(self.state, at_once=True)
         self.adjust()
         if self._inbox or self.lease.holds:  # a call came meanwhile
             self.is_alert = True
@@ -432,7 +432,7 @@ class Session:
         self._version += 1
         self._told_at = self._clock()
         self._was_told_attached = self.is_attached
-        self._telling.tell("state", state=self.state())
+        self._sender.tell("state", state=self.state())
 
     def _look_around(self) -> None:
         """Check between two batches who attends, and whether the state is due."""

@@ -24,7 +24,12 @@ import psutil
 
 from tb_netdebug.experiments.rehearsal import syscalls
 from tb_netdebug.experiments.rehearsal.channel import open_to_keeper, tell
-from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, Hold, HoldUnavailableError, hold_of
+from tb_netdebug.experiments.rehearsal.confinement_levels import (
+    UNAVAILABLE,
+    Confinement,
+    ConfinementUnavailableError,
+    hold_of,
+)
 from tb_netdebug.experiments.rehearsal.network import name_connections
 from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
@@ -52,7 +57,7 @@ class Order:
 
 
 def main(given: int, told: int) -> None:
-    """Read the order from one descriptor and write the report to the other; called by `hold.py`."""
+    """Read the order from one descriptor and write the report to the other; called by `confinement.py`."""
     with os.fdopen(given) as file:
         order = Order(**json.load(file))
     parent = os.getppid()
@@ -63,7 +68,7 @@ def main(given: int, told: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         hold = hold_of(order.level)(order.scratch)
-    except HoldUnavailableError as error:
+    except ConfinementUnavailableError as error:
         answer(told, {UNAVAILABLE: str(error)})
         return
     reading, writing = os.pipe()
@@ -93,7 +98,7 @@ def answer(told: int, content: dict[str, Any]) -> None:
 # ---- the held process ------------------------------------------------------------------------------------
 
 
-def act(order: Order, hold: Hold, writing: int) -> None:
+def act(order: Order, hold: Confinement, writing: int) -> None:
     """Run the task in the forked child, followed by the ordinary end of a Python program."""
     syscalls.end_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)

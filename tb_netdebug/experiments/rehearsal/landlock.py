@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from tb_netdebug.experiments.rehearsal import syscalls
 from tb_netdebug.experiments.rehearsal.changes import FileChange
+from tb_netdebug.experiments.rehearsal.confinement_levels import ConfinementUnavailableError
 from tb_netdebug.experiments.rehearsal.copies import Copies
-from tb_netdebug.experiments.rehearsal.holds import HoldUnavailableError
 from tb_netdebug.experiments.rehearsal.redirection import redirect
 
 VERSION_ASKED = 1
@@ -67,7 +67,7 @@ def version() -> int:
             ctypes.c_uint(VERSION_ASKED),
         )
     except OSError as error:
-        raise HoldUnavailableError(error.strerror or str(error)) from None
+        raise ConfinementUnavailableError(error.strerror or str(error)) from None
 
 
 def restrict(folder: str, kernel_version: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tb_netdebug.experiments.rehearsal import syscalls
 from tb_netdebug.experiments.rehearsal.changes import FileChange
-from tb_netdebug.experiments.rehearsal.holds import HoldUnavailableError
+from tb_netdebug.experiments.rehearsal.confinement_levels import ConfinementUnavailableError
 from tb_netdebug.experiments.rehearsal.mounts import Mount, mounts
 
 MOST_COPIED_BYTES = 1 << 20
@@ -53,7 +53,7 @@ class Overlay:
             self._build(place)
             self._move_in(place)
         except OSError as error:
-            raise HoldUnavailableError(error.strerror or str(error)) from None
+            raise ConfinementUnavailableError(error.strerror or str(error)) from None
 
     def begin(self) -> None:
         """Close the way to the files below the view, and drop the capabilities that could undo it."""

@@ -28,12 +28,12 @@ from tb_netdebug.frameworks.keras.coverage import KerasCoverage
 from tb_netdebug.frameworks.keras.graph import GraphTold
 from tb_netdebug.frameworks.keras.idle import IdleWeights
 from tb_netdebug.frameworks.keras.layers import Network
-from tb_netdebug.frameworks.keras.looks import StepSample
 from tb_netdebug.frameworks.keras.loop import LoopTap
 from tb_netdebug.frameworks.keras.memory import answers_late, device_memory
 from tb_netdebug.frameworks.keras.optimizers import Optimizers, Updates
 from tb_netdebug.frameworks.keras.reading import SampleReader
 from tb_netdebug.frameworks.keras.scalars import Scalars
+from tb_netdebug.frameworks.keras.step_summarizer import StepSample
 from tb_netdebug.frameworks.keras.stepping.on_tensorflow import OnTensorFlow
 from tb_netdebug.frameworks.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.frameworks.keras.steps import TrainSteps

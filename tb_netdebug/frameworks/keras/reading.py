@@ -10,9 +10,9 @@ import tensorflow as tf
 from tb_netdebug.core.machine.free_memory import free_bytes
 from tb_netdebug.core.records.step import Fact, Sample
 from tb_netdebug.frameworks.keras.coverage import is_trainable
-from tb_netdebug.frameworks.keras.desk import JobQueue
+from tb_netdebug.frameworks.keras.job_queue import JobQueue
 from tb_netdebug.frameworks.keras.layers import Network, native
-from tb_netdebug.frameworks.keras.looks import Looks, StepSample
+from tb_netdebug.frameworks.keras.step_summarizer import StepSample, StepSummarizer
 from tb_netdebug.frameworks.keras.tap import StepTap
 from tb_netdebug.frameworks.keras.traced import Shown
 from tb_netdebug.frameworks.keras.variables import held, moved, value_of
@@ -47,7 +47,7 @@ class SampleReader:
         self._settings = settings
         self._refuse = refuse
         self._desk = JobQueue(guard)
-        self._looks = Looks(settings, refuse, self.threads)
+        self._looks = StepSummarizer(settings, refuse, self.threads)
         if settings.weights or settings.updates:
             self._looks.use(self._make_weights)
         self._kept_for = -1

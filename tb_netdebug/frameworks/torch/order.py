@@ -10,7 +10,7 @@ from torch import nn
 
 from tb_netdebug.frameworks.torch.hooks import before_forward, is_too_deep
 from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, names_of
 
 
 class CallOrder:

@@ -156,7 +156,7 @@ class ZeroCode:
             link.wait_for_deliveries()
         if self.rank or self.stands_aside or self._leaves_it_to_the_first():
             return
-        from tb_netdebug.training.zero_code.closing_words import closing_words
+        from tb_netdebug.training.zero_code.run_summary import closing_words
 
         self.attempt("telling what was found", lambda: say(closing_words(self)))
 
@@ -172,7 +172,7 @@ class ZeroCode:
         self.close()
 
     def _tell_unused(self) -> None:
-        from tb_netdebug.training.zero_code.closing_words import unused_options
+        from tb_netdebug.training.zero_code.run_summary import unused_options
 
         told = unused_options(self.asked, os.environ)
         if told:

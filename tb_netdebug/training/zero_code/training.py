@@ -33,7 +33,7 @@ class Training:
         first_step: int = 0,
         is_one_of_many: bool = False,
     ) -> None:
-        from tb_netdebug.training.zero_code.closing_words import tell, tell_of
+        from tb_netdebug.training.zero_code.run_summary import tell, tell_of
 
         if settings.on_finding == "print":
             told = partial(tell_of, run_dir.name) if is_one_of_many else tell

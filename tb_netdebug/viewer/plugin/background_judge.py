@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.transport.door import environment
+from tb_netdebug.transport.agent_connection import environment
 
 logger = logging.getLogger(__name__)
 

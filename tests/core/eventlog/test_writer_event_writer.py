@@ -86,9 +86,9 @@ def test_a_writer_that_nobody_holds_still_writes(logdir: Path) -> None:
 
 def close_all() -> None:
     """What happens at the end of a program."""
-    from tb_netdebug.core.eventlog.writer import endings
+    from tb_netdebug.core.eventlog.writer import exit_handlers
 
-    endings._close_all()
+    exit_handlers._close_all()
 
 
 def test_after_close_everything_is_silently_ignored(logdir: Path) -> None:

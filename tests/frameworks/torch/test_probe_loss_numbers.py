@@ -15,7 +15,7 @@ from torch.nn import functional
 from tb_netdebug.frameworks.torch.losses import classes, selection
 from tb_netdebug.frameworks.torch.losses.functions import LossCall, loss_functions
 from tb_netdebug.frameworks.torch.losses.numbers import numbers_of
-from tb_netdebug.frameworks.torch.losses.outlet import measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import measuring
 from tests.support.device_cases import Audit
 from tests.support.loops import no_warnings
 

@@ -17,7 +17,7 @@ from tb_netdebug.core.stats import kernel
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.frameworks.torch.ranks import exchange, meeting
 from tb_netdebug.frameworks.torch.ranks.exchange import Exchange, PendingSamples
-from tb_netdebug.frameworks.torch.ranks.letters import Letter, merged
+from tb_netdebug.frameworks.torch.ranks.rank_messages import RankMessage, merged
 from tb_netdebug.recording.agreement import Agreement
 from tests.support.record_cases import packed_of
 
@@ -191,10 +191,12 @@ def test_a_process_that_dies(start: Start, monkeypatch: pytest.MonkeyPatch) -> N
 def test_letters_are_read_as_they_were_written() -> None:
     """Merged in the order of the processes, and each told of once."""
     letters = [
-        Letter({WEIGHT: part(rank, 0), GRADIENT: part(rank, 1)}, {rank: [StepRecord(3, 1.5, {"a": 0.5})]})
+        RankMessage(
+            {WEIGHT: part(rank, 0), GRADIENT: part(rank, 1)}, {rank: [StepRecord(3, 1.5, {"a": 0.5})]}
+        )
         for rank in range(3)
     ]
-    whole = Letter.unpack(merged([each.pack() for each in letters]))
+    whole = RankMessage.unpack(merged([each.pack() for each in letters]))
     assert kernel.merge([part(rank, 0) for rank in range(3)]) == whole.parts[WEIGHT]
     assert kernel.merge([part(rank, 1) for rank in range(3)]) == whole.parts[GRADIENT]
     assert [0, 1, 2] == list(whole.told)

@@ -14,7 +14,7 @@ from tb_netdebug.core.eventlog.reader.block_reader import BlockReader
 from tb_netdebug.core.eventlog.reader.catalogue import Catalogue
 from tb_netdebug.core.eventlog.reader.events_twin import MOST_LEVELS
 from tb_netdebug.core.eventlog.reader.file_index import FileGap, FileIndex
-from tb_netdebug.core.eventlog.reader.following import FollowedFiles
+from tb_netdebug.core.eventlog.reader.followed_files import FollowedFiles
 from tb_netdebug.core.eventlog.reader.step_count import missing_in, steps_of
 from tb_netdebug.core.eventlog.reader.storage import FileState, Storage
 from tb_netdebug.core.eventlog.reader.stretch import Integers

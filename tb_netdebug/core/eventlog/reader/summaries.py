@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.core.eventlog.reader.catalogue import text_of
 from tb_netdebug.core.eventlog.reader.file_index import FileIndex, IndexedPiece
-from tb_netdebug.core.eventlog.reader.following import FollowedFiles
+from tb_netdebug.core.eventlog.reader.followed_files import FollowedFiles
 from tb_netdebug.core.eventlog.reader.growing import Growing
 from tb_netdebug.core.eventlog.reader.storage import FileState, Storage
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tb_netdebug.core.eventlog.reader.file_index import FileIndex
-from tb_netdebug.core.eventlog.reader.strays import Strays
+from tb_netdebug.core.eventlog.reader.misplaced_blocks import MisplacedBlocks
 from tb_netdebug.core.eventlog.reader.stretch import Integers, Spans, Stretch, overlaid, span_of, spans_of
 
 Flags = NDArray[np.bool_]
@@ -50,23 +50,23 @@ class Track:
     def __init__(self, file: FileIndex) -> None:
         self.file = file
         self.stretches: list[Stretch] = []
-        self.strays = Strays()
+        self.misplaced = MisplacedBlocks()
         self.looks = 0
         self._has_lost_details = False
 
     @property
     def has_holes(self) -> bool:
         """Whether a level of detail may lack some of the recorded steps."""
-        return self.file.gap_count > 0 or self._has_lost_details or len(self.strays) > 0
+        return self.file.gap_count > 0 or self._has_lost_details or len(self.misplaced) > 0
 
     @property
     def layers(self) -> list[Stretch]:
         """All stretches, the newest first."""
-        return [*reversed(self.stretches), *self.strays.stretches]
+        return [*reversed(self.stretches), *self.misplaced.stretches]
 
     def late_of(self, stretch: Stretch) -> Iterator[tuple[int, int, int]]:
         """Yield the blocks with late samples of a stretch; with strays, those of all stretches."""
-        for one in self.layers if len(self.strays) else (stretch,):
+        for one in self.layers if len(self.misplaced) else (stretch,):
             yield from one.late
 
     def runs_of(self, stretch: Stretch) -> list[tuple[int, int]]:
@@ -78,7 +78,7 @@ class Track:
 
     def _spacing(self) -> int:
         """Return how far apart two blocks may be with nothing lost: steps may be numbered in tens."""
-        if len(self.strays):
+        if len(self.misplaced):
             return 1
         spans = max(self.stretches, key=lambda stretch: len(stretch.spans(0))).spans(0)
         rows = self.file.entries.view["rows"][spans["at"]].astype(np.int64)
@@ -144,7 +144,7 @@ class Track:
         if not self.stretches:
             self._begin(int(spans["at"][0]))
         self.stretches[-1].add(0, spans)
-        self.strays.note(spans)
+        self.misplaced.note(spans)
 
     def _begin(self, at: int) -> None:
         self.stretches.append(Stretch(at))
@@ -183,7 +183,7 @@ class Track:
         if len(new):
             self._append(span_of(at, int(new.min()), int(new.max())))
         if len(again) and not len(new) and self._is_stray(again):
-            self.strays.add(span_of(at, int(again.min()), int(again.max())))
+            self.misplaced.add(span_of(at, int(again.min()), int(again.max())))
             top = float(again.min()) - 1
         elif len(again):
             self._begin(at)
@@ -198,7 +198,7 @@ class Track:
     def _is_stray(self, steps: Integers) -> bool:
         """Return whether no block has recorded anything in the range of these rising steps."""
         is_rising = bool((np.diff(steps) > 0).all())
-        return is_rising and not self.strays.is_known(self.stretches, int(steps[0]), int(steps[-1]))
+        return is_rising and not self.misplaced.is_known(self.stretches, int(steps[0]), int(steps[-1]))
 
     def _rows_of(self, span: np.void, read_rows: ReadRows) -> tuple[Integers, Flags]:
         self.looks += 1

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from tb_netdebug.core.eventlog.writer import endings, png
+from tb_netdebug.core.eventlog.writer import exit_handlers, png
 from tb_netdebug.core.eventlog.writer.backlog import Backlog, Extra, PendingPayload, Picture
-from tb_netdebug.core.eventlog.writer.blame import UserLine
+from tb_netdebug.core.eventlog.writer.located_warnings import UserLine
 from tb_netdebug.core.eventlog.writer.mirror import MirrorOptions
 from tb_netdebug.core.eventlog.writer.packing import Packer
 from tb_netdebug.core.eventlog.writer.run_log import RunLog
@@ -130,7 +130,7 @@ class EventWriter:
         if not self._is_open():
             return
         self._is_closed = True
-        endings.forget(self)
+        exit_handlers.forget(self)
         if self._worker.ask(is_last=True, timeout_secs=timeout_secs):
             self._ship_rest(timeout_secs)
             return
@@ -173,7 +173,7 @@ class EventWriter:
 
     def _wake(self) -> None:
         if self._worker.wake():
-            endings.watch(self)
+            exit_handlers.watch(self)
             if self._shipper is not None:
                 self._shipper.start()
 

@@ -27,9 +27,9 @@ from tb_netdebug.frameworks.keras.backends.standins import Array, BackendNetwork
 from tb_netdebug.frameworks.keras.coverage import KerasCoverage, is_trainable, rate_of
 from tb_netdebug.frameworks.keras.graph import GraphTold
 from tb_netdebug.frameworks.keras.layers import WatchedWeight
-from tb_netdebug.frameworks.keras.looks import Looks, StepSample
 from tb_netdebug.frameworks.keras.optimizers import Updates
 from tb_netdebug.frameworks.keras.reader import active_units
+from tb_netdebug.frameworks.keras.step_summarizer import StepSample, StepSummarizer
 from tb_netdebug.frameworks.keras.stepping.source import TensorSource
 from tb_netdebug.frameworks.keras.stepping.workbench import KerasWorkbench
 from tb_netdebug.frameworks.keras.values import array_of, item_of
@@ -72,7 +72,7 @@ class BackendAdapter(ABC):
         self._refusals = Refusals(guard)
         self._network = BackendNetwork(models, settings.wants, self.tensor_of, self.read)
         self._network.refresh()
-        self._looks = Looks(settings, self._refusals.refuse, threads)
+        self._looks = StepSummarizer(settings, self._refusals.refuse, threads)
         if settings.weights or settings.updates:
             self._looks.use(self._make_weights)
         self._coverage = KerasCoverage(self._network, collector)

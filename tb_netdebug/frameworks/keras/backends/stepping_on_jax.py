@@ -13,8 +13,8 @@ from tb_netdebug.frameworks.keras.backends.adapter import BackendAdapter, Run
 from tb_netdebug.frameworks.keras.backends.jax_steps import JaxSteps
 from tb_netdebug.frameworks.keras.backends.standins import tensors_in
 from tb_netdebug.frameworks.keras.layers import WatchedWeight
-from tb_netdebug.frameworks.keras.stepping.reach import owner
 from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, TensorSource, rate_variable
+from tb_netdebug.frameworks.keras.stepping.visible_tensors import owner
 
 WHOLE = "JAX runs the training step as a whole, which leaves no place to stop within it."
 NAMES = {"inputs": "batch", "targets": "label", "values": "loss"}

@@ -10,8 +10,8 @@ from tb_netdebug.debugger.place import AFTER, BACKWARD, BEFORE, FORWARD, OPTIMIZ
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Stops
 from tb_netdebug.frameworks.keras.calls import leave, listen
 from tb_netdebug.frameworks.keras.layers import WHOLE, KerasLayer, Network
-from tb_netdebug.frameworks.keras.stepping.reach import Reach
 from tb_netdebug.frameworks.keras.stepping.source import TensorSource
+from tb_netdebug.frameworks.keras.stepping.visible_tensors import VisibleTensors
 from tb_netdebug.recording.guard import Guard
 
 
@@ -23,7 +23,7 @@ class CallStops:
     """
 
     def __init__(
-        self, network: Network, source: TensorSource, reach: Reach, stops: Stops, guard: Guard
+        self, network: Network, source: TensorSource, reach: VisibleTensors, stops: Stops, guard: Guard
     ) -> None:
         self._network = network
         self._source = source

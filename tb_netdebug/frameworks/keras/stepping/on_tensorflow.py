@@ -10,8 +10,8 @@ import tensorflow as tf
 from tb_netdebug.frameworks.keras.layers import WatchedWeight, native
 from tb_netdebug.frameworks.keras.loop import LoopTap
 from tb_netdebug.frameworks.keras.optimizers import Optimizers
-from tb_netdebug.frameworks.keras.stepping.reach import owner
 from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, TensorSource
+from tb_netdebug.frameworks.keras.stepping.visible_tensors import owner
 from tb_netdebug.frameworks.keras.steps import TrainSteps
 from tb_netdebug.frameworks.keras.tap import is_without_tape
 from tb_netdebug.frameworks.keras.tensors import dense, tensors_in

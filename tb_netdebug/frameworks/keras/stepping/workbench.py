@@ -14,8 +14,8 @@ from tb_netdebug.debugger.workbench import NOTHING, Needs, Readable, Stops, Tens
 from tb_netdebug.frameworks.keras.graph import code_of, count_of, weights_below
 from tb_netdebug.frameworks.keras.layers import KerasLayer, Network
 from tb_netdebug.frameworks.keras.stepping.call_stops import CallStops
-from tb_netdebug.frameworks.keras.stepping.reach import Reach, ReachableArray, changes_of
 from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource
+from tb_netdebug.frameworks.keras.stepping.visible_tensors import ReachableArray, VisibleTensors, changes_of
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
@@ -36,7 +36,7 @@ class KerasWorkbench:
         self._needs = NOTHING
         self._has_run = False
         self._previous: dict[str, Array] = {}
-        self._reach = Reach(network, source)
+        self._reach = VisibleTensors(network, source)
         self._calls = CallStops(network, source, self._reach, stops, guard)
 
     # ---- stops -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tb_netdebug.frameworks.torch.interception import is_intercepted, overrides
 from tb_netdebug.frameworks.torch.losses.evaluations import Evaluations
 from tb_netdebug.frameworks.torch.losses.functions import LossCall, LossFunction, loss_functions
 from tb_netdebug.frameworks.torch.losses.numbers import numbers_of
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, is_recorded, measuring
 from tb_netdebug.frameworks.torch.losses.sites import Site, Sites
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.taps import listen
@@ -34,16 +34,16 @@ class LossCalls:
     transforms, calls on threads other than the run's, in forked children, and those that backward repeats.
     """
 
-    def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
+    def __init__(self, context: ProbeContext, sink: ScalarSink) -> None:
         self._collector = context.collector
         self._reader = context.reader
         self._guard = context.guard
         self._wants_labels = context.settings.batches
-        self._outlet = outlet
+        self._sink = sink
         self._sites = Sites()
         self._labels = Series(Kind.TENSOR, "label/0")  # the labels of site 0
         self.seen = 0  # calls in this step
-        self.evaluations = Evaluations(outlet)
+        self.evaluations = Evaluations(sink)
         self._handles = [
             listen(each.function, after=partial(self._called, each)) for each in loss_functions()
         ]
@@ -61,7 +61,7 @@ class LossCalls:
         """Take note of a call. In most steps, a training call returns at the first condition."""
         self.seen += 1
         is_training = is_grad_enabled()
-        if (is_training and not self._collector.probing) or self._guard.is_off or not self._outlet.is_here():
+        if (is_training and not self._collector.probing) or self._guard.is_off or not self._sink.is_here():
             return
         started = now()
         try:
@@ -85,14 +85,14 @@ class LossCalls:
         self.evaluations.expect(call)
         with measuring(call.input.device):
             numbers = numbers_of(call)
-        self._outlet.put_all(f"probe/loss/{site.id}/", numbers)
+        self._sink.put_all(f"probe/loss/{site.id}/", numbers)
         self._tell(site, call)
         if not site.id and self._collector.sampling and self._wants_labels and call.target is not None:
             self._reader.sample([(self._labels, call.target)])
 
     def _tell(self, site: Site, call: LossCall) -> None:
         ignored = call.ignored
-        known = ignored is not None and ignored.numel() and self._outlet.reads(ignored)
+        known = ignored is not None and ignored.numel() and self._sink.reads(ignored)
         news = site.news(call, float(ignored.float().mean()) if known and ignored is not None else None)
         if news is not None:
             self._collector.fact("loss-call", **news)

@@ -6,14 +6,14 @@ from torch import Tensor
 
 from tb_netdebug.core.records.scalar_names import EVALUATION_LOSS
 from tb_netdebug.frameworks.torch.losses.functions import LossCall
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet, measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, measuring
 
 
 class Evaluations:
     """Averages loss functions that the run also minimises; others are not comparable with its loss."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet = outlet
+    def __init__(self, sink: ScalarSink) -> None:
+        self._sink = sink
         self._trained: set[tuple[str, str]] = set()
         self._host_total = 0.0
         self._device_total: Tensor | None = None
@@ -30,7 +30,7 @@ class Evaluations:
             return
         with measuring(call.output.device):
             value = call.output.detach().mean()
-            if self._outlet.reads(value):
+            if self._sink.reads(value):
                 self._host_total += float(value)
             elif self._device_total is None:
                 self._device_total = value.double() if value.device.type != "mps" else value.clone()
@@ -42,12 +42,12 @@ class Evaluations:
 
     def end_step(self) -> None:
         """Record the mean, unless the user has reported one. Called only after a step with calls."""
-        if not self._outlet.has(EVALUATION_LOSS):
+        if not self._sink.has(EVALUATION_LOSS):
             total: Tensor | float = self._host_total
             if self._device_total is not None:
                 with measuring(self._device_total.device):
                     total = (self._device_total + total) / self.calls
             else:
                 total = self._host_total / self.calls
-            self._outlet.put(EVALUATION_LOSS, total)
+            self._sink.put(EVALUATION_LOSS, total)
         self._host_total, self._device_total, self.calls = 0.0, None, 0

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from tb_netdebug.core.records.scalar_names import GRADIENTS_KEPT
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, is_recorded, measuring
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import PLAIN_TYPES
 
@@ -40,13 +40,13 @@ class KeptGradient:
         self.verdict: Verdict = None
         self._mark = mark_of(self.parameter) if marked else None
 
-    def look(self, outlet: Outlet) -> None:
+    def look(self, sink: ScalarSink) -> None:
         """Judge the gradient at the beginning of a backward pass."""
         mark = mark_of(self.parameter)
         if mark is None or (self._mark is not None and mark != self._mark):
             self.verdict = 0.0
         elif not is_cleared(self.verdict):
-            found = holds_something(self.parameter.grad, outlet)
+            found = holds_something(self.parameter.grad, sink)
             # Kept means kept at every look.
             self.verdict = found if self.verdict is None else self.verdict * found
 
@@ -69,7 +69,7 @@ class Watching:
         self.parameters: list[KeptGradient] = []
         self.marked_at = -1
 
-    def look(self, outlet: Outlet, *, since: int) -> None:
+    def look(self, sink: ScalarSink, *, since: int) -> None:
         """Judge all gradients. `since` is the number of unobserved passes when the optimizer last stepped."""
         # They differ if the optimizer has stepped in a step without a look: the marks are out of date.
         if since != self.marked_at:
@@ -77,7 +77,7 @@ class Watching:
             for each in self.parameters:
                 each.begin(marked=False)
         for each in self.parameters:
-            each.look(outlet)
+            each.look(sink)
 
     @property
     def has_gradients(self) -> bool:
@@ -116,9 +116,9 @@ class KeptGradients:
     without a look since the start, and `since` its value when an optimizer last stepped, by optimizer id.
     """
 
-    def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
+    def __init__(self, context: ProbeContext, sink: ScalarSink) -> None:
         self._context = context
-        self._outlet = outlet
+        self._sink = sink
         self._watching: dict[int, Watching] = {}
         self._verdicts: list[Verdict] = []  # reached in this step
         self.missed = 0
@@ -132,7 +132,7 @@ class KeptGradients:
             found = highest(known)
             # An unknown verdict could still turn 0.0 into 1.0, but never the other way round.
             if len(known) == len(self._verdicts) or (not isinstance(found, Tensor) and found == 1.0):
-                self._outlet.put(GRADIENTS_KEPT, found)
+                self._sink.put(GRADIENTS_KEPT, found)
             self._verdicts = []
 
     def before_backward(self) -> None:
@@ -142,7 +142,7 @@ class KeptGradients:
             if optimizer is not None:
                 if not watching.parameters:
                     watching.choose(self._tensors_of(optimizer))
-                watching.look(self._outlet, since=self.since.get(number, UNKNOWN))
+                watching.look(self._sink, since=self.since.get(number, UNKNOWN))
 
     def after_backward(self) -> None:
         """Renew the marks, in a step whose losses are measured."""
@@ -180,12 +180,12 @@ def mark_of(parameter: Tensor) -> tuple[int, int] | None:
     return gradient.data_ptr(), gradient._version
 
 
-def holds_something(gradient: Tensor | None, outlet: Outlet) -> Tensor | float:
+def holds_something(gradient: Tensor | None, sink: ScalarSink) -> Tensor | float:
     if gradient is None or is_recorded(gradient.device):
         return 0.0
     with measuring(gradient.device):
         found = (gradient != 0).any()
-        return float(found) if outlet.reads(found) else found.float()
+        return float(found) if sink.reads(found) else found.float()
 
 
 def is_cleared(verdict: Verdict) -> bool:

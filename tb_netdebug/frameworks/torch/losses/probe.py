@@ -13,9 +13,9 @@ from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.losses.calls import LossCalls
 from tb_netdebug.frameworks.torch.losses.differences import Differences
 from tb_netdebug.frameworks.torch.losses.kept_gradients import KeptGradients
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet
 from tb_netdebug.frameworks.torch.losses.quotients import Quotients
 from tb_netdebug.frameworks.torch.losses.roots import LossRoots
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink
 from tb_netdebug.frameworks.torch.losses.scale import LossScale
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 
@@ -29,13 +29,13 @@ class LossProbe:
     def __init__(self, context: ProbeContext) -> None:
         self._collector = context.collector
         self._guard = context.guard
-        self._outlet = Outlet(context.collector, context.reader)
-        self._scale = LossScale(context, self._outlet)
-        self._roots = LossRoots(context, self._outlet, self._scale)
-        self._kept = KeptGradients(context, self._outlet)
+        self._sink = ScalarSink(context.collector, context.reader)
+        self._scale = LossScale(context, self._sink)
+        self._roots = LossRoots(context, self._sink, self._scale)
+        self._kept = KeptGradients(context, self._sink)
         self._differences = Differences(context)
-        self._quotients = Quotients(self._outlet)
-        self._calls = LossCalls(context, self._outlet)
+        self._quotients = Quotients(self._sink)
+        self._calls = LossCalls(context, self._sink)
         self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
         self._hooks: list[Any] = [
             optimizer_steps.BEGINNING.listen(self._before_optimizer),
@@ -43,7 +43,7 @@ class LossProbe:
         ]
 
     def end_step(self) -> None:
-        self._outlet.end_step()
+        self._sink.end_step()
         if not self._roots.is_told:
             self._roots.end_step(calls=self._calls.seen)
         self._calls.end_step()
@@ -58,18 +58,18 @@ class LossProbe:
             hook.remove()
 
     def _before_backward(self, roots: Any) -> None:
-        if not self._roots.is_told and self._outlet.is_here():
+        if not self._roots.is_told and self._sink.is_here():
             self._roots.add(roots)
         if not self._collector.probing:
             self._kept.missed += 1
-        elif self._outlet.is_here():
+        elif self._sink.is_here():
             self._kept.before_backward()
             self._quotients.look(roots)
             if self._differences.is_open:
                 self._differences.look(roots)
 
     def _after_backward(self, _: Any) -> None:
-        if self._collector.probing and self._outlet.is_here():
+        if self._collector.probing and self._sink.is_here():
             self._kept.after_backward()
 
     def _before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -81,7 +81,7 @@ class LossProbe:
         if not self._collector.probing:
             self._kept.since[id(optimizer)] = self._kept.missed
             return
-        if self._guard.is_off or not self._outlet.is_here():
+        if self._guard.is_off or not self._sink.is_here():
             return
         try:
             self._kept.stepped(optimizer)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, is_recorded, measuring
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import MARK, name_of
 
 MOST_OPERATIONS = 24
@@ -24,8 +24,8 @@ SUMMED = frozenset({"Add", "Sub", "Rsub", "Clamp", "ClampMin", "Squeeze", "View"
 class Quotients:
     """Searches the graph of the loss at the beginning of a backward pass; nothing waits for a device."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet = outlet
+    def __init__(self, sink: ScalarSink) -> None:
+        self._sink = sink
         self._count = 0  # quotients in this step, over all of its backward passes
 
     def end_step(self) -> None:
@@ -42,7 +42,7 @@ class Quotients:
         if self._count < MOST_QUOTIENTS:
             with measuring(divisor.device):
                 low, high = divisor.detach().float().aminmax()
-            self._outlet.put_all(f"probe/divisor/{self._count}/", {"min": low, "max": high})
+            self._sink.put_all(f"probe/divisor/{self._count}/", {"min": low, "max": high})
             self._count += 1
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tb_netdebug.core.records.scalar_names import LOSS
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, is_recorded, measuring
 from tb_netdebug.frameworks.torch.losses.scale import LossScale
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, is_opaque
@@ -21,9 +21,9 @@ class LossRoots:
     Nothing is read any more once the user has reported a loss.
     """
 
-    def __init__(self, context: ProbeContext, outlet: Outlet, scale: LossScale) -> None:
+    def __init__(self, context: ProbeContext, sink: ScalarSink, scale: LossScale) -> None:
         self._context = context
-        self._outlet = outlet
+        self._sink = sink
         self._scale = scale
         self.is_told = False  # the user reports the loss
         self._has_said = False  # the run's description knows where the loss comes from
@@ -32,7 +32,7 @@ class LossRoots:
         self._device: Tensor | None = None
 
     def end_step(self, *, calls: int) -> None:
-        if self._outlet.has(LOSS):
+        if self._sink.has(LOSS):
             self.is_told = True
             self._host = self._device = None
             return
@@ -42,7 +42,7 @@ class LossRoots:
         self._host = self._device = None
         if found is None:
             return
-        self._outlet.put(LOSS, found)
+        self._sink.put(LOSS, found)
         if not calls and not self._has_said:
             self._has_said = True
             self._context.collector.fact("backward-loss", value_name="backward")
@@ -59,7 +59,7 @@ class LossRoots:
                 self._add(self._scale.unscaled(root))
 
     def _add(self, root: Tensor) -> None:
-        if self._outlet.reads(root):
+        if self._sink.reads(root):
             self._host = (self._host or 0.0) + root.item()
         elif not is_recorded(root.device):
             with measuring(root.device):

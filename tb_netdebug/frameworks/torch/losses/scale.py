@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from tb_netdebug.core.records.scalar_names import LOSS_SCALE, LOSS_SCALE_SKIPPED
-from tb_netdebug.frameworks.torch.losses.outlet import Outlet, is_recorded, measuring
+from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, is_recorded, measuring
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.taps import listen
 
@@ -22,10 +22,10 @@ Scaled = tuple["weakref.ref[Tensor]", Tensor]
 class LossScale:
     """Records scale and skipped steps of scalers that step an optimizer of a watched model."""
 
-    def __init__(self, context: ProbeContext, outlet: Outlet) -> None:
+    def __init__(self, context: ProbeContext, sink: ScalarSink) -> None:
         self._context = context
         self._guard = context.guard
-        self._outlet = outlet
+        self._sink = sink
         self._scaled: list[Scaled] = []
         self.stepped = False  # whether an optimizer has stepped since the scaler was asked to
         self._handles: list[Any] = [
@@ -72,12 +72,12 @@ class LossScale:
             return
         skipped = self._skipped(scaler, optimizer)
         if isinstance(skipped, float):
-            if skipped or not self._outlet.has(LOSS_SCALE_SKIPPED):
-                self._outlet.put(LOSS_SCALE_SKIPPED, skipped)
+            if skipped or not self._sink.has(LOSS_SCALE_SKIPPED):
+                self._sink.put(LOSS_SCALE_SKIPPED, skipped)
         elif self._context.collector.probing:
-            self._outlet.put(LOSS_SCALE_SKIPPED, skipped)
-        if self._context.collector.probing or skipped == 1.0 or self._outlet.reads(scale):
-            self._outlet.put(LOSS_SCALE, scale)
+            self._sink.put(LOSS_SCALE_SKIPPED, skipped)
+        if self._context.collector.probing or skipped == 1.0 or self._sink.reads(scale):
+            self._sink.put(LOSS_SCALE, scale)
 
     def _skipped(self, scaler: GradScaler, optimizer: Any) -> Tensor | float:
         """Return 1.0 for a skipped step: a fused optimizer skips on the device, others are not called."""

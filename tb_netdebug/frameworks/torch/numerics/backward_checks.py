@@ -17,7 +17,7 @@ from tb_netdebug.frameworks.torch.numerics.flags import CLEAN, NonFiniteFlags, f
 from tb_netdebug.frameworks.torch.numerics.graph_evidence import forward_order
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import name_of, number_of
 from tb_netdebug.frameworks.torch.numerics.loss_lines import TRACE, user_line
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, Place
 
 # Destinations of a gradient that are not operations: a parameter, and an input that needs no gradient.
 PARAMETER, NOBODY = -1, -2

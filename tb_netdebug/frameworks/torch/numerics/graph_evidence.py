@@ -20,7 +20,7 @@ from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import MARK, name_of, number_of
 from tb_netdebug.frameworks.torch.numerics.loss_origin import part_of
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, names_of
 from tb_netdebug.frameworks.torch.values import tensors_in
 
 MOST_NODES = 20_000

@@ -21,7 +21,7 @@ from tb_netdebug.frameworks.torch.device.summaries import DeviceSummaries
 from tb_netdebug.frameworks.torch.hooks import after_forward
 from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.operations import site
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, names_of
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, names_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import tensors_in
 from tb_netdebug.recording.clock import now

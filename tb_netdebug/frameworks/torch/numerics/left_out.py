@@ -18,10 +18,10 @@ import torch
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.losses.functions import loss_functions
-from tb_netdebug.frameworks.torch.numerics.asked import Asked
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_evidence import forward_order
 from tb_netdebug.frameworks.torch.numerics.operations import site
+from tb_netdebug.frameworks.torch.numerics.origin_question import OriginQuestion
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.reader import host_item
 from tb_netdebug.frameworks.torch.taps import listen
@@ -48,13 +48,13 @@ class Suspect:
     finite. `of_target`: the non-finite arguments had no graph.
     """
 
-    asked: Asked | None
+    asked: OriginQuestion | None
     function: str = ""
     site: str = ""
     made_here: bool = False
     of_target: bool = False
 
-    def known(self) -> Asked | None:
+    def known(self) -> OriginQuestion | None:
         """Return the question with what is known of the loss function; None when nothing was asked."""
         if self.asked is not None:
             self.asked.loss_function, self.asked.loss_site = self.function, self.site
@@ -65,7 +65,7 @@ class Suspect:
 class LeftOut:
     """Calls `ask(tensor)` for a suspect and keeps the result, which may be None, until `take`."""
 
-    def __init__(self, context: ProbeContext, ask: Callable[[torch.Tensor], Asked | None]) -> None:
+    def __init__(self, context: ProbeContext, ask: Callable[[torch.Tensor], OriginQuestion | None]) -> None:
         self._context = context
         self._ask = ask
         self._suspect: Suspect | None = None

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tb_netdebug.frameworks.torch.numerics.brought_along import (
+from tb_netdebug.frameworks.torch.numerics.flags import flags_of
+from tb_netdebug.frameworks.torch.numerics.graph_nodes import MOST_OPERATIONS, name_of, nodes_of, number_of
+from tb_netdebug.frameworks.torch.numerics.loss_lines import line_of
+from tb_netdebug.frameworks.torch.numerics.nonfinite_operands import (
     Operand,
     is_nan_or_infinite,
     kept_inputs,
     operand_of,
 )
-from tb_netdebug.frameworks.torch.numerics.flags import flags_of
-from tb_netdebug.frameworks.torch.numerics.graph_nodes import MOST_OPERATIONS, name_of, nodes_of, number_of
-from tb_netdebug.frameworks.torch.numerics.loss_lines import line_of
 
 MOST_NAMED = 8
 

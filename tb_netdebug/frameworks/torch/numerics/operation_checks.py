@@ -17,7 +17,7 @@ from tb_netdebug.frameworks.torch.coverage.calls import is_compiled
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
 from tb_netdebug.frameworks.torch.interception import Unintercepted, is_traced
 from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, Place
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 
 COMPILED = (

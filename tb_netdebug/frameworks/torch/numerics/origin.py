@@ -30,7 +30,7 @@ from tb_netdebug.frameworks.torch.numerics.operations import (
     key_of,
     site,
 )
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place, names_of
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, Place, names_of
 from tb_netdebug.frameworks.torch.values import tensors_in
 
 is_compiling = torch.compiler.is_compiling

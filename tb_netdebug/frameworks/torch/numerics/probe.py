@@ -24,7 +24,6 @@ from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
 from tb_netdebug.frameworks.torch.hooks import before_step
 from tb_netdebug.frameworks.torch.interception import unintercepted
-from tb_netdebug.frameworks.torch.numerics.asked import Asked
 from tb_netdebug.frameworks.torch.numerics.averages import are_bad
 from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
@@ -38,6 +37,7 @@ from tb_netdebug.frameworks.torch.numerics.loss_lines import LossLines
 from tb_netdebug.frameworks.torch.numerics.loss_origin import operations_of
 from tb_netdebug.frameworks.torch.numerics.operation_checks import OperationChecks
 from tb_netdebug.frameworks.torch.numerics.operations import site
+from tb_netdebug.frameworks.torch.numerics.origin_question import OriginQuestion
 from tb_netdebug.frameworks.torch.numerics.roots import DeviceRoots
 from tb_netdebug.frameworks.torch.numerics.search import Searched
 from tb_netdebug.frameworks.torch.order import CallOrder, last_bad_module
@@ -70,7 +70,7 @@ class NumericsProbe:
         self._is_well = True  # steps have been fine since the last report
         self._told_in_step = self._armed_in_step = -1
         self._inquiry = Inquiry(context.models, context.guard)
-        self._asked: Asked | None = None  # the question whose answer has not come yet
+        self._asked: OriginQuestion | None = None  # the question whose answer has not come yet
         self._is_open = False  # the last report could not name its origin for certain
         self._device_roots = DeviceRoots()
         self._layers = LayerChecks(context, always=context.settings.check_numerics == "layers")
@@ -214,7 +214,7 @@ class NumericsProbe:
         if suspect is not None and suspect.asked is not None:
             self._inquiry.drop()
 
-    def _ask_suspect(self, tensor: torch.Tensor) -> Asked | None:
+    def _ask_suspect(self, tensor: torch.Tensor) -> OriginQuestion | None:
         is_free = self._may_tell() and not self._inquiry.is_pending
         return self._ask(tensor) if is_free and self._keeper.calls else None
 
@@ -233,9 +233,9 @@ class NumericsProbe:
 
     # ---- a question and its answer -------------------------------------------------------------------------
 
-    def _ask(self, root: torch.Tensor) -> Asked:
+    def _ask(self, root: torch.Tensor) -> OriginQuestion:
         calls = list(self._keeper.calls)
-        asked = Asked(self._collector.step, flags_of(root).kind, calls, operations_of(root))
+        asked = OriginQuestion(self._collector.step, flags_of(root).kind, calls, operations_of(root))
         asked.was_updated = are_bad(self._context.optimizers.known())
         if self._operations is not None:
             asked.live = self._operations.origin
@@ -244,7 +244,7 @@ class NumericsProbe:
             asked.why_not = self._inquiry.ask(calls, root)
         return asked
 
-    def _tell_asked(self, asked: Asked) -> None:
+    def _tell_asked(self, asked: OriginQuestion) -> None:
         if asked.live is not None:
             self._tell(Searched(asked.live), "loss", asked.kind, asked.calls, asked.fate())
         elif asked.why_not:
@@ -255,7 +255,7 @@ class NumericsProbe:
         else:
             self._await(asked)
 
-    def _await(self, asked: Asked) -> None:
+    def _await(self, asked: OriginQuestion) -> None:
         """Remember the question past its step; the capsule is written now, while the step is still there."""
         self._asked = asked
         self._told_in_step, self._is_well = self._collector.step, False
@@ -264,7 +264,7 @@ class NumericsProbe:
         asked.capsule = self._write_capsule(FIRST, asked.calls, about)
         asked.calls = []
 
-    def _tell_of(self, found: Searched, fields: dict[str, Any], asked: Asked) -> None:
+    def _tell_of(self, found: Searched, fields: dict[str, Any], asked: OriginQuestion) -> None:
         """Report an answer about a loss; if that is open, arm the layer checks for the next steps."""
         if found.origin is None and found.is_open and asked.seen is not None:
             found = replace(found, origin=asked.seen)

@@ -23,7 +23,7 @@ from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import mark_output
 from tb_netdebug.frameworks.torch.numerics.loss_origin import culprit_of
 from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin, Place, names_of
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, Place, names_of
 from tb_netdebug.frameworks.torch.numerics.search import inner
 from tb_netdebug.frameworks.torch.order import CallOrder, last_bad_module
 from tb_netdebug.frameworks.torch.reader import host_item

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from tb_netdebug.frameworks.torch.calls import ModelCall
 from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
 from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin
 
 NO_CALL = "no call of the model was seen"
 NEEDS_GRADIENTS = "does not require grad"

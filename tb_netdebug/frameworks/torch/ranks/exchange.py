@@ -18,8 +18,8 @@ from typing import Any
 
 from tb_netdebug.core.records.scalar_names import RANKS_GRADIENT_NORM, RANKS_MERGED
 from tb_netdebug.core.records.step import Sample, Series
-from tb_netdebug.frameworks.torch.ranks.letters import Letter, merged, squares, without_bins
 from tb_netdebug.frameworks.torch.ranks.meeting import FAN, AbandonedError, RankMeeting, roll_call
+from tb_netdebug.frameworks.torch.ranks.rank_messages import RankMessage, merged, squares, without_bins
 from tb_netdebug.recording.agreement import Agreement
 
 # Samples of at most so many steps wait for the others. After that, each process keeps its own part.
@@ -201,7 +201,7 @@ class Exchange:
             held = self._held.get(step)
         if held is None:
             return None
-        letter = Letter(held.parts)
+        letter = RankMessage(held.parts)
         if self._rank and self._size <= MOST_RANKS_TOLD:
             letter.told[self._rank] = without_bins(self._news())
         return letter.pack()
@@ -216,7 +216,7 @@ class Exchange:
             with self._lock:
                 self._release(step)
             return
-        letter = Letter.unpack(whole)
+        letter = RankMessage.unpack(whole)
         if self._agreement.heard is not None:
             for rank, records in letter.told.items():
                 self._agreement.heard(rank, records)

@@ -9,8 +9,8 @@ from itertools import count
 from tb_netdebug.core.records.step import Sample, Series
 from tb_netdebug.frameworks.torch.parameters import WatchedParameter
 from tb_netdebug.frameworks.torch.ranks.exchange import NEVER, Exchange, Late, PendingSamples
-from tb_netdebug.frameworks.torch.ranks.letters import squares
 from tb_netdebug.frameworks.torch.ranks.placement import is_part, speaks
+from tb_netdebug.frameworks.torch.ranks.rank_messages import squares
 from tb_netdebug.recording import processes
 from tb_netdebug.recording.agreement import Agreement
 from tb_netdebug.recording.collector import StepCollector

@@ -19,7 +19,7 @@ from tb_netdebug.core.records.scalar_names import (
 from tb_netdebug.core.records.step import Series
 from tb_netdebug.frameworks.keras.batches import KerasBatches
 from tb_netdebug.frameworks.keras.counts import HEALTH, NEGATIVE
-from tb_netdebug.frameworks.keras.desk import Finished
+from tb_netdebug.frameworks.keras.job_queue import Finished
 from tb_netdebug.frameworks.keras.layers import WatchedWeight
 from tb_netdebug.frameworks.keras.losses import KerasLosses
 from tb_netdebug.frameworks.keras.origin import KerasOrigin, Outputs
@@ -62,7 +62,7 @@ class StepSample:
         return (int(self.scalars.get(BATCH_SIZE, 0.0)), len(self.weights), *parts)
 
 
-class Looks:
+class StepSummarizer:
     """Turns one step after the other into samples, facts and scalars."""
 
     def __init__(self, settings: Settings, refuse: Callable[[str, str], None], threads: int) -> None:

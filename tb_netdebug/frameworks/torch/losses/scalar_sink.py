@@ -16,7 +16,7 @@ from tb_netdebug.recording.collector import StepCollector
 thread = threading.get_ident
 
 
-class Outlet:
+class ScalarSink:
     """Puts scalars into the current step, on the thread that ends it."""
 
     def __init__(self, collector: StepCollector, reader: TensorReader) -> None:

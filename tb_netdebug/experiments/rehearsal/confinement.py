@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 import tb_netdebug
-from tb_netdebug.experiments.rehearsal.holds import UNAVAILABLE, levels
+from tb_netdebug.experiments.rehearsal.confinement_levels import UNAVAILABLE, levels
 from tb_netdebug.experiments.rehearsal.report import RehearsalReport
 
 # For tests, and for users who cannot use a level: only the levels listed in it are tried.

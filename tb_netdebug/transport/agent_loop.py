@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 
 from tb_netdebug.transport import stream_pb2 as pb
 from tb_netdebug.transport.addresses import address_of
+from tb_netdebug.transport.agent_paths import AgentPaths
 from tb_netdebug.transport.bulletin import Bulletin
 from tb_netdebug.transport.local_wire import Unpacker, WireError, is_own
-from tb_netdebug.transport.meeting import AgentMeeting
 from tb_netdebug.transport.notes import Note, notes_in
 from tb_netdebug.transport.process import is_alive
 from tb_netdebug.transport.roster import Roster
@@ -39,10 +39,10 @@ LEAVING_SECS = 25.0
 _READ_BYTES = 1 << 16
 
 
-class Household:
+class AgentLoop:
     """All that one agent does, on one event loop: `run` returns when there is nothing left to do."""
 
-    def __init__(self, meeting: AgentMeeting) -> None:
+    def __init__(self, meeting: AgentPaths) -> None:
         self._meeting = meeting
         self._roster = Roster()
         self._bulletin = Bulletin(meeting.target)

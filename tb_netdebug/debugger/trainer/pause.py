@@ -9,7 +9,7 @@ from tb_netdebug.debugger.trainer.lease import FIRST_VISIT_SECS, SHARE_OF_TIMEOU
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class CurrentPause:
     """One pause.
 
     `began` is by the session's clock, `paused_at` is wall time. After `timeout_secs`, other processes of the

@@ -23,7 +23,7 @@ MOST_PATH_BYTES = 103
 
 
 @dataclass(frozen=True, slots=True)
-class AgentMeeting:
+class AgentPaths:
     """The files of one agent.
 
     `socket`, `lock` and `log` belong to the agent. `starting` is locked by the trainer that starts it.
@@ -38,7 +38,7 @@ class AgentMeeting:
     notes: Path
 
     @classmethod
-    def of(cls, target: str, environ: Mapping[str, str] = os.environ) -> AgentMeeting:
+    def of(cls, target: str, environ: Mapping[str, str] = os.environ) -> AgentPaths:
         """Return the paths for this collector, and make the folders.
 
         Raise OSError with a sentence when they cannot be used.

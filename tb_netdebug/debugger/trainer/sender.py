@@ -20,7 +20,7 @@ class Owed:
     until: float
 
 
-class Telling:
+class MessageSender:
     """Sends messages. `send` takes frames; `notice` gets a sentence about what could not be sent."""
 
     def __init__(

@@ -28,7 +28,7 @@ class ReachableArray:
     array: Callable[[], Array]
 
 
-class Reach:
+class VisibleTensors:
     """The tensors kept of this batch, and those that always exist: weights and optimizer state."""
 
     def __init__(self, network: Network, source: TensorSource) -> None:

@@ -22,11 +22,11 @@ PLACES = {
 }
 
 
-class HoldUnavailableError(Exception):
+class ConfinementUnavailableError(Exception):
     """This machine cannot hold a process at this level; the message says why."""
 
 
-class Hold(Protocol):
+class Confinement(Protocol):
     """A way to hold a process, created with an empty folder that is removed afterwards.
 
     The constructor raises HoldUnavailableError.
@@ -49,8 +49,8 @@ def levels() -> list[str]:
     return list(PLACES) if sys.platform == "linux" else ["python"]
 
 
-def hold_of(level: str) -> Callable[[str], Hold]:
+def hold_of(level: str) -> Callable[[str], Confinement]:
     """Return the class of a level, without importing the other levels."""
     module, _, name = PLACES[level].partition(":")
-    made: Callable[[str], Hold] = getattr(import_module(module), name)
+    made: Callable[[str], Confinement] = getattr(import_module(module), name)
     return made

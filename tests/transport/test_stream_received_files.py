@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_netdebug.core.eventlog.writer.event_file import file_name
-from tb_netdebug.transport.landing import MOST_SET_ASIDE, LandedFile, Landing
 from tb_netdebug.transport.limits import Limits
 from tb_netdebug.transport.places import Destination, RefusedFile, place_of, run_of
+from tb_netdebug.transport.received_files import MOST_SET_ASIDE, LandedFile, ReceivedFiles
 from tests.support.stream_peer import MAIN_NAME
 
 SIDE_NAME = "rank3.1700000000.host.1.0000.netdebug"
@@ -36,7 +36,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 def landed(root: Path, place: Destination = PLACE) -> LandedFile:
-    return Landing(root).open(place)
+    return ReceivedFiles(root).open(place)
 
 
 def refused(root: Path, place: Destination = PLACE) -> str:
@@ -215,12 +215,12 @@ def test_one_sender_for_a_file(root: Path) -> None:
 def test_a_damaged_copy_is_set_aside(root: Path) -> None:
     """To begin anew deletes nothing, leaves no name that a reader would take for a run, and has an end."""
     for number in range(MOST_SET_ASIDE):
-        file = Landing(root).open(PLACE, restart=number > 0)
+        file = ReceivedFiles(root).open(PLACE, restart=number > 0)
         file.append(0, f"copy {number}".encode())
         file.close()
-    Landing(root).open(PLACE, restart=True).close()
+    ReceivedFiles(root).open(PLACE, restart=True).close()
     with pytest.raises(RefusedFile, match="enough"):
-        Landing(root).open(PLACE, restart=True)
+        ReceivedFiles(root).open(PLACE, restart=True)
     aside = sorted(path for path in (root / "run").iterdir() if path.name != MAIN_NAME)
     assert [f"copy {number}".encode() for number in range(MOST_SET_ASIDE)] == [x.read_bytes() for x in aside]
     assert not [path for path in aside if "tfevents" in path.name or path.name.endswith(".netdebug")]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tb_netdebug.frameworks.torch.calls import ModelCall
-from tb_netdebug.frameworks.torch.numerics.origin_told import Origin
+from tb_netdebug.frameworks.torch.numerics.origin_report import Origin
 
 
 @dataclass(slots=True)
-class Asked:
+class OriginQuestion:
     """What was known when the question was asked, and what has been learnt about the batch since.
 
     `live` is an origin seen by following operations, `seen` one that the layer checks found. `why_not` says

@@ -31,7 +31,7 @@ _READ_BYTES = 1 << 20
 MOST_SET_ASIDE = 9
 
 
-class Landing:
+class ReceivedFiles:
     """The run folders and files below `root`, which is created when it is first needed."""
 
     def __init__(self, root: Path) -> None:

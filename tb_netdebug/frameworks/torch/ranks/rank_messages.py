@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(slots=True)
-class Letter:
+class RankMessage:
     """One message: `parts` are packed summaries, `told` are the last steps of each process."""
 
     parts: dict[Series, bytes] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Letter:
         return b"".join((_LENGTH.pack(len(text)), text, *summaries))
 
     @classmethod
-    def unpack(cls, data: bytes) -> Letter:
+    def unpack(cls, data: bytes) -> RankMessage:
         """Read a letter from the bytes that `pack` returned."""
         (length,) = _LENGTH.unpack_from(data)
         at = _LENGTH.size + length
@@ -71,9 +71,9 @@ def merged(letters: Sequence[bytes]) -> bytes:
 
     They come in the order of their processes, so that sums are always added in the same order.
     """
-    whole = Letter()
+    whole = RankMessage()
     parts: dict[Series, list[bytes]] = {}
-    for each in map(Letter.unpack, letters):
+    for each in map(RankMessage.unpack, letters):
         whole.told.update(each.told)
         for series, summary in each.parts.items():
             parts.setdefault(series, []).append(summary)

@@ -14,7 +14,7 @@ from tb_netdebug.core.records.step_ranges import StepRanges
 MOST_STRETCHES = 128
 
 
-class Strays:
+class MisplacedBlocks:
     """The stray blocks of one track, in stretches of rising steps, no two of which overlap."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tb_netdebug.transport.agent_paths import AgentPaths
 from tb_netdebug.transport.file_lock import taken
 from tb_netdebug.transport.local_wire import is_own
-from tb_netdebug.transport.meeting import AgentMeeting
 
 # An agent starts within half a second; on a machine that is busy with training, it takes much longer.
 START_SECS = 30.0
@@ -27,13 +27,13 @@ FILES = ("NETDEBUG_TOKEN_FILE", "NETDEBUG_TLS_CA")
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
-class Door:
+class AgentConnection:
     """Connects one thread to the agent of a collector, and starts the agent if need be.
 
     `complaint` says why the agent could not be started, once that has failed.
     """
 
-    def __init__(self, meeting: AgentMeeting) -> None:
+    def __init__(self, meeting: AgentPaths) -> None:
         self.complaint = ""
         self._meeting = meeting
         self._lock = -1

@@ -25,7 +25,7 @@ FILE_WIDTH = 200
 Cell = str | Text
 
 
-class Paper:
+class DebuggerOutput:
     """Writes text, tables and status lines; every command of the debugger prints through it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:

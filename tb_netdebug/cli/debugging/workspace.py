@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tb_netdebug.cli.debugging.paper import Paper
+from tb_netdebug.cli.debugging.output import DebuggerOutput
 from tb_netdebug.cli.debugging.words import CommandError
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.attendance import Attendance
@@ -37,9 +37,11 @@ class Workspace:
     `is_interactive`: a person types, and can be asked.
     """
 
-    def __init__(self, client: Client, attendance: Attendance, paper: Paper, *, is_interactive: bool) -> None:
+    def __init__(
+        self, client: Client, attendance: Attendance, output: DebuggerOutput, *, is_interactive: bool
+    ) -> None:
         self.client = client
-        self.paper = paper
+        self.output = output
         self.is_interactive = is_interactive
         self.is_done = False
         # Set in `netdebug replay` only: abandons the current run of the step, so that it can begin again.
@@ -173,7 +175,7 @@ class Workspace:
         Ctrl-C pauses it; a second Ctrl-C raises InterruptedWaitError.
         """
         has_asked = False
-        with self.paper.status("Running; Ctrl-C pauses it.") as status:
+        with self.output.status("Running; Ctrl-C pauses it.") as status:
             while self.state.get("status") == "running":
                 try:
                     status.update(self._look())
