@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tb_netdebug.checks.finding import Finding, Severity
+from tb_netdebug.core.records.cause_tree import CauseTree
 
 # What a cause leads to. A consequence begins at the cause's step or after it; EARLY_STEPS is the slack,
 # because a symptom that shows at once may be reported before a cause that takes a few steps to be sure of.
@@ -94,24 +95,23 @@ def explain(found: Mapping[str, Finding]) -> None:
     of it. A note causes nothing.
     """
     for finding in found.values():
-        finding.cause, finding.consequences = None, []
+        finding.cause = None
     # A weight that was bad before the forward pass is the first cause; then the order of the table decides.
     for slug in sorted(EXPLAINS, key=lambda each: not _came_first(found.get(each))):
         cause, effects = found.get(slug), EXPLAINS[slug]
         if cause is not None and cause.severity > Severity.INFO:
             for effect in effects:
                 _join(cause, effect, found)
-    for finding in found.values():
-        finding.consequences.sort(key=lambda effect: (found[effect].first_step, effect))
+    below = CauseTree.of({rule: finding.cause for rule, finding in found.items()}).consequences()
+    for rule, finding in found.items():
+        finding.consequences = sorted(below[rule], key=lambda effect: (found[effect].first_step, effect))
 
 
 def weigh(found: Mapping[str, Finding]) -> None:
     """Raise the severity of each cause to that of its worst consequence: what causes an error is an error."""
-    for finding in found.values():
-        cause = found.get(finding.cause or "")
-        while cause is not None:
-            cause.severity = max(cause.severity, finding.severity)
-            cause = found.get(cause.cause or "")
+    tree = CauseTree.of({rule: finding.cause for rule, finding in found.items()})
+    for rule, severity in tree.worst({rule: finding.severity for rule, finding in found.items()}).items():
+        found[rule].severity = Severity(severity)
 
 
 def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
@@ -123,7 +123,6 @@ def _join(cause: Finding, effect: str, found: Mapping[str, Finding]) -> None:
     early = 0 if cause.rule in BLOWN_UP else EARLY_STEPS
     if finding.first_step >= cause.first_step - early:
         finding.cause = cause.rule
-        cause.consequences.append(effect)
 
 
 def _came_first(finding: Finding | None) -> bool:

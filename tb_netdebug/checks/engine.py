@@ -17,6 +17,7 @@ from tb_netdebug.checks.idioms import in_words_of
 from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
 from tb_netdebug.checks.rules import ALL
+from tb_netdebug.core.records.findings import listing_order
 from tb_netdebug.core.records.graph import Graph
 from tb_netdebug.core.records.scalar_names import (
     EVAL_MODULES,
@@ -97,7 +98,9 @@ class Engine:
         weigh(found)
         return sorted(
             found.values(),
-            key=lambda each: (each.cause is not None, -each.severity, each.first_step, each.rule),
+            key=lambda each: listing_order(
+                each.severity, cause=each.cause, first_step=each.first_step, rule=each.rule
+            ),
         )
 
     @property

@@ -100,7 +100,7 @@ def show(report: Report, console: Console, *, everything: bool = False) -> None:
     """Print a line per run, then the findings of each."""
     console.print(overview(report.runs))
     for one in report.runs:
-        listed = [each for each in one.findings if everything or is_cause(each, one.findings)]
+        listed = [each for each in one.findings if everything or is_cause(each)]
         if listed or one.reason or one.complaints or (everything and one.not_judged):
             console.print(Text(f"\n{printable(one.run)}", style="bold"))
         if one.reason:
@@ -120,13 +120,12 @@ def show(report: Report, console: Console, *, everything: bool = False) -> None:
                 console.print(Text(f"  {slug} could not be judged: it needs {needs}", style="dim"))
 
 
-def is_cause(finding: Finding, all_found: Sequence[Finding]) -> bool:
+def is_cause(finding: Finding) -> bool:
     """Return whether a finding is listed by default: not a note, and not the consequence of another finding.
 
     Consequences are named below their cause.
     """
-    is_explained = any(each.rule == finding.cause for each in all_found)
-    return finding.severity > Severity.INFO and not is_explained
+    return finding.severity > Severity.INFO and finding.cause is None
 
 
 def overview(runs: Sequence[RunReport]) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.core.records.cause_tree import CauseTree
 from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
 
 FINDINGS_VERSION = 1
@@ -18,8 +19,9 @@ SEVERITIES = ("info", "warning", "error")
 class StoredFindings:
     """The findings of a run as its trainer last stored them.
 
-    `findings` are dictionaries made by `checks.finding.Finding.as_dict`, the worst first. `steps` is the
-    number of steps they are based on, `checks` the user's changes to the checks.
+    `findings` are dictionaries made by `checks.finding.Finding.as_dict`, causes before consequences and the
+    worst first, one for each rule; their causes form trees. `steps` is the number of steps they are based on,
+    `checks` the user's changes to the checks.
     """
 
     findings: list[dict[str, Any]]
@@ -47,11 +49,36 @@ def decode_findings(payload: bytes) -> StoredFindings:
             raise UnsupportedVersion("list of findings", version, FINDINGS_VERSION)
         if not all(map(is_finding, findings)) or not isinstance(stored["checks"], dict):
             raise DamagedBlock("the findings are no findings")
-        return StoredFindings(findings, int(stored["steps"]), stored["checks"])
+        return StoredFindings(_joined(findings), int(stored["steps"]), stored["checks"])
     except (DamagedBlock, UnsupportedVersion):
         raise
     except (KeyError, TypeError, ValueError, RecursionError):
         raise DamagedBlock("the findings are not readable") from None
+
+
+def listing_order(
+    severity: int, *, cause: str | None, first_step: int, rule: str
+) -> tuple[bool, int, int, str]:
+    """Return the sort key by which findings are listed: causes before consequences, the worst first."""
+    return cause is not None, -severity, first_step, rule
+
+
+def _joined(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the findings of a file with the promises of `StoredFindings` kept, whatever the file says."""
+    by_rule = {found["rule"]: found for found in reversed(findings)}
+    tree = CauseTree.of({rule: found.get("cause") for rule, found in reversed(by_rule.items())})
+    below = tree.consequences()
+    worst = tree.worst({rule: SEVERITIES.index(found["severity"]) for rule, found in by_rule.items()})
+    for rule, found in by_rule.items():
+        found["cause"] = tree.causes[rule]
+        found["consequences"] = sorted(below[rule], key=lambda each: (by_rule[each]["first_step"], each))
+        found["severity"] = SEVERITIES[worst[rule]]
+    return sorted(
+        by_rule.values(),
+        key=lambda found: listing_order(
+            worst[found["rule"]], cause=found["cause"], first_step=found["first_step"], rule=found["rule"]
+        ),
+    )
 
 
 def is_finding(found: Any) -> bool:
@@ -64,6 +91,7 @@ def is_finding(found: Any) -> bool:
         # bool is a subclass of int, so the exact type is compared.
         and all(type(found.get(name)) is int for name in ("first_step", "last_step"))
         and isinstance(found.get("evidence"), dict)
+        and isinstance(found.get("cause"), str | None)
         and all(_are_texts(found.get(name)) for name in ("where", "consequences"))
     )
 

@@ -84,7 +84,7 @@ def test_findings_come_back() -> None:
             json.dumps({"version": 1, "steps": 1, "checks": {}, "findings": [{**FINDING, **change}]}).encode()
             for change in (
                 {"rule": 3}, {"severity": "bad"}, {"first_step": 1.5}, {"where": "a"}, {"where": [1]},
-                {"evidence": []}, {"consequences": None}, {"last_step": True},
+                {"evidence": []}, {"consequences": None}, {"last_step": True}, {"cause": 3},
             )
         ),
     ],
