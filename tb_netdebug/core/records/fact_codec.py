@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -66,19 +65,23 @@ def decode_fact(stored: Fact) -> TypedFact | None:
         return None
 
 
-@cache
 def stored_fields(kind: type[Any]) -> tuple[StoredField, ...]:
     """Return the fields of a class, in the order in which they are declared."""
+    known = _FIELDS.get(kind)
+    if known is None:
+        known = _FIELDS[kind] = tuple(described(kind))
+    return known
+
+
+def described(kind: type[Any]) -> Iterator[StoredField]:
     types = get_type_hints(kind)
-    return tuple(
-        StoredField(
+    for each in fields(kind):
+        yield StoredField(
             name=each.name,
             key=each.metadata.get("key", each.name),
             is_omitted=each.metadata.get("omitted", False),
             read=reader_of(types[each.name]),
         )
-        for each in fields(kind)
-    )
 
 
 def read_fields(kind: type[Any], data: dict[str, Any]) -> dict[str, Any]:
