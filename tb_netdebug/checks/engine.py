@@ -13,10 +13,10 @@ from tb_netdebug.checks.causes import explain, weigh
 from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.checks.finding import MOST_PLACES, Finding, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.idioms import in_words_of
 from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
 from tb_netdebug.checks.rules import ALL
+from tb_netdebug.checks.wording.idioms import in_words_of
 from tb_netdebug.core.records.graph import Graph
 from tb_netdebug.core.records.scalar_names import (
     EVAL_MODULES,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.activation_layers import activation_layers
+from tb_netdebug.checks.evidence.loss_course import course
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.activation_layers import activation_layers
-from tb_netdebug.checks.rules.loss_course import course
+from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import of_loss
 
 

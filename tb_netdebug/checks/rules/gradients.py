@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_curves import loss_of
+from tb_netdebug.checks.evidence.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.gradients_exploding import ExplodingGradients
 from tb_netdebug.checks.rules.gradients_vanishing import VanishingGradients
-from tb_netdebug.checks.rules.loss_curves import loss_of
-from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.rules.weights_still import Streaks
 from tb_netdebug.checks.tensors import Flags
+from tb_netdebug.checks.wording.phrases import agree, counted, number, percent
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, GRADIENTS_KEPT
 from tb_netdebug.core.records.step import Kind
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
+from tb_netdebug.checks.wording.phrases import counted
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE
 
 # Last layers that make scores of similarities and distances; a classifier's scores come out of a layer.

@@ -6,18 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_calls import NEVER_NEGATIVE
+from tb_netdebug.checks.evidence.loss_course import course
+from tb_netdebug.checks.evidence.loss_turned import climbed
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_calls import NEVER_NEGATIVE
-from tb_netdebug.checks.rules.loss_course import course
 from tb_netdebug.checks.rules.loss_late import LossPlateau, Overfitting
 from tb_netdebug.checks.rules.loss_level import LossAtChance, NotLearning
 from tb_netdebug.checks.rules.loss_rise import DivergingLoss
 from tb_netdebug.checks.rules.loss_start import LossAtChanceStart
 from tb_netdebug.checks.rules.loss_swing import LossOscillating, LossSpike
-from tb_netdebug.checks.rules.loss_turned import climbed
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 
 

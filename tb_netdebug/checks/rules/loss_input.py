@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_looks import LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_input_range import LossInputRange
 from tb_netdebug.checks.rules.loss_input_shape import LossInputShape
-from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
+from tb_netdebug.checks.wording.phrases import number
 
 
 @dataclass(frozen=True, slots=True)

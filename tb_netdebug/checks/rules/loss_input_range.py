@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
-from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_looks import (
+from tb_netdebug.checks.evidence.loss_looks import (
     BINARY_LOSSES,
     CLASS_LOSSES,
     REGRESSION_LOSSES,
     LossLooks,
     LossSample,
 )
-from tb_netdebug.checks.rules.loss_unbounded import unbounded
+from tb_netdebug.checks.evidence.loss_unbounded import unbounded
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.phrases import number
 
 Range = tuple[float, float]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.inputs import InputScaleLimits, input_places
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import of_input, of_loss
 
 MEASURED = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, listed, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.learning_rates import LearningRateHigh, LearningRateZero
+from tb_netdebug.checks.wording.phrases import agree, counted, listed, percent
 from tb_netdebug.core.records.scalar_names import (
     EVAL_MODULES,
     EVALUATIONS,

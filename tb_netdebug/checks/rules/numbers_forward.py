@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from tb_netdebug.checks.evidence.loss_curves import is_loss
+from tb_netdebug.checks.evidence.numbers_left_out import was_left_out
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, named
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_curves import is_loss
-from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin
-from tb_netdebug.checks.rules.numbers_left_out import was_left_out
+from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin
+from tb_netdebug.checks.wording.phrases import agree, counted, named
 from tb_netdebug.core.records.scalar_names import (
     BATCH_LEFT_OUT,
     GRADIENTS_LEFT_OUT,

@@ -10,9 +10,9 @@ import numpy as np
 from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, percent, span
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.weights_replicas import is_sharded
+from tb_netdebug.checks.wording.phrases import agree, percent, span
 from tb_netdebug.core.records.scalar_names import BATCH_ID, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP
 
 Batches = dict[int, float]  # fingerprints by step

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.checks.evidence.progress import progress_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.progress import progress_of
+from tb_netdebug.checks.wording.phrases import counted, number, percent
 from tb_netdebug.core.records.scalar_names import name_of_rate
 
 # Optimizers in which each step takes rate × decay off a weight. In the others the decay is part of the

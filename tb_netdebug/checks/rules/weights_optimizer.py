@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, model_of, parameters_of
+from tb_netdebug.checks.evidence.weights_unowned import unowned
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, model_of, parameters_of
-from tb_netdebug.checks.rules.weights_unowned import unowned
+from tb_netdebug.checks.wording.phrases import agree, counted, percent
 from tb_netdebug.core.records.step import Kind
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, parameters_of
+from tb_netdebug.checks.evidence.progress import learns
+from tb_netdebug.checks.evidence.warm_up import is_rising
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
-from tb_netdebug.checks.rules.progress import learns
-from tb_netdebug.checks.rules.warm_up import is_rising
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.checks.wording.phrases import agree, counted, percent
 from tb_netdebug.core.records.scalar_names import RATES
 from tb_netdebug.core.records.step import Kind
 

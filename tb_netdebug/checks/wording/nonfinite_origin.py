@@ -9,7 +9,7 @@ from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named
+from tb_netdebug.checks.wording.phrases import named
 
 WORDS = {"NaN": "NaN", "Inf": "infinite values", "-Inf": "minus infinity"}
 OUTSIDE = (

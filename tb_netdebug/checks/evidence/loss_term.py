@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_course import LossCurve
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.phrases import number, percent
-from tb_netdebug.checks.rules.loss_course import LossCurve
+from tb_netdebug.checks.wording.phrases import number, percent
 
 
 def outweighed(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_shape import middle
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.rules.loss_shape import middle
 from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 from tb_netdebug.core.records.step import StepRecord
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.phrases import percent
+from tb_netdebug.checks.wording.phrases import percent
 
 MOST_SHAPES = 3
 

@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tb_netdebug.checks.curve import STEPS_KEPT, Curve
+from tb_netdebug.checks.evidence.loss_calls import LossCallTable
+from tb_netdebug.checks.evidence.loss_shape import Doubles, noise
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.layers import LayerTable
-from tb_netdebug.checks.rules.loss_calls import LossCallTable
-from tb_netdebug.checks.rules.loss_shape import Doubles, noise
 from tb_netdebug.core.records.scalar_names import LOSS
 
 # The first values of a run, before it has learned anything.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tb_netdebug.checks.evidence.activation_layers import activation_layers
+from tb_netdebug.checks.evidence.loss_looks import CLASS_LOSSES
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named
-from tb_netdebug.checks.rules.activation_layers import activation_layers
-from tb_netdebug.checks.rules.loss_looks import CLASS_LOSSES
+from tb_netdebug.checks.wording.phrases import named
 from tb_netdebug.core.records.scalar_names import of_loss
 
 
