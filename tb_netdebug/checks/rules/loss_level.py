@@ -24,6 +24,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.wording.loss_words import over
 from tb_netdebug.checks.wording.phrases import number, percent
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import LOSSES
 
 
@@ -83,7 +84,7 @@ class LossAtChance(Rule):
         limits = self.limits
         if history.step - seen.first_step + 1 < limits.patience or still_warming_up(history):
             return None
-        calls = history.known_facts.get("loss-call", {})
+        calls = history.known_facts(LossCallFact)
         return outweighed(seen, calls, below=limits.below, rest=limits.rest)
 
     def _of_loss(self, history: History, seen: LossCurve) -> Sign | None:

@@ -24,6 +24,7 @@ from tb_netdebug.checks.rules.numbers_forward import (
 from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, PrecisionHeadroom
 from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
 from tb_netdebug.checks.wording.phrases import agree, counted, named, number, percent
+from tb_netdebug.core.records.facts import NonfiniteFact
 from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT, LOSS, LOSS_LEFT_OUT, NONFINITE_GRADIENTS
 from tb_netdebug.core.records.step import Kind, StepRecord
 
@@ -44,7 +45,7 @@ class NonfiniteLoss(Rule):
         self._line = ""  # the line at which a loss made it
 
     def update(self, history: History) -> Iterator[Sign]:
-        fact = history.fact("first-nonfinite")
+        fact = history.fact(NonfiniteFact)
         if fact is not None and fact is not self._fact:
             origin = TracedOrigin.of(fact, history.step)
             is_news = self._fact is None or origin.is_of_another or self._is_new_line(origin)
