@@ -17,7 +17,7 @@ BACKENDS = KERAS / "backends"
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "tensorboard", "grpc"}
 STARTING_THINGS = {"threading", "socket", "subprocess", "multiprocessing", "asyncio", "concurrent"}
 # What the modules of a room may import of the package, lazily or not; each room knows those above it alone,
-# and all know the version. A module belongs to the room with the longest name that fits.
+# and all know the version. A module belongs to the room with the longest name that fits, or is one by itself.
 ROOMS: dict[str, set[str]] = {
     "core": set(),
     "core.stats": set(),
@@ -25,6 +25,11 @@ ROOMS: dict[str, set[str]] = {
     "core.machine": set(),
     "core.eventlog": {"core", "core.stats", "core.records"},
     "checks": {"core.stats", "core.records"},
+    "checks.wording": {"core.records", "checks"},
+    "checks.evidence": {"core.records", "checks", "checks.wording"},
+    "checks.rules": {"core.stats", "core.records", "checks", "checks.wording", "checks.evidence"},
+    "checks.engine": {"core.stats", "core.records", "checks", "checks.wording", "checks.rules"},
+    "checks.finding_error": {"checks", "checks.wording"},
     "transport": {"core.records", "core.machine", "core.eventlog"},
     "debugger": {"core.stats"},
     "debugger.tensors": {"core.stats", "core.records", "debugger"},
@@ -33,32 +38,37 @@ ROOMS: dict[str, set[str]] = {
     "debugger.hub": {"core.records", "debugger", "debugger.protocol", "debugger.trainer"},
     "debugger.client": {"core.records", "transport", "debugger.protocol", "debugger.hub"},
     "recording": {
-        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "transport",
-        "debugger",
+        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "checks.wording",
+        "transport", "debugger",
     },
     "frameworks": set(),
     "frameworks.torch": {
-        "core", "core.stats", "core.records", "core.machine", "checks", "debugger", "debugger.trainer",
-        "recording",
+        "core", "core.stats", "core.records", "core.machine", "checks", "checks.finding_error", "debugger",
+        "debugger.trainer", "recording",
     },
     "frameworks.keras": {
-        "core.stats", "core.records", "core.machine", "checks", "debugger", "debugger.tensors", "recording",
-        "frameworks.torch",
+        "core.stats", "core.records", "core.machine", "checks", "checks.finding_error", "debugger",
+        "debugger.tensors", "recording", "frameworks.torch",
     },
-    "judging": {"core.stats", "core.records", "core.eventlog", "checks"},
+    "judging": {
+        "core.stats", "core.records", "core.eventlog", "checks", "checks.wording", "checks.evidence",
+        "checks.engine", "checks.finding_error",
+    },
     "training": {
-        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "transport",
-        "debugger", "debugger.tensors", "debugger.trainer", "recording", "frameworks.torch", "judging",
+        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "checks.wording",
+        "checks.finding_error", "transport", "debugger", "debugger.tensors", "debugger.trainer", "recording",
+        "frameworks.torch", "judging",
     },
     "integrations": {
-        "core.eventlog", "checks", "recording", "frameworks.torch", "frameworks.keras", "judging", "training",
+        "core.eventlog", "checks", "checks.wording", "checks.rules", "checks.finding_error", "recording",
+        "frameworks.torch", "frameworks.keras", "judging", "training",
     },
     "experiments": {"core", "recording", "frameworks.torch", "training", "integrations"},
     "viewer": {"core.records", "core.eventlog", "transport", "debugger.protocol", "debugger.hub", "judging"},
     "cli": {
-        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "transport",
-        "debugger.protocol", "debugger.client", "recording", "frameworks.torch", "judging", "training",
-        "experiments",
+        "core", "core.stats", "core.records", "core.machine", "core.eventlog", "checks", "checks.wording",
+        "checks.rules", "checks.engine", "transport", "debugger.protocol", "debugger.client", "recording",
+        "frameworks.torch", "judging", "training", "experiments",
     },
 }  # fmt: skip
 # The package itself, and `python -m tb_netdebug`: names of what users type, imported when they are used.

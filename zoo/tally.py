@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from tb_netdebug.checks.phrases import percent
+from tb_netdebug.checks.wording.phrases import percent
 from zoo.program import Program
 from zoo.run import Outcome, Said
 

@@ -13,10 +13,11 @@ from tb_netdebug.checks.causes import explain, weigh
 from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.checks.finding import MOST_PLACES, Finding, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.idioms import in_words_of
 from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
 from tb_netdebug.checks.rules import ALL
+from tb_netdebug.checks.wording.idioms import in_words_of
+from tb_netdebug.core.records.facts import LossCallFact, OptimizerFact
 from tb_netdebug.core.records.findings import listing_order
 from tb_netdebug.core.records.graph import Graph
 from tb_netdebug.core.records.scalar_names import (
@@ -144,7 +145,7 @@ class Engine:
     def _take_rank(self, rank: int, record: StepRecord) -> None:
         """Take a record of another process; many may come at once, and each of its samples is compared."""
         self.history.take_rank(rank, record)
-        if self.history.facts:
+        if self.history.has_facts:
             self._ask(self._by_time[When.FACTS])
         if record.samples:
             self._ask(rule for rule in self._by_time[When.SAMPLES] if "ranks" in rule.needs)
@@ -218,12 +219,12 @@ class Engine:
             "gradients": history.gradients.looks,
             "updates": history.updates.looks,
             "activations": history.activations.looks,
-            "loss-call": "loss-call" in history.known_facts,
+            "loss-call": bool(history.known_facts(LossCallFact)),
             "labels": any(curve.name.endswith("/target_min") for curve in history.curves(LOSSES)),
             "inputs": any(name.startswith("input/") for name in history.of_kind(Kind.TENSOR).names)
             or any(history.curves(WORDS)),
             "evaluation-loss": any(is_evaluation(curve.name) for curve in history.curves()),
-            "optimizer": "optimizer" in history.known_facts,
+            "optimizer": bool(history.known_facts(OptimizerFact)),
             "modes": history.curve(EVAL_MODULES) is not None,
             "memory": any(history.curves(MEMORY)),
             "time": history.curve(TIME_STEP) is not None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_netdebug.checks.finding import Finding
-from tb_netdebug.checks.words import paragraph
+from tb_netdebug.checks.wording.words import paragraph
 
 
 class FindingError(RuntimeError):

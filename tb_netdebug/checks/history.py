@@ -5,8 +5,9 @@ Everything is bounded: the steps of each scalar, the samples of each tensor, the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,17 @@ from numpy.typing import NDArray
 from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.tensors import TensorTable
+from tb_netdebug.core.records.fact_codec import decode_fact
+from tb_netdebug.core.records.facts import NonfiniteFact, TypedFact
 from tb_netdebug.core.records.step import Kind, StepRecord
 from tb_netdebug.core.records.verdict import RunEvidence
 
 MOST_SCALARS = 4096
 MOST_FACTS_KEPT = 256
 MOST_RANKS = 4096
-FIRST_NONFINITE = "first-nonfinite"
 
 Integers = NDArray[np.int64]
+F = TypeVar("F", bound=TypedFact)
 
 
 class Rank:
@@ -51,7 +54,8 @@ class History:
     """The records so far, as the rules see them; `take` adds one and makes it the present one.
 
     `recent` holds the records since the rules were last asked, the present one last: at most 16 of them.
-    `facts` are the facts of the present record by kind; `known_facts` the latest of each kind and id.
+    `facts` are those of the present record; `known_facts` the latest of each id. A fact of a kind that this
+    version does not know, or one that does not hold together, is none.
     """
 
     def __init__(self) -> None:
@@ -61,8 +65,8 @@ class History:
         self.steps = 0
         self.scalars: dict[str, float] = {}
         self.recent: list[StepRecord] = []
-        self.facts: dict[str, list[dict[str, Any]]] = {}
-        self.known_facts: dict[str, dict[Any, dict[str, Any]]] = {}
+        self._facts: dict[str, list[TypedFact]] = {}
+        self._known_facts: dict[str, dict[int | str, TypedFact]] = {}
         self.ranks: dict[int, Rank] = {}
         self._curves: dict[str, Curve] = {}
         self._by_prefix: dict[str, list[Curve]] = {}
@@ -86,9 +90,10 @@ class History:
             curve.add(step, value)
         if record.samples or self._sampled:
             self._take_samples(record)
-        self.facts = {}
-        for fact in record.facts:
-            self._note(fact.kind, fact.data)
+        self._facts = {}
+        for stored in record.facts:
+            if (fact := decode_fact(stored)) is not None:
+                self._note(fact)
 
     def take_rank(self, rank: int, record: StepRecord) -> None:
         """Take a record of another process.
@@ -96,10 +101,12 @@ class History:
         The only fact of it that counts is the origin of a NaN: averaged gradients carry a NaN into all
         processes.
         """
-        self.facts = {}
-        for fact in record.facts:
-            if fact.kind == FIRST_NONFINITE and self._is_earlier_origin(fact.data, record.step):
-                self._note(fact.kind, {"step": record.step, **fact.data, "rank": rank})
+        self._facts = {}
+        for stored in record.facts:
+            fact = decode_fact(stored)
+            if isinstance(fact, NonfiniteFact) and self._is_earlier_origin(fact, record.step):
+                step = record.step if fact.step is None else fact.step
+                self._note(replace(fact, step=step, rank=rank))
         known = self.ranks.get(rank)
         if known is None:
             if len(self.ranks) >= MOST_RANKS:
@@ -168,25 +175,40 @@ class History:
 
     # ---- facts
 
-    def fact(self, kind: str, key: Any = 0) -> dict[str, Any] | None:
-        """Return the latest fact of a kind (and of an `id`, for the kinds that have one)."""
-        return self.known_facts.get(kind, {}).get(key)
+    def facts(self, kind: type[F]) -> Sequence[F]:
+        """Return the facts of a kind in the present record."""
+        return cast(Sequence[F], self._facts.get(kind.KIND, ()))
 
-    def _is_earlier_origin(self, data: dict[str, Any], step: int) -> bool:
+    @property
+    def has_facts(self) -> bool:
+        """Whether the present record has facts of any kind."""
+        return bool(self._facts)
+
+    def known_facts(self, kind: type[F]) -> Mapping[int | str, F]:
+        """Return the latest facts of a kind by their ids; a kind without ids has at most one, at 0."""
+        return cast(Mapping[int | str, F], self._known_facts.get(kind.KIND, {}))
+
+    def fact(self, kind: type[F], key: int | str = 0) -> F | None:
+        """Return the latest fact of a kind, and of an id if the kind has them."""
+        return self.known_facts(kind).get(key)
+
+    def _is_earlier_origin(self, fact: NonfiniteFact, step: int) -> bool:
         """Return whether another process reports an origin that may be the cause of the one known here."""
-        known = self.fact(FIRST_NONFINITE)
-        if data.get("what") == "gradient":
+        known = self.fact(NonfiniteFact)
+        if fact.what == "gradient":
             # An averaged gradient is NaN in every process: it says nothing about where the NaN came from.
             return False
-        return known is None or known.get("what") == "gradient" or step < known.get("step", step)
+        if known is None or known.what == "gradient":
+            return True
+        return known.step is not None and step < known.step
 
-    def _note(self, kind: str, data: dict[str, Any]) -> None:
-        self.facts.setdefault(kind, []).append(data)
-        known = self.known_facts.setdefault(kind, {})
-        key = data.get("id", 0)
+    def _note(self, fact: TypedFact) -> None:
+        self._facts.setdefault(fact.KIND, []).append(fact)
+        known = self._known_facts.setdefault(fact.KIND, {})
+        key: int | str = getattr(fact, "id", 0)
         # A known id is always brought up to date; new ones are taken while there is room.
-        if isinstance(key, int | str) and (key in known or len(known) < MOST_FACTS_KEPT):
-            known[key] = data
+        if key in known or len(known) < MOST_FACTS_KEPT:
+            known[key] = fact
 
     def _take_samples(self, record: StepRecord) -> None:
         by_kind: dict[Kind, list[Any]] = {}

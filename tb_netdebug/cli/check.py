@@ -25,7 +25,7 @@ from rich.text import Text
 
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules import ALL
-from tb_netdebug.checks.words import WIDTH, indented, paragraph, printable
+from tb_netdebug.checks.wording.words import WIDTH, indented, paragraph, printable
 from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.core.records.visible import json_text

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from tb_netdebug.checks.phrases import percent
+from tb_netdebug.checks.wording.phrases import percent
 from tb_netdebug.cli.layer_rows import LayerRow
 from tb_netdebug.cli.vital_signs import PHASES
 from tb_netdebug.training.console import MISSING, size

@@ -7,7 +7,7 @@ from typing import Any
 
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.rules import ALL
-from tb_netdebug.checks.words import paragraph
+from tb_netdebug.checks.wording.words import paragraph
 from tb_netdebug.integrations.requirement import library
 
 optuna = library("optuna", wanted_by="OptunaPruning", extra="optuna")

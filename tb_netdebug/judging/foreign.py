@@ -10,8 +10,8 @@ import numpy as np
 
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.evaluation import is_evaluation
+from tb_netdebug.checks.evidence.loss_curves import loss_of
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.rules.loss_curves import loss_of
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
 from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
 from tb_netdebug.core.eventlog.reader.views import BandView, ScalarColumns

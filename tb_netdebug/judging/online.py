@@ -13,7 +13,7 @@ from typing import Any
 from tb_netdebug.checks.engine import Engine
 from tb_netdebug.checks.finding import Finding, Severity
 from tb_netdebug.checks.finding_error import FindingError
-from tb_netdebug.checks.words import paragraph
+from tb_netdebug.checks.wording.words import paragraph
 from tb_netdebug.core.eventlog.writer.spool import shown
 from tb_netdebug.core.records.findings import encode_findings
 from tb_netdebug.core.records.graph import decode_graph

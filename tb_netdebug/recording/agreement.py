@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tb_netdebug.core.records.facts import NonfiniteFact
 from tb_netdebug.core.records.scalar_names import BATCH_ID, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 
 # What each process reports of its last steps to the first one, so that the checks can compare processes.
 SCALARS_TOLD = (TIME_STEP, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, BATCH_ID)
-FACTS_TOLD = ("first-nonfinite",)
+FACTS_TOLD = (NonfiniteFact.KIND,)
 MOST_STEPS_TOLD = 64
 
 

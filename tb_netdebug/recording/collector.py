@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tb_netdebug.core.records.fact_codec import encode_fact
+from tb_netdebug.core.records.facts import TypedFact
 from tb_netdebug.core.records.step import Fact, Sample, Series, StepRecord, Units
 from tb_netdebug.core.stats import kernel
 from tb_netdebug.recording.agreement import Agreement
@@ -65,9 +67,9 @@ class StepCollector:
     def add(self, name: str, value: float) -> None:
         self.scalars[name] = self.scalars.get(name, 0.0) + value
 
-    def fact(self, kind: str, /, **data: Any) -> None:
-        """Record something that is not a number; plain values only."""
-        self.facts.append(Fact(kind, data))
+    def fact(self, fact: TypedFact) -> None:
+        """Record something that is not a number."""
+        self.facts.append(encode_fact(fact))
 
     @property
     def probing(self) -> bool:

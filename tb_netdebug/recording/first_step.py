@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tb_netdebug.checks.words import printable
+from tb_netdebug.checks.wording.words import printable
 from tb_netdebug.core.eventlog.writer.located_warnings import UserLine
 from tb_netdebug.core.records.verdict import why_no_step
 

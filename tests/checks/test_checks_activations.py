@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tb_netdebug.checks.evidence.activation_layers import is_rectifier
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.checks.rules.activation_layers import is_rectifier
 from tb_netdebug.checks.rules.activations import RULES
 from tb_netdebug.core.records.graph import Graph, Node, Parameter, TensorType
 from tb_netdebug.core.records.step import Fact, Kind, Sample, StepRecord

@@ -14,6 +14,7 @@ from tb_netdebug.checks.evaluation import is_evaluation
 from tb_netdebug.checks.finding import Evidence, Finding, Severity, Sign, verdict
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.core.records.facts import OptimizerFact
 from tb_netdebug.core.records.step import Kind, StepRecord
 from tests.support.stories import graph, record, sample
 
@@ -82,7 +83,7 @@ class Told(Rule):
     needs = ("optimizer",)
 
     def update(self, history: History) -> Iterable[Sign]:
-        return [sign(Severity.INFO, fact["name"]) for fact in history.facts.get("optimizer", [])]
+        return [sign(Severity.INFO, *(fact.missing or ())) for fact in history.facts(OptimizerFact)]
 
 
 class Broken(Rule):
@@ -108,7 +109,7 @@ def training(steps: int = 100) -> list[StepRecord]:
             [sample(Kind.WEIGHT, name, [0.0, 0.0]) for name in ("b.weight", "a.weight")]
             if step % 10 == 0
             else [],
-            [("optimizer", {"id": step, "name": f"p{step}"})] if step in (3, 50) else [],
+            [("optimizer", {"id": step, "missing": [f"p{step}"]})] if step in (3, 50) else [],
         )
         for step in range(steps)
     ]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rules.loss import RULES
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.step import Kind, StepRecord
 from tests.support.stories import judged, record, sample
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tb_netdebug.checks.rules.parameters import fans_of, is_matrix_of
+from tb_netdebug.checks.evidence.parameters import fans_of, is_matrix_of
 
 
 @pytest.mark.parametrize(

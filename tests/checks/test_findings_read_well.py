@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.checks.phrases import agree, counted, listed, named, number, percent, size, span
-from tb_netdebug.checks.words import paragraph, places
+from tb_netdebug.checks.wording.phrases import agree, counted, listed, named, number, percent, size, span
+from tb_netdebug.checks.wording.words import paragraph, places
 from tests.support.reading import complaints
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,6 +96,6 @@ def test_complaints_are_made(said: str) -> None:
 
 def test_no_rule_formats_shares_by_itself() -> None:
     """Python's own percent has no space before it; powers of ten come from `number` alone."""
-    rules = sorted((ROOT / "tb_netdebug/checks/rules").glob("*.py"))
+    rules = sorted((ROOT / "tb_netdebug/checks").rglob("*.py"))
     own = {path.name: re.findall(r"\{[^{}]*:\.\d[%ge]\}", path.read_text(encoding="utf-8")) for path in rules}
     assert {} == {name: found for name, found in own.items() if found}

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 import tb_netdebug as nd
+from tb_netdebug.core.records.fact_codec import encode_fact
+from tb_netdebug.core.records.facts import NonfiniteFact, TypedFact
 from tb_netdebug.recording.collector import StepCollector
 
 NAN, INF = float("nan"), float("inf")
@@ -22,10 +24,10 @@ def facts_told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     original = StepCollector.fact
 
-    def fact(self: StepCollector, kind: str, /, **data: Any) -> None:
-        if kind == "first-nonfinite":
-            told.append({"step": self.step, **data})
-        original(self, kind, **data)
+    def fact(self: StepCollector, fact: TypedFact) -> None:
+        if isinstance(fact, NonfiniteFact):
+            told.append({"step": self.step, **encode_fact(fact).data})
+        original(self, fact)
 
     monkeypatch.setattr(StepCollector, "fact", fact)
     return told

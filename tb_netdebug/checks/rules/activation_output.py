@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.activation_layers import activation_layers
+from tb_netdebug.checks.evidence.loss_course import course
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.activation_layers import activation_layers
-from tb_netdebug.checks.rules.loss_course import course
+from tb_netdebug.checks.wording.phrases import number, percent
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import of_loss
 
 
@@ -96,7 +97,7 @@ class ConstantOutput(Rule):
 
     @staticmethod
     def _beside_targets(history: History) -> float | None:
-        calls = history.known_facts.get("loss-call", {})
+        calls = history.known_facts(LossCallFact)
         if len(calls) != 1:
             return None
         key = next(iter(calls))
@@ -111,16 +112,16 @@ class ConstantOutput(Rule):
         It shows in the loss of a constant answer, which becomes tiny beside what it once was.
         """
         limits = self.limits
-        for key, call in history.known_facts.get("loss-call", {}).items():
+        for key, call in history.known_facts(LossCallFact).items():
             baseline = history.curve(of_loss(key, "baseline"))
-            if not call.get("target_learns") or baseline is None or history.step < limits.ignored:
+            if not call.target_learns or baseline is None or history.step < limits.ignored:
                 continue
             newest = baseline.tail(limits.looks)
             if len(newest) < limits.looks or not 0 < baseline.highest < math.inf:
                 continue
             left = float(newest.max()) / baseline.highest
             if left <= limits.collapsed:
-                return self._one_point(str(call.get("site") or ""), left, baseline.steps[-limits.looks])
+                return self._one_point(call.site, left, baseline.steps[-limits.looks])
         return None
 
     def _matters(self, history: History) -> bool:

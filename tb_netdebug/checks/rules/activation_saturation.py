@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.activation_layers import EDGES, activation_layers, active_in
+from tb_netdebug.checks.evidence.loss_course import course
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, named, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.activation_layers import EDGES, activation_layers, active_in
-from tb_netdebug.checks.rules.loss_course import course
 from tb_netdebug.checks.tensors import Doubles, Numbers
+from tb_netdebug.checks.wording.phrases import counted, named, percent
 from tb_netdebug.core.stats.sketch import LOWER, UPPER
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.activation_layers import activation_layers
+from tb_netdebug.checks.evidence.loss_course import course
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named, number
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.activation_layers import activation_layers
-from tb_netdebug.checks.rules.loss_course import course
+from tb_netdebug.checks.wording.phrases import named, number
 
 
 @dataclass(frozen=True, slots=True)

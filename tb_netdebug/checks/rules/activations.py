@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.activation_layers import activation_layers, active_in
+from tb_netdebug.checks.evidence.activation_scores import unheard_classes
+from tb_netdebug.checks.evidence.activation_starved import idle, starved
+from tb_netdebug.checks.evidence.loss_course import course
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.activation_layers import activation_layers, active_in
 from tb_netdebug.checks.rules.activation_output import ConstantOutput
 from tb_netdebug.checks.rules.activation_saturation import SaturatedUnits
 from tb_netdebug.checks.rules.activation_scale import ActivationScale
-from tb_netdebug.checks.rules.activation_scores import unheard_classes
-from tb_netdebug.checks.rules.activation_starved import idle, starved
-from tb_netdebug.checks.rules.loss_course import course
+from tb_netdebug.checks.wording.phrases import named, percent
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from statistics import median
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, percent, span
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.phrases import counted, percent, span
 from tb_netdebug.core.records.scalar_names import (
     BATCH_ID,
     BATCH_IS_SLICE,

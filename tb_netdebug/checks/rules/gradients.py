@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_curves import loss_of
+from tb_netdebug.checks.evidence.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.gradients_exploding import ExplodingGradients
 from tb_netdebug.checks.rules.gradients_vanishing import VanishingGradients
-from tb_netdebug.checks.rules.loss_curves import loss_of
-from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.rules.weights_still import Streaks
 from tb_netdebug.checks.tensors import Flags
+from tb_netdebug.checks.wording.phrases import agree, counted, number, percent
+from tb_netdebug.core.records.facts import GradientsFact
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, GRADIENTS_KEPT
 from tb_netdebug.core.records.step import Kind
 
@@ -116,10 +116,10 @@ class NoGradient(Rule):
     limits = MissingLimits()
 
     def update(self, history: History) -> Iterator[Sign]:
-        for fact in history.facts.get("gradients", []):
-            if fact.get("detached"):
+        for fact in history.facts(GradientsFact):
+            if fact.detached:
                 yield self._detached()
-            elif fact.get("none"):
+            elif fact.none:
                 yield self._missing(history, fact)
 
     def _detached(self) -> Sign:
@@ -133,10 +133,10 @@ class NoGradient(Rule):
             sureness=0.98,
         )
 
-    def _missing(self, history: History, fact: dict[str, Any]) -> Sign:
+    def _missing(self, history: History, fact: GradientsFact) -> Sign:
         known = parameters_of(history)
-        names: list[str] = fact["none"]
-        without = {name for name in names if owner_of(name) in fact.get("called_without_grad", ())}
+        names, called_without_grad = fact.none, fact.called_without_grad or ()
+        without = {name for name in names if owner_of(name) in called_without_grad}
         if without and not is_fresh(history, known, without):
             without = set()  # a pretrained part that is frozen on purpose
         cut = [name for name in names if name in without or is_cut(known, name, fact)]
@@ -145,7 +145,7 @@ class NoGradient(Rule):
         is_most = share_cut >= self.limits.most
         is_much = is_first or share_cut >= self.limits.share
         whose = agree(len(names), "its layer is", "their layers are")
-        if without or (fact.get("called_without_grad") and not cut):
+        if without or (called_without_grad and not cut):
             why = f"{whose} called inside of torch.no_grad() only"
         elif cut:
             why = f"{whose} called, but nothing of the loss comes back through what is put out"
@@ -155,26 +155,26 @@ class NoGradient(Rule):
         return Sign(
             Severity.ERROR if is_most else Severity.WARNING if is_much else Severity.INFO,
             f"{counted(len(names), 'weight tensor')} ({percent(share)} of all weights) got no gradient in "
-            f"the last {counted(fact.get('steps', 2), 'step')} of the optimizer (more than "
+            f"the last {counted(fact.steps, 'step')} of the optimizer (more than "
             f"{percent(self.limits.share)}, or the first layer, is too much): {why}.{first}",
             "If they are meant to learn, look for .detach(), torch.no_grad(), .data or numpy between these "
             "layers and the loss, and whether forward() uses their output. If not, say so: "
             "layer.requires_grad_(False).",
             {"share of weights without gradient": Evidence(share, self.limits.share)},
-            tuple(names),
+            names,
             sureness=0.95 if is_most else 0.85 if is_much else 0.5,
         )
 
 
-def is_cut(known: ParameterTable, name: str, fact: dict[str, Any]) -> bool:
+def is_cut(known: ParameterTable, name: str, fact: GradientsFact) -> bool:
     """Return whether a parameter's layer is called like those that learn.
 
     If the fact does not say, the first batch decides.
     """
     owner = owner_of(name)
-    if owner in fact.get("called", ()):
+    if owner in (fact.called or ()):
         return True
-    if owner in fact.get("called_without_grad", ()) or owner in fact.get("uncalled", ()):
+    if owner in (fact.called_without_grad or ()) or owner in (fact.uncalled or ()):
         return False
     place = known.place.get(name)
     return place is None or bool(known.called[place])

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_curves import loss_of
+from tb_netdebug.checks.evidence.parameters import Integers, ParameterTable, parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_curves import loss_of
-from tb_netdebug.checks.rules.parameters import Integers, ParameterTable, parameters_of
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM
 from tb_netdebug.core.records.step import Kind
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tb_netdebug.checks.evidence.headway import Headway, headway
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.headway import Headway, headway
+from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE, of_input, of_words
 
 

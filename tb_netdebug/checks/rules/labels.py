@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
+from tb_netdebug.checks.wording.phrases import counted
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE
 
 # Last layers that make scores of similarities and distances; a classifier's scores come out of a layer.
@@ -20,23 +21,22 @@ PUT_TOGETHER = (None, "Cat", "Stack", "Div", "Mul", "Bmm", "Sum", "Neg", "Sub")
 MOST_LABELS = 2
 
 
-def is_of_classes(call: dict[str, Any]) -> bool:
+def is_of_classes(call: LossCallFact) -> bool:
     """Return whether the call gives one label per example to a loss for classes."""
-    function = call.get("function")
-    return function in CLASS_LOSSES or function in BINARY_LOSSES
+    return call.function in CLASS_LOSSES or call.function in BINARY_LOSSES
 
 
-def classes_of(call: dict[str, Any]) -> int:
-    return 2 if call.get("function") in BINARY_LOSSES else int(call.get("num_classes") or 2)
+def classes_of(call: LossCallFact) -> int:
+    return 2 if call.function in BINARY_LOSSES else call.num_classes or 2
 
 
-def has_one_label_each(call: dict[str, Any], history: History) -> bool:
+def has_one_label_each(call: LossCallFact, history: History) -> bool:
     """Return whether there is one label per example.
 
     Maps of labels and labels per word do not count, even if they were flattened: neighbours in those are
     rightly alike.
     """
-    shape = tuple(call.get("target_shape") or ())
+    shape = call.target_shape or ()
     if len(shape) > 1 and math.prod(shape[1:]) != 1:
         return False
     batch = history.curve(BATCH_SIZE)
@@ -88,7 +88,7 @@ class LabelsSingleClass(Rule):
         call, classes = only.call, classes_of(only.call)
         # Scores that are not a layer's output were composed, as in contrastive losses: the first one is
         # right.
-        is_put_together = classes > 2 and call.get("last_layer") in PUT_TOGETHER
+        is_put_together = classes > 2 and call.last_layer in PUT_TOGETHER
         is_sure = only.labels >= self.limits.labels and only.looks >= self.limits.steps
         severity = Severity.ERROR if is_sure else Severity.WARNING
         return Sign(
@@ -112,7 +112,7 @@ class LabelsSingleClass(Rule):
 class Only:
     """The single class of all labels that a loss call has had so far."""
 
-    call: dict[str, Any]
+    call: LossCallFact
     since: int
     top: float = math.nan
     looks: int = 0

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_looks import LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.labels import classes_of, is_of_classes
-from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
+from tb_netdebug.checks.wording.phrases import number, percent
 
 MOST_CLASSES = 64
 

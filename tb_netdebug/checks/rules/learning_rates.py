@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.evidence.headway import Headway, headway
+from tb_netdebug.checks.evidence.loss_course import course as course_of
+from tb_netdebug.checks.evidence.loss_shape import is_falling
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.headway import Headway, headway
-from tb_netdebug.checks.rules.loss_course import course as course_of
-from tb_netdebug.checks.rules.loss_shape import is_falling
-from tb_netdebug.checks.rules.nonfinite_origin import is_in_the_batch
 from tb_netdebug.checks.rules.numbers_forward import is_lost
+from tb_netdebug.checks.wording.nonfinite_origin import is_in_the_batch
+from tb_netdebug.checks.wording.phrases import counted, number, percent
 from tb_netdebug.core.records.scalar_names import LOSS, RATES, TIME_OPTIMIZER, UPDATES_MADE
 from tb_netdebug.core.records.step import Kind, StepRecord
 

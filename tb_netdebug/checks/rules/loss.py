@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from tb_netdebug.checks.evidence.loss_calls import NEVER_NEGATIVE
+from tb_netdebug.checks.evidence.loss_course import course
+from tb_netdebug.checks.evidence.loss_turned import climbed
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_calls import NEVER_NEGATIVE
-from tb_netdebug.checks.rules.loss_course import course
 from tb_netdebug.checks.rules.loss_late import LossPlateau, Overfitting
 from tb_netdebug.checks.rules.loss_level import LossAtChance, NotLearning
 from tb_netdebug.checks.rules.loss_rise import DivergingLoss
 from tb_netdebug.checks.rules.loss_start import LossAtChanceStart
 from tb_netdebug.checks.rules.loss_swing import LossOscillating, LossSpike
-from tb_netdebug.checks.rules.loss_turned import climbed
+from tb_netdebug.checks.wording.phrases import number
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 
 
@@ -35,9 +35,9 @@ class LossNegative(Rule):
     limits = NegativeLimits()
 
     def update(self, history: History) -> Sign | None:
-        calls = history.known_facts.get("loss-call", {})
+        calls = history.known_facts(LossCallFact)
         for key, call in calls.items():
-            if call.get("function") in NEVER_NEGATIVE:
+            if call.function in NEVER_NEGATIVE:
                 for record in history.recent:
                     value = record.scalars.get(of_loss(key, "value"))
                     if value is not None and value < -self.limits.below:
@@ -55,9 +55,9 @@ class LossNegative(Rule):
         return None if seen.calls.are_the_loss else self._unknown(lowest)
 
     def _impossible(
-        self, call: dict[str, Any], key: Any, value: float, scalars: dict[str, float], step: int
+        self, call: LossCallFact, key: int | str, value: float, scalars: dict[str, float], step: int
     ) -> Sign:
-        function = call["function"]
+        function = call.function
         evidence = {"loss": Evidence(value, -self.limits.below)}
         for side, name in (("input", "what goes in"), ("target", "targets")):
             for end in ("min", "max"):
@@ -80,15 +80,15 @@ class LossNegative(Rule):
             "below 0. Minimising it further teaches the network nothing.",
             advice,
             evidence,
-            where=(str(call["site"]),) if call.get("site") else (),
+            where=(call.site,) if call.site else (),
             since=step,
             sureness=0.98,
         )
 
-    def _turned(self, call: dict[str, Any], lowest: float, since: int) -> Sign:
+    def _turned(self, call: LossCallFact, lowest: float, since: int) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"The loss is minus what {call['function']} returned ({number(lowest, 4)}; below 0 is too low): "
+            f"The loss is minus what {call.function} returned ({number(lowest, 4)}; below 0 is too low): "
             "each step makes the answers worse.",
             "Take away the minus sign before the loss. If it is there on purpose (to attack a network), this "
             'is no fault: checks={"loss-negative": False}.',

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tb_netdebug.checks.evidence.loss_looks import LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_input_range import LossInputRange
 from tb_netdebug.checks.rules.loss_input_shape import LossInputShape
-from tb_netdebug.checks.rules.loss_looks import LossLooks, LossSample, rows
+from tb_netdebug.checks.wording.phrases import number
+from tb_netdebug.core.records.facts import LossCallFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class LossInputSoftmaxed(Rule):
         self._bounded: dict[Any, Bounded] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
-        for call in history.facts.get("loss-call", ()):
+        for call in history.facts(LossCallFact):
             yield from self._of_layer(call)
         for look in self._looks.fresh(history):
             if look.function == "cross_entropy":
@@ -51,8 +52,8 @@ class LossInputSoftmaxed(Rule):
             if look.function == "binary_cross_entropy_with_logits" and not look.last_layer:
                 yield from self._of_range(look)
 
-    def _of_layer(self, call: dict[str, Any]) -> Iterator[Sign]:
-        layer, function = call.get("last_layer"), call.get("function")
+    def _of_layer(self, call: LossCallFact) -> Iterator[Sign]:
+        layer, function = call.last_layer, call.function
         if function == "cross_entropy" and layer in ("Softmax", "Softmax2d"):
             yield twice(call, f"The input comes out of a {layer}", {"last layer": Evidence(str(layer))})
         elif function == "cross_entropy" and layer == "LogSoftmax":
@@ -62,7 +63,7 @@ class LossInputSoftmaxed(Rule):
 
     def _of_rows(self, look: LossSample) -> Iterator[Sign]:
         limits = self.limits
-        is_half = "16" in str(look.call.get("input_dtype"))
+        is_half = "16" in look.call.input_dtype
         limit = limits.half_row_sum_error if is_half else limits.row_sum_error
         if rows(look.call) < limits.rows or not look["row_sum_error"] < limit or look["outside_01"] != 0:
             return
@@ -119,9 +120,8 @@ def lowest_loss(classes: int | None) -> float:
     return math.log(1 + (max(classes or 2, 2) - 1) / math.e)
 
 
-def twice(call: dict[str, Any], seen: str, evidence: dict[str, Evidence]) -> Sign:
-    classes = call.get("num_classes")
-    lowest = lowest_loss(classes)
+def twice(call: LossCallFact, seen: str, evidence: dict[str, Evidence]) -> Sign:
+    lowest = lowest_loss(call.num_classes)
     return Sign(
         Severity.ERROR,
         f"{seen}: cross_entropy is given probabilities, but it expects scores and makes probabilities of "
@@ -130,13 +130,13 @@ def twice(call: dict[str, Any], seen: str, evidence: dict[str, Evidence]) -> Sig
         "Remove the softmax before the loss: return the output of the last Linear layer as it is, and call "
         "softmax only where you need probabilities, such as for showing them.",
         {**evidence, "lowest loss that can be reached": Evidence(lowest, 0.0)},
-        where=(str(call.get("site") or "cross_entropy"),),
+        where=(call.site or "cross_entropy",),
         sureness=0.98,
     )
 
 
 def squashed(
-    call: dict[str, Any],
+    call: LossCallFact,
     seen: str,
     evidence: dict[str, Evidence],
     *,
@@ -151,20 +151,20 @@ def squashed(
         "Remove the sigmoid before the loss, or use binary_cross_entropy (nn.BCELoss), which expects "
         "probabilities. Without the sigmoid, an answer is yes when the score is above 0.",
         evidence,
-        where=(str(call.get("site") or "binary_cross_entropy_with_logits"),),
+        where=(call.site or "binary_cross_entropy_with_logits",),
         since=since,
         sureness=sureness,
     )
 
 
-def harmless(call: dict[str, Any], evidence: dict[str, Evidence]) -> Sign:
+def harmless(call: LossCallFact, evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.INFO,
         "The input comes out of a LogSoftmax, and cross_entropy applies log-softmax itself. 2 of them give "
         "the same as 1: the second only costs time.",
         "Remove one of them: either drop the LogSoftmax layer, or use nll_loss (nn.NLLLoss) with it.",
         evidence,
-        where=(str(call.get("site") or "cross_entropy"),),
+        where=(call.site or "cross_entropy",),
         sureness=0.98,
     )
 

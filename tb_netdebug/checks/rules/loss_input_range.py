@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
-from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_looks import (
+from tb_netdebug.checks.evidence.loss_looks import (
     BINARY_LOSSES,
     CLASS_LOSSES,
     REGRESSION_LOSSES,
     LossLooks,
     LossSample,
 )
-from tb_netdebug.checks.rules.loss_unbounded import unbounded
+from tb_netdebug.checks.evidence.loss_unbounded import unbounded
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.phrases import number
+from tb_netdebug.core.records.facts import LossCallFact
 
 Range = tuple[float, float]
 
@@ -58,7 +59,7 @@ class LossInputRange(Rule):
         self._seen: dict[Any, InputRange] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
-        if history.facts.get("loss-call"):
+        if history.facts(LossCallFact):
             yield from other_classes(history)
         yield from unbounded(history, self.limits.divisor)
         for look in self._looks.fresh(history):
@@ -155,21 +156,17 @@ def unreachable(look: LossSample, reach: Range, is_known: bool, margin: float, *
 def other_classes(history: History) -> Iterator[Sign]:
     """Compare `num_classes=` of `watch` with the number of scores that the loss is given."""
     wanted = settings_of(history).get("num_classes")
-    calls = [
-        call
-        for call in history.known_facts.get("loss-call", {}).values()
-        if call.get("function") in CLASS_LOSSES and call.get("num_classes")
-    ]
-    if not isinstance(wanted, int) or not calls or any(call["num_classes"] == wanted for call in calls):
+    calls = [call for call in history.known_facts(LossCallFact).values() if call.function in CLASS_LOSSES]
+    known = [(call, call.num_classes) for call in calls if call.num_classes]
+    if not isinstance(wanted, int) or not known or any(classes == wanted for _, classes in known):
         return
-    call = calls[0]
+    call, classes = known[0]
     yield Sign(
         Severity.WARNING,
-        f"The network gives scores for {call['num_classes']} classes, but watch() was told of {wanted} "
-        "(num_classes).",
+        f"The network gives scores for {classes} classes, but watch() was told of {wanted} (num_classes).",
         "Give the last layer as many outputs as there are classes, or correct num_classes in watch().",
-        {"classes of the scores": Evidence(float(call["num_classes"]), float(wanted))},
-        where=(str(call.get("site") or call.get("function")),),
+        {"classes of the scores": Evidence(float(classes), float(wanted))},
+        where=(call.site or call.function,),
         sureness=0.9,
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.core.records.facts import DifferenceFact, LossCallFact
 
 
 class LossInputShape(Rule):
@@ -19,19 +19,19 @@ class LossInputShape(Rule):
     needs = ("loss-call",)
 
     def update(self, history: History) -> Iterator[Sign]:
-        for call in history.facts.get("loss-call", ()):
-            if call.get("broadcasts"):
+        for call in history.facts(LossCallFact):
+            if call.broadcasts:
                 yield from broadcast(call)
-            elif call.get("function") == "cross_entropy" and call.get("num_classes") == 1:
+            elif call.function == "cross_entropy" and call.num_classes == 1:
                 yield one_class(call)
-            elif call.get("softmax_of_one"):
+            elif call.softmax_of_one:
                 yield always_one(call)
-        for fact in history.facts.get("difference", ()):
+        for fact in history.facts(DifferenceFact):
             yield subtracted(fact)
 
 
-def broadcast(call: dict[str, Any]) -> Iterator[Sign]:
-    given, wanted = shape_of(call, "input_shape"), shape_of(call, "target_shape")
+def broadcast(call: LossCallFact) -> Iterator[Sign]:
+    given, wanted = call.input_shape, call.target_shape or ()
     joint = joined(given, wanted)
     if joint is None or math.prod(wanted) == 1:
         return  # a single target number is meant, as in least-squares GANs
@@ -39,15 +39,11 @@ def broadcast(call: dict[str, Any]) -> Iterator[Sign]:
     if pairs > most:
         # Extra dimensions on both sides, or a result for every pair, mean that all are to be compared with
         # all.
-        is_meant = call.get("reduction") == "none" and len(given) == len(wanted)
+        is_meant = call.reduction == "none" and len(given) == len(wanted)
         severity = Severity.INFO if is_meant else Severity.ERROR
         yield crossed(call, given, wanted, pairs, severity)
     elif math.prod(given) < math.prod(wanted) and given[-1:] != wanted[-1:]:
         yield crossed(call, given, wanted, pairs, Severity.WARNING)
-
-
-def shape_of(call: dict[str, Any], name: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in call.get(name) or ())
 
 
 def joined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
@@ -63,9 +59,9 @@ def joined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | Non
 
 
 def crossed(
-    call: dict[str, Any], given: tuple[int, ...], wanted: tuple[int, ...], pairs: int, severity: Severity
+    call: LossCallFact, given: tuple[int, ...], wanted: tuple[int, ...], pairs: int, severity: Severity
 ) -> Sign:
-    function = call.get("function")
+    function = call.function
     return Sign(
         severity,
         f"{function} is given predictions of shape {list(given)} and targets of shape {list(wanted)}. They "
@@ -78,14 +74,14 @@ def crossed(
             "shape of targets": Evidence(str(list(wanted))),
             "pairs that are compared": Evidence(float(pairs), float(math.prod(wanted))),
         },
-        where=(str(call.get("site") or function),),
+        where=(call.site or function,),
         sureness=0.97,
     )
 
 
-def subtracted(fact: dict[str, Any]) -> Sign:
+def subtracted(fact: DifferenceFact) -> Sign:
     """Report a loss that the program writes itself: only the predictions and the result are known."""
-    given, made = shape_of(fact, "prediction_shape"), shape_of(fact, "shape")
+    given, made = fact.prediction_shape, fact.shape
     return Sign(
         Severity.ERROR,
         f"The loss subtracts predictions of shape {list(given)} and targets, and that makes {list(made)}: "
@@ -104,7 +100,7 @@ def subtracted(fact: dict[str, Any]) -> Sign:
     )
 
 
-def always_one(call: dict[str, Any]) -> Sign:
+def always_one(call: LossCallFact) -> Sign:
     return Sign(
         Severity.ERROR,
         "The network ends in a softmax of 1 unit (at least 2 are needed): its output is always 1, whatever "
@@ -113,12 +109,12 @@ def always_one(call: dict[str, Any]) -> Sign:
         'For yes or no, end in a sigmoid: `Dense(1, activation="sigmoid")`; or give the last layer as many '
         "units as there are classes.",
         {"units of the softmax": Evidence(1.0, 2.0)},
-        where=(str(call.get("site") or call.get("function")),),
+        where=(call.site or call.function,),
         sureness=0.99,
     )
 
 
-def one_class(call: dict[str, Any]) -> Sign:
+def one_class(call: LossCallFact) -> Sign:
     return Sign(
         Severity.ERROR,
         "cross_entropy is given one score for each input, so there is 1 class (at least 2 are needed): its "
@@ -126,6 +122,6 @@ def one_class(call: dict[str, Any]) -> Sign:
         "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and "
         "float targets; or give the last layer as many outputs as there are classes.",
         {"classes": Evidence(1.0, 2.0)},
-        where=(str(call.get("site") or "cross_entropy"),),
+        where=(call.site or "cross_entropy",),
         sureness=0.99,
     )

@@ -9,13 +9,13 @@ import numpy as np
 
 from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.evaluation import is_evaluation
+from tb_netdebug.checks.evidence.loss_course import LossCurve, course, is_turn
+from tb_netdebug.checks.evidence.loss_shape import Doubles, error_of_mean, is_falling, noise
+from tb_netdebug.checks.evidence.stillness import LEAST_UPDATE, update_ratio
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import LossCurve, course, is_turn
-from tb_netdebug.checks.rules.loss_shape import Doubles, error_of_mean, is_falling, noise
-from tb_netdebug.checks.rules.stillness import LEAST_UPDATE, update_ratio
+from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import OWN, RATES
 
 is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
-from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import FIRST_VALUES, LossCurve, course, is_turn
-from tb_netdebug.checks.rules.loss_shape import (
+from tb_netdebug.checks.evidence.loss_course import FIRST_VALUES, LossCurve, course, is_turn
+from tb_netdebug.checks.evidence.loss_shape import (
     Doubles,
     error_of_mean,
     is_falling,
@@ -20,10 +16,15 @@ from tb_netdebug.checks.rules.loss_shape import (
     variation,
     without_spikes,
 )
-from tb_netdebug.checks.rules.loss_term import outweighed
-from tb_netdebug.checks.rules.loss_words import over
-from tb_netdebug.checks.rules.stillness import standstill
-from tb_netdebug.checks.rules.warm_up import still_warming_up
+from tb_netdebug.checks.evidence.loss_term import outweighed
+from tb_netdebug.checks.evidence.stillness import standstill
+from tb_netdebug.checks.evidence.warm_up import still_warming_up
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.loss_words import over
+from tb_netdebug.checks.wording.phrases import number, percent
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import LOSSES
 
 
@@ -83,7 +84,7 @@ class LossAtChance(Rule):
         limits = self.limits
         if history.step - seen.first_step + 1 < limits.patience or still_warming_up(history):
             return None
-        calls = history.known_facts.get("loss-call", {})
+        calls = history.known_facts(LossCallFact)
         return outweighed(seen, calls, below=limits.below, rest=limits.rest)
 
     def _of_loss(self, history: History, seen: LossCurve) -> Sign | None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_course import LossCurve, course
+from tb_netdebug.checks.evidence.loss_shape import Doubles, is_falling, middle
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import LossCurve, course
-from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling, middle
-from tb_netdebug.checks.rules.loss_words import over
+from tb_netdebug.checks.wording.loss_words import over
+from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import LOSS
 
 LOWER_RATE = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.inputs import InputScaleLimits, input_places
+from tb_netdebug.checks.wording.phrases import number
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import of_input, of_loss
 
 MEASURED = (
@@ -48,7 +48,7 @@ class LossAtChanceStart(Rule):
         self._is_over = False
 
     def update(self, history: History) -> Iterable[Sign] | None:
-        calls = history.known_facts.get("loss-call", {})
+        calls = history.known_facts(LossCallFact)
         if self._is_over or not (calls or history.step > self.limits.last_step):
             return None
         self._is_over = True
@@ -59,12 +59,12 @@ class LossAtChanceStart(Rule):
         signs = []
         for key, call in calls.items():
             seen = {name: record.scalars.get(of_loss(key, name)) for name in MEASURED}
-            if call.get("reduction") in ("mean", "sum") and seen["value"] is not None:
-                rows = math.prod(call.get("target_shape") or (1,))
+            if call.reduction in ("mean", "sum") and seen["value"] is not None:
+                rows = max(math.prod(call.target_shape or (1,)), 1)
                 seen = of_one_answer(seen, call, rows)
-                is_meant = is_excused or call.get("last_layer") == DISTANCES or self._answers(seen, rows)
+                is_meant = is_excused or call.last_layer == DISTANCES or self._answers(seen, rows)
                 severity = Severity.INFO if is_meant else Severity.WARNING
-                of_each = " for each answer" if call.get("reduction") == "sum" else ""
+                of_each = " for each answer" if call.reduction == "sum" else ""
                 signs += self._classes(seen, severity, of_each, rows) or self._numbers(seen, of_each)
         return signs
 
@@ -136,11 +136,11 @@ class LossAtChanceStart(Rule):
         ]
 
 
-def of_one_answer(seen: dict[str, float | None], call: dict[str, Any], rows: int) -> dict[str, float | None]:
+def of_one_answer(seen: dict[str, float | None], call: LossCallFact, rows: int) -> dict[str, float | None]:
     """Return summed measurements as means over the answers that count, for a loss that is a sum."""
-    if call.get("reduction") != "sum":
+    if call.reduction != "sum":
         return seen
-    uniform, classes = seen["uniform"], call.get("num_classes") or 0
+    uniform, classes = seen["uniform"], call.num_classes or 0
     count = uniform / math.log(classes) if uniform and classes > 1 else rows
     summed = {name: seen[name] for name in ("value", "baseline", "uniform")}
     return {**seen, **{name: None if value is None else value / count for name, value in summed.items()}}

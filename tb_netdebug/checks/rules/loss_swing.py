@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number, percent
-from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_course import LossCurve, course, is_turn
-from tb_netdebug.checks.rules.loss_curves import main_curves
-from tb_netdebug.checks.rules.loss_shape import (
+from tb_netdebug.checks.evidence.loss_course import LossCurve, course, is_turn
+from tb_netdebug.checks.evidence.loss_curves import main_curves
+from tb_netdebug.checks.evidence.loss_shape import (
     Doubles,
     alternation,
     is_falling,
@@ -23,6 +19,10 @@ from tb_netdebug.checks.rules.loss_shape import (
     variation,
     without_spikes,
 )
+from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.history import History
+from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import BATCH_ID, LOADER_BATCHES, LOSS
 
 # This many batches show how much batches differ.

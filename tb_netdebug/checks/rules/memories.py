@@ -10,8 +10,8 @@ import numpy as np
 from tb_netdebug.checks.curve import Curve, Doubles
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import percent, size
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.phrases import percent, size
 from tb_netdebug.core.records.scalar_names import CHILDREN_RSS, GPUS, HOST_AVAILABLE, MEMORY, RSS
 
 MB = 1 << 20

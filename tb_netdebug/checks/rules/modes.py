@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, listed, percent
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.learning_rates import LearningRateHigh, LearningRateZero
+from tb_netdebug.checks.wording.phrases import agree, counted, listed, percent
+from tb_netdebug.core.records.facts import ModesFact, Names
 from tb_netdebug.core.records.scalar_names import (
     EVAL_MODULES,
     EVALUATIONS,
@@ -23,11 +24,6 @@ from tb_netdebug.core.records.scalar_names import (
 def remark(names: Sequence[str]) -> str:
     """Return the names in brackets, to stand behind a noun."""
     return f" ({listed(names)})" if names else ""
-
-
-def names_in(fact: Mapping[str, object], key: str) -> list[str]:
-    names = fact.get(key)
-    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class EvalModeTraining(Rule):
             if modules:
                 in_eval = record.scalars.get(EVAL_MODULES, 0.0)
                 self._take(record.step, in_eval, modules)
-        return self._sign(history.fact("modes") or {}) if self._since is not None else None
+        return self._sign(history.fact(ModesFact) or ModesFact()) if self._since is not None else None
 
     def _take(self, step: int, in_eval: float, modules: float) -> None:
         if in_eval < self.limits.share * modules:
@@ -61,11 +57,11 @@ class EvalModeTraining(Rule):
         elif self._since is None:
             self._since, self._seen = step, (in_eval, modules)
 
-    def _sign(self, fact: Mapping[str, object]) -> Sign:
-        names = names_in(fact, "eval")
+    def _sign(self, fact: ModesFact) -> Sign:
+        names = fact.eval
         in_eval, modules = self._seen
         # The model itself is in train mode, so somebody has set just these layers to eval.
-        is_meant = fact.get("root_eval") is False
+        is_meant = fact.root_eval is False
         return Sign(
             Severity.INFO if is_meant else Severity.ERROR,
             f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{remark(names)} "
@@ -75,7 +71,7 @@ class EvalModeTraining(Rule):
             "Call `model.train()` at the beginning of each epoch, and again after each evaluation that "
             "called `model.eval()`.",
             {"layers in eval mode": Evidence(in_eval, self.limits.share * modules)},
-            where=tuple(names),
+            where=names,
             since=self._since,
             sureness=0.9,
         )
@@ -108,15 +104,15 @@ class TrainModeEvaluating(Rule):
         for record in history.recent:
             if record.step > since:
                 self._take(record.step, record.scalars)
-        fact = history.fact("modes") or {}
-        places = names_in(fact, "functional_dropout")
+        fact = history.fact(ModesFact) or ModesFact()
+        places = fact.functional_dropout
         if places and self._evaluated >= 0:
             return self._dropping(places)
-        if self._since is None or fact.get("evaluating_root_train") is False:
+        if self._since is None or fact.evaluating_root_train is False:
             return None  # dropout alone is on: many samples of one answer
         is_loop = self._calls >= self.limits.calls
         is_rare = self._steps >= self.limits.steps and self._with_calls <= self.limits.often * self._steps
-        return self._sign(names_in(fact, "evaluating_in_train")) if is_loop or is_rare else None
+        return self._sign(fact.evaluating_in_train) if is_loop or is_rare else None
 
     def _take(self, step: int, scalars: Mapping[str, float]) -> None:
         self._steps += 1
@@ -132,7 +128,7 @@ class TrainModeEvaluating(Rule):
         if in_train == calls > self._calls:
             self._since, self._calls = step if self._since is None else self._since, calls
 
-    def _dropping(self, places: list[str]) -> Sign:
+    def _dropping(self, places: Names) -> Sign:
         return Sign(
             Severity.WARNING,
             f"The model was evaluated in eval mode, and yet {counted(len(places), 'line')} of it went on "
@@ -145,7 +141,7 @@ class TrainModeEvaluating(Rule):
             sureness=0.85,
         )
 
-    def _sign(self, names: list[str]) -> Sign:
+    def _sign(self, names: Names) -> Sign:
         return Sign(
             Severity.WARNING,
             f"At step {self._since} the model was evaluated in train mode{remark(names)}, in "
@@ -154,7 +150,7 @@ class TrainModeEvaluating(Rule):
             "on. The loss of the evaluation is wrong.",
             "Call `model.eval()` before an evaluation and `model.train()` after it.",
             {"calls in train mode": Evidence(self._calls, 0.0)},
-            where=tuple(names),
+            where=names,
             since=self._since,
             sureness=0.85,
         )

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tb_netdebug.checks.causes import BEFORE_FORWARD
+from tb_netdebug.checks.evidence.numbers_left_out import left_out_gradients
+from tb_netdebug.checks.evidence.parameters import parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, named, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
 from tb_netdebug.checks.rules.numbers_forward import (
     CLEAN,
     MOST_NAMED,
@@ -21,9 +21,10 @@ from tb_netdebug.checks.rules.numbers_forward import (
     losses,
     nonfinite,
 )
-from tb_netdebug.checks.rules.numbers_left_out import left_out_gradients
 from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, PrecisionHeadroom
-from tb_netdebug.checks.rules.parameters import parameters_of
+from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
+from tb_netdebug.checks.wording.phrases import agree, counted, named, number, percent
+from tb_netdebug.core.records.facts import NonfiniteFact
 from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT, LOSS, LOSS_LEFT_OUT, NONFINITE_GRADIENTS
 from tb_netdebug.core.records.step import Kind, StepRecord
 
@@ -44,7 +45,7 @@ class NonfiniteLoss(Rule):
         self._line = ""  # the line at which a loss made it
 
     def update(self, history: History) -> Iterator[Sign]:
-        fact = history.fact("first-nonfinite")
+        fact = history.fact(NonfiniteFact)
         if fact is not None and fact is not self._fact:
             origin = TracedOrigin.of(fact, history.step)
             is_news = self._fact is None or origin.is_of_another or self._is_new_line(origin)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from tb_netdebug.checks.evidence.loss_curves import is_loss
+from tb_netdebug.checks.evidence.numbers_left_out import was_left_out
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, named
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.loss_curves import is_loss
-from tb_netdebug.checks.rules.nonfinite_origin import LEFT_OUT, TracedOrigin
-from tb_netdebug.checks.rules.numbers_left_out import was_left_out
+from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin
+from tb_netdebug.checks.wording.phrases import agree, counted, named
+from tb_netdebug.core.records.facts import NonfiniteFact
 from tb_netdebug.core.records.scalar_names import (
     BATCH_LEFT_OUT,
     GRADIENTS_LEFT_OUT,
@@ -45,7 +46,7 @@ class NonfiniteActivation(Rule):
         self._is_traced = False  # then more is known than samples show
 
     def update(self, history: History) -> Iterator[Sign]:
-        for fact in history.facts.get("first-nonfinite", []):
+        for fact in history.facts(NonfiniteFact):
             origin = TracedOrigin.of(fact, history.step)
             if origin.is_made_in_a_layer:
                 yield self._traced(history, origin)
@@ -137,7 +138,7 @@ class NonfiniteInput(Rule):
         self._judged = -1
 
     def update(self, history: History) -> Iterator[Sign]:
-        for fact in history.facts.get("first-nonfinite", []):
+        for fact in history.facts(NonfiniteFact):
             origin = TracedOrigin.of(fact, history.step)
             if origin.what == "input" and not origin.masked_only:
                 yield self._traced(history, origin)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, named, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import parameters_of
 from tb_netdebug.checks.tensors import Flags, TensorTable
+from tb_netdebug.checks.wording.phrases import counted, named, number, percent
 from tb_netdebug.core.records.scalar_names import LOSS_SCALE, LOSS_SCALE_SKIPPED
 from tb_netdebug.core.records.step import Kind
 from tb_netdebug.core.stats.sketch import LOWER, UPPER

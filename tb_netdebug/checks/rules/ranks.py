@@ -10,9 +10,10 @@ import numpy as np
 from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, percent, span
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.weights_replicas import is_sharded
+from tb_netdebug.checks.wording.phrases import agree, percent, span
+from tb_netdebug.core.records.facts import DataParallelFact
 from tb_netdebug.core.records.scalar_names import BATCH_ID, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP
 
 Batches = dict[int, float]  # fingerprints by step
@@ -121,8 +122,8 @@ class DuplicateBatches(Rule):
     limits = DuplicateLimits()
 
     def update(self, history: History) -> Sign | None:
-        shared = history.fact("data-parallel")
-        if not history.ranks or shared is None or not shared["batches"] >= shared["processes"]:
+        shared = history.fact(DataParallelFact)
+        if not history.ranks or shared is None or shared.batches < shared.processes:
             return None
         curves = {0: history.curve(BATCH_ID)}
         curves.update({rank: known.curves.get(BATCH_ID) for rank, known in history.ranks.items()})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from tb_netdebug.checks.evidence.progress import progress_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.progress import progress_of
+from tb_netdebug.checks.wording.phrases import counted, number, percent
+from tb_netdebug.core.records.facts import OptimizerFact, ParameterGroup
 from tb_netdebug.core.records.scalar_names import name_of_rate
 
 # Optimizers in which each step takes rate × decay off a weight. In the others the decay is part of the
@@ -61,20 +61,20 @@ class WeightDecayHigh(Rule):
 
 def strongest(history: History) -> tuple[float, float]:
     """Return learning rate and weight decay of the parameter group that decays most."""
-    optimizers = [fact for fact in history.known_facts.get("optimizer", {}).values() if "class" in fact]
+    optimizers = [fact for fact in history.known_facts(OptimizerFact).values() if fact.class_name is not None]
     known = [
         (rate, decay)
         for fact in optimizers
-        if fact["class"] in PLAIN
-        for place, group in enumerate(fact.get("groups") or ())
+        if fact.class_name in PLAIN
+        for place, group in enumerate(fact.groups or ())
         if (rate := rate_of(history, group, place if len(optimizers) == 1 else None)) is not None
-        if (decay := group.get("weight_decay")) is not None
+        if (decay := group.weight_decay) is not None
     ]
     return max(known, key=lambda each: each[0] * each[1], default=(0.0, 0.0))
 
 
-def rate_of(history: History, group: dict[str, Any], place: int | None) -> float | None:
+def rate_of(history: History, group: ParameterGroup, place: int | None) -> float | None:
     """Return the group's rate: the present one if there is one optimizer, else the one first seen."""
     curve = None if place is None else history.curve(name_of_rate(place))
-    rate: float | None = group.get("lr") if curve is None else curve.last
+    rate: float | None = group.lr if curve is None else curve.last
     return rate

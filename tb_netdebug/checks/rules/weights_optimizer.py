@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, model_of, parameters_of
+from tb_netdebug.checks.evidence.weights_unowned import unowned
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, model_of, parameters_of
-from tb_netdebug.checks.rules.weights_unowned import unowned
+from tb_netdebug.checks.wording.phrases import agree, counted, percent
+from tb_netdebug.core.records.facts import OptimizerFact, UnownedFact
 from tb_netdebug.core.records.step import Kind
 
 
@@ -40,24 +41,23 @@ class NotOptimized(Rule):
         left_out = self._missing(history)
         if left_out is not None:
             yield left_out
-        for fact in history.facts.get("unowned", ()):
+        for fact in history.facts(UnownedFact):
             sign = unowned(fact, least=self.limits.share, most=self.limits.most)
             if sign is not None:
                 yield sign
 
     def _missing(self, history: History) -> Sign | None:
-        told = history.known_facts.get("optimizer", {})
-        known = [fact for number, fact in told.items() if number != "none"]
-        if not known or (self._told and not history.facts.get("optimizer")):
+        known = [fact for fact in history.known_facts(OptimizerFact).values() if not fact.is_of_none]
+        if not known or (self._told and not history.facts(OptimizerFact)):
             return None
-        missing = set.intersection(*(set(fact.get("missing") or ()) for fact in known))
-        strangers = sum(int(fact.get("strangers") or 0) for fact in known)
+        missing = set.intersection(*(set(fact.missing or ()) for fact in known))
+        strangers = sum(fact.strangers or 0 for fact in known)
         if not missing:
             self._was_complete = True
             return None
         parameters = parameters_of(history)
         share = parameters.share(missing)
-        if any(fact.get("alike") for fact in known) or (strangers and share >= self.limits.most):
+        if any(fact.alike for fact in known) or (strangers and share >= self.limits.most):
             self._told = True
             return self._copied(missing, strangers, share)
         self._told = True
@@ -110,8 +110,8 @@ class NotOptimized(Rule):
         That is the case for a model beside others, or a copy of a part that is trained, if no gradients reach
         it; and for a first part that is no longer as random as at its start.
         """
-        facts = history.known_facts["optimizer"].values()
-        with_gradient = max(int(fact.get("missing_with_gradient") or 0) for fact in facts)
+        facts = history.known_facts(OptimizerFact).values()
+        with_gradient = max(fact.missing_with_gradient or 0 for fact in facts)
         is_beside = is_whole_model(known, missing) or is_twin(known, missing)
         if is_beside and with_gradient < len(missing) / 2:
             return True

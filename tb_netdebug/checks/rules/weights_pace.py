@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, median, parameters_of
+from tb_netdebug.checks.evidence.progress import progress_of
+from tb_netdebug.checks.evidence.warm_up import is_rising
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, median, parameters_of
-from tb_netdebug.checks.rules.progress import progress_of
-from tb_netdebug.checks.rules.warm_up import is_rising
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.phrases import percent
 from tb_netdebug.core.records.step import Kind
 
 LOOKS_KEPT = 8

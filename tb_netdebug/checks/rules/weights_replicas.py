@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History, Rank
-from tb_netdebug.checks.phrases import percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
+from tb_netdebug.checks.wording.phrases import percent
 
 SHARDED = ("FullyShardedDataParallel", "FSDP")
 

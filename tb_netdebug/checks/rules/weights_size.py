@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, median, parameters_of
+from tb_netdebug.checks.evidence.progress import progress_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, number, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, median, parameters_of
-from tb_netdebug.checks.rules.progress import progress_of
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.phrases import agree, number, percent
 from tb_netdebug.core.records.scalar_names import LOSSES
 from tb_netdebug.core.records.step import Kind
 

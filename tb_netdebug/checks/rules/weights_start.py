@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, number
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.gradients_vanishing import ends
-from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
 from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.checks.wording.phrases import counted, number
 from tb_netdebug.core.records.step import Kind
 
 

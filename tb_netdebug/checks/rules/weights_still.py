@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.parameters import ParameterTable, parameters_of
+from tb_netdebug.checks.evidence.progress import learns
+from tb_netdebug.checks.evidence.warm_up import is_rising
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import agree, counted, percent
 from tb_netdebug.checks.rule import Rule, When
-from tb_netdebug.checks.rules.parameters import ParameterTable, parameters_of
-from tb_netdebug.checks.rules.progress import learns
-from tb_netdebug.checks.rules.warm_up import is_rising
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.checks.wording.phrases import agree, counted, percent
+from tb_netdebug.core.records.facts import GradientsFact, OptimizerFact
 from tb_netdebug.core.records.scalar_names import RATES
 from tb_netdebug.core.records.step import Kind
 
@@ -77,19 +78,19 @@ class UnchangedWeights(Rule):
 
     def _never(self, history: History) -> Sign | None:
         """Report that there are gradients, but no optimizer has ever stepped."""
-        told = history.fact("optimizer", "none")
-        if told is None or told.get("steps") or told.get("moved") or not told.get("gradients"):
+        told = history.fact(OptimizerFact, OptimizerFact.NO_OPTIMIZER)
+        if told is None or told.steps or told.moved or not told.gradients:
             return None
-        count = int(told.get("batches") or 0)
-        how = "were cleared again without having been used" if told.get("cleared") else "were only added up"
+        count = told.batches or 0
+        how = "were cleared again without having been used" if told.cleared else "were only added up"
         return Sign(
-            Severity.ERROR if told.get("cleared") else Severity.WARNING,
+            Severity.ERROR if told.cleared else Severity.WARNING,
             f"optimizer.step() was not called in {counted(count, 'step')} (0 such steps are right, but for "
             f"batches that are added up on purpose): the gradients {how}, and the weights stay as they are.",
             "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad().",
             {"steps without optimizer.step()": Evidence(float(count), 0.0)},
             since=max(history.step - count + 1, 0),
-            sureness=0.95 if told.get("cleared") else 0.7,
+            sureness=0.95 if told.cleared else 0.7,
         )
 
     def _swallowed(self, history: History, known: ParameterTable) -> Sign | None:
@@ -214,10 +215,10 @@ class FrozenWeights(Rule):
     @staticmethod
     def _all_frozen(history: History) -> Sign | None:
         """Report a model with everything frozen: Keras trains on silently where torch would raise."""
-        told = history.fact("gradients") or {}
-        if not told.get("all_frozen") or history.updates.looks:
+        told = history.fact(GradientsFact)
+        if told is None or not told.all_frozen or history.updates.looks:
             return None
-        count = int(told.get("frozen_total") or 0)
+        count = told.frozen_total
         return Sign(
             Severity.ERROR,
             f"0 of {counted(count, 'weight tensor')} can be trained (at least 1 is needed): all are frozen "
@@ -225,7 +226,7 @@ class FrozenWeights(Rule):
             "Freeze the base only, `base.trainable = False`, and leave the layers trainable that are to "
             "learn; then call model.compile() again.",
             {"weight tensors that can be trained": Evidence(0.0, 1.0)},
-            tuple(told.get("frozen") or ()),
+            told.frozen,
             since=0,
             sureness=0.97,
         )
@@ -237,8 +238,8 @@ class FrozenWeights(Rule):
         """
         if any(known.called[known.place[name]] for name in names):
             return True
-        told = (history.fact("gradients") or {}).get("called_without_grad") or ()
-        without = {name for name in names if name.rpartition(".")[0] in told}
+        told = history.fact(GradientsFact) or GradientsFact()
+        without = {name for name in names if name.rpartition(".")[0] in (told.called_without_grad or ())}
         return bool(without) and is_fresh(history, known, without)
 
     def _sign(self, history: History, known: ParameterTable, stuck: Flags, gradient: Doubles) -> Sign:

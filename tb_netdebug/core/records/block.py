@@ -26,7 +26,7 @@ from tb_netdebug.core.records.columns import (
 )
 from tb_netdebug.core.records.envelope import check_version, compressed, decompressed, parsed
 from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion, require
-from tb_netdebug.core.records.facts import get_facts, put_facts
+from tb_netdebug.core.records.fact_codec import get_facts, put_facts
 from tb_netdebug.core.records.samples import MOST_ROWS, SampleTable, decode_samples, encode_samples
 from tb_netdebug.core.records.step import Fact, StepRecord
 

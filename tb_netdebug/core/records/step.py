@@ -49,7 +49,8 @@ class Sample:
 class Fact:
     """An observation about the training that is not a number, recorded when first seen and on every change.
 
-    `kind` names it, such as "loss-call"; `data` holds plain values as in JSON.
+    This is how it is stored: `kind` names it, such as "loss-call", and `data` holds plain values as in JSON.
+    What each kind says is declared in `facts`; `fact_codec` turns one into the other.
     """
 
     kind: str

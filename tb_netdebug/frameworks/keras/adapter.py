@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from tb_netdebug.core.records.facts import DifferenceFact
 from tb_netdebug.core.records.scalar_names import (
     BATCH_SIZE,
     EVALUATIONS,
@@ -258,7 +259,7 @@ class KerasAdapter:
         size = int(self._collector.scalars.get(BATCH_SIZE, 0.0))
         if tap.compares_all and size > 1:
             tap.compares_all = False
-            self._collector.fact("difference", id=0, prediction_shape=[size, 1], shape=[size, size])
+            self._collector.fact(DifferenceFact(0, (size, 1), (size, size)))
 
     # ---- a loop of the user's own ------------------------------------------------------------------------
 
@@ -299,7 +300,7 @@ class KerasAdapter:
         elif self._loop.was_taped:
             fact = self._idle.end_step()
         if fact is not None:
-            self._collector.fact("optimizer", **fact)
+            self._collector.fact(fact)
 
     # ---- parts -------------------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tb_netdebug.core.records.facts import GradientsFact, ModesFact, OptimizerFact, ParameterGroup, TypedFact
 from tb_netdebug.core.records.scalar_names import EVAL_MODULES, MODE_MODULES
 from tb_netdebug.frameworks.keras.layers import Network, WatchedWeight, native
 from tb_netdebug.recording.collector import StepCollector
@@ -23,7 +25,7 @@ class KerasCoverage:
         self._network = network
         self._collector = collector
         self._optimizers: dict[int, int] = {}
-        self._told: dict[Any, dict[str, Any]] = {}
+        self._told: dict[tuple[str, int], TypedFact] = {}
         self._without: dict[int, int] = {}
         self._had: set[int] = set()
         self._held: set[int] = set()
@@ -68,76 +70,53 @@ class KerasCoverage:
         missing = [each for each in self._trainable() if id(native(each.variable)) not in self._held]
         strangers = sum(id(each) not in self._network.weights for each in held)
         decay = getattr(optimizer, "weight_decay", None)
-        self._tell(
-            "optimizer",
-            number,
-            {
-                "id": number,
-                "class": type(getattr(optimizer, "inner_optimizer", optimizer)).__name__,
-                "groups": [
-                    {
-                        "lr": rate_of(optimizer),
-                        "weight_decay": float(decay) if decay else 0.0,
-                        "parameters": len(held),
-                    }
-                ],
-                "parameters": len(held),
-                "strangers": strangers,
-                "missing": [each.name for each in missing[:MOST_NAMES]],
-                "missing_total": len(missing),
-                "missing_with_gradient": 0,
-                "hidden": [],
-                "alike": False,
-            },
-            besides=("groups",),
+        group = ParameterGroup(rate_of(optimizer), float(decay) if decay else 0.0, len(held))
+        fact = OptimizerFact(
+            id=number,
+            class_name=type(getattr(optimizer, "inner_optimizer", optimizer)).__name__,
+            groups=(group,),
+            parameters=len(held),
+            strangers=strangers,
+            missing=tuple(each.name for each in missing[:MOST_NAMES]),
+            missing_total=len(missing),
+            missing_with_gradient=0,
+            hidden=(),
+            alike=False,
         )
+        self._tell(fact, replace(fact, groups=()), number)
 
     def _tell_gradients(self) -> None:
         looks = max(self._without.values(), default=0)
         if self._without and looks < FEWEST_LOOKS:
             return
-        none = [
+        none = tuple(
             each.name
             for key, each in self._network.weights.items()
             if self._without.get(key, 0) >= FEWEST_LOOKS and key not in self._had
-        ]
-        frozen = [each.name for each in self._network.weights.values() if not is_trainable(each)]
+        )
+        frozen = tuple(each.name for each in self._network.weights.values() if not is_trainable(each))
         if not none and not frozen:
             return
-        self._tell(
-            "gradients",
-            0,
-            {
-                "none": none[:MOST_NAMES],
-                "none_total": len(none),
-                "steps": looks,
-                "frozen": frozen[:MOST_NAMES],
-                "frozen_total": len(frozen),
-                "detached": not self._had,
-            },
-            besides=("steps",),
+        fact = GradientsFact(
+            none=none[:MOST_NAMES],
+            none_total=len(none),
+            steps=looks,
+            frozen=frozen[:MOST_NAMES],
+            frozen_total=len(frozen),
+            detached=not self._had,
         )
+        self._tell(fact, replace(fact, steps=0))
 
     def _tell_idle(self) -> None:
         """Report that every weight is frozen.
 
         Keras does not call the optimizer when nothing can be trained, so there are no gradients to report.
         """
-        frozen = [each.name for each in self._network.weights.values()]
-        self._tell(
-            "gradients",
-            0,
-            {
-                "none": [],
-                "none_total": 0,
-                "steps": self._idle,
-                "frozen": frozen[:MOST_NAMES],
-                "frozen_total": len(frozen),
-                "detached": False,
-                "all_frozen": True,
-            },
-            besides=("steps",),
+        frozen = tuple(each.name for each in self._network.weights.values())
+        fact = GradientsFact(
+            steps=self._idle, frozen=frozen[:MOST_NAMES], frozen_total=len(frozen), all_frozen=True
         )
+        self._tell(fact, replace(fact, steps=0))
 
     def _tell_modes(self, tap: StepTap) -> None:
         if not tap.modes:
@@ -150,19 +129,14 @@ class KerasCoverage:
         ]
         total = len(tap.modes) - len(frozen)
         tap.mode_counts = float(total), float(len(in_eval))
-        self._tell(
-            "modes",
-            0,
-            {
-                "eval": in_eval[:MOST_NAMES],
-                "total": total,
-                "root_eval": len(in_eval) == total,
-                "frozen": sorted(frozen)[:MOST_NAMES],
-                "evaluating_in_train": [],
-                "evaluating_root_train": False,
-                "evaluation_calls_in_a_row": 0,
-            },
+        fact = ModesFact(
+            eval=tuple(in_eval[:MOST_NAMES]),
+            total=total,
+            root_eval=len(in_eval) == total,
+            frozen=tuple(sorted(frozen)[:MOST_NAMES]),
+            evaluating_root_train=False,
         )
+        self._tell(fact, fact)
 
     def _put_modes(self, tap: StepTap) -> None:
         if tap.modes:
@@ -175,12 +149,11 @@ class KerasCoverage:
     def _trainable(self) -> list[WatchedWeight]:
         return [each for each in self._network.weights.values() if is_trainable(each)]
 
-    def _tell(self, kind: str, number: int, fact: dict[str, Any], besides: tuple[str, ...] = ()) -> None:
-        # `besides` lists the keys that may change without making the fact a new one.
-        known = {key: value for key, value in fact.items() if key not in besides}
-        if self._told.get((kind, number)) != known:
-            self._told[kind, number] = known
-            self._collector.fact(kind, **fact)
+    def _tell(self, fact: TypedFact, known: TypedFact, number: int = 0) -> None:
+        """Emit the fact if it is new; `known` is the fact without what may change."""
+        if self._told.get((fact.KIND, number)) != known:
+            self._told[fact.KIND, number] = known
+            self._collector.fact(fact)
 
 
 def is_trainable(watched: WatchedWeight) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tb_netdebug.core.records.facts import OptimizerFact
 from tb_netdebug.frameworks.keras.layers import Network, native
 from tb_netdebug.frameworks.keras.values import Array, array_of
 from tb_netdebug.frameworks.keras.variables import moved, value_of
@@ -25,7 +26,7 @@ class IdleWeights:
         self._told_batches = 0
         self.is_over = False
 
-    def end_step(self) -> dict[str, Any] | None:
+    def end_step(self) -> OptimizerFact | None:
         """Count a batch that went through the model under a tape, and return the fact when it is due.
 
         The fact is first due after BATCHES_ACCUMULATED batches, then each time their number has doubled.
@@ -40,7 +41,7 @@ class IdleWeights:
         self._told_batches = self._batches
         return self._tell(0)
 
-    def end(self, steps: int) -> dict[str, Any] | None:
+    def end(self, steps: int) -> OptimizerFact | None:
         """Stop watching, and return the fact that withdraws an earlier one, if there was one.
 
         Called when an optimizer has stepped after all, or when weights have moved.
@@ -49,15 +50,15 @@ class IdleWeights:
         self._start = []
         return self._tell(steps) if self._told_batches else None
 
-    def _tell(self, steps: int) -> dict[str, Any]:
-        return {
-            "id": "none",
-            "steps": steps,
-            "batches": self._batches,
-            "moved": self.is_over and not steps,
-            "gradients": True,
-            "cleared": False,
-        }
+    def _tell(self, steps: int) -> OptimizerFact:
+        return OptimizerFact(
+            id=OptimizerFact.NO_OPTIMIZER,
+            steps=steps,
+            batches=self._batches,
+            moved=self.is_over and not steps,
+            gradients=True,
+            cleared=False,
+        )
 
 
 def smallest(network: Network) -> list[tuple[Any, Array]]:

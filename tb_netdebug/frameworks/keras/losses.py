@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tb_netdebug.core.records.facts import KerasLossCallFact, LossCallFact
 from tb_netdebug.core.records.scalar_names import of_loss
 from tb_netdebug.frameworks.keras.loss_calls import LossSeen
 from tb_netdebug.frameworks.keras.squashing import squashing
@@ -43,7 +45,7 @@ class KerasLosses:
 
     def __init__(self, collector: StepCollector) -> None:
         self._collector = collector
-        self._told: list[list[dict[str, Any]]] = []
+        self._told: list[list[LossCallFact]] = []
         self._functions: dict[int, str] = {}
         self._squashings: dict[int, str | None] = {}
 
@@ -86,32 +88,32 @@ class KerasLosses:
 
     def _tell(self, number: int, seen: LossSeen, function: str, given: Array, target: Array) -> None:
         is_class = function in ("cross_entropy", "nll_loss")
-        fact = {
-            "id": number,
-            "function": function,
-            "module": type(seen.loss).__name__,
-            "input_shape": list(given.shape),
-            "input_dtype": given.dtype.name,
-            "target_shape": list(target.shape),
-            "target_dtype": target.dtype.name,
-            "reduction": "sum" if getattr(seen.loss, "reduction", None) == "sum" else "mean",
-            "num_classes": given.shape[-1] if is_class else 2 if function.startswith("binary") else None,
-            "broadcasts": not is_class and is_broadcast(given.shape, target.shape),
-            "ignored_share": None,
-            "weighted": False,
-            "with_logits": seen.with_logits if is_class or function.startswith("binary") else None,
-            "last_layer": seen.last_layer,
-            "softmax_of_one": seen.softmax_of_one,
-            "site": getattr(seen.loss, "name", None) or type(seen.loss).__name__,
-        }
+        fact = KerasLossCallFact(
+            id=number,
+            function=function,
+            module=type(seen.loss).__name__,
+            input_shape=given.shape,
+            input_dtype=given.dtype.name,
+            target_shape=target.shape,
+            target_dtype=target.dtype.name,
+            reduction="sum" if getattr(seen.loss, "reduction", None) == "sum" else "mean",
+            num_classes=given.shape[-1] if is_class else 2 if function.startswith("binary") else None,
+            broadcasts=not is_class and is_broadcast(given.shape, target.shape),
+            ignored_share=None,
+            weighted=False,
+            with_logits=seen.with_logits if is_class or function.startswith("binary") else None,
+            last_layer=seen.last_layer,
+            softmax_of_one=seen.softmax_of_one,
+            site=getattr(seen.loss, "name", None) or type(seen.loss).__name__,
+        )
         while len(self._told) <= number:
             self._told.append([])
         # The batch size may change from step to step; that makes no new fact.
-        known = {**fact, "input_shape": fact["input_shape"][1:], "target_shape": fact["target_shape"][1:]}
+        known = replace(fact, input_shape=given.shape[1:], target_shape=target.shape[1:])
         told = self._told[number]
         if (not told or told[-1] != known) and len(told) < MOST_TELLINGS:
             told.append(known)
-            self._collector.fact("loss-call", **fact)
+            self._collector.fact(fact)
 
 
 def function_of(seen: LossSeen, scores: Floats) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from tb_netdebug.core.records.facts import KerasNonfiniteFact
+
 # Operations that can turn finite values into NaN or infinity, the likeliest first, by their TensorFlow names.
 RISKY = (
     "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "Log", "Log1p", "Sqrt", "Rsqrt",
@@ -49,21 +51,19 @@ class NonFiniteStart:
     masked_only: bool = False
     why_not: str = ""
 
-    def as_fact(self) -> dict[str, Any]:
-        return {
-            "where": self.where,
-            "class_name": self.class_name,
-            "what": self.what,
-            "inputs_finite": self.what != "input",
-            "parameters_finite": self.what != "parameter",
-            "kind": self.kind,
-            "masked_only": self.masked_only,
-            "capsule": None,
-            "operation": self.operation,
-            "site": self.site,
-            "repeats": None,
-            "why_not": self.why_not,
-        }
+    def as_fact(self) -> KerasNonfiniteFact:
+        return KerasNonfiniteFact(
+            where=self.where,
+            class_name=self.class_name,
+            what=self.what,
+            inputs_finite=self.what != "input",
+            parameters_finite=self.what != "parameter",
+            kind=self.kind,
+            masked_only=self.masked_only,
+            operation=self.operation,
+            site=self.site,
+            why_not=self.why_not,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

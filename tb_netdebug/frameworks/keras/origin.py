@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tb_netdebug.core.records.facts import KerasNonfiniteFact
 from tb_netdebug.core.records.scalar_names import LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.keras.operations import Counts, word_of
 from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
@@ -74,12 +76,12 @@ class KerasOrigin:
             entries = shown.get("entries", [])
             fact = of_layers(tap, outputs, gradients, entries, is_loss_bad=is_loss_bad)
         if fact is not None:
-            fact["parameters_known"] = (following is not None and following.sees_all) or all(
+            is_known = (following is not None and following.sees_all) or all(
                 before(each) is not None for each in tap.network.weights.values()
             )
             self._told += 1
             self._last_told = step
-            self._collector.fact("first-nonfinite", **fact)
+            self._collector.fact(replace(fact, parameters_known=is_known))
 
 
 def known_of(
@@ -99,7 +101,7 @@ def known_of(
     return known
 
 
-def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) -> dict[str, Any] | None:
+def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) -> KerasNonfiniteFact | None:
     """Return the fact for values that were bad before the step: its batch, or weights that were kept."""
     for name, part in (("input", "inputs"), ("label", "labels")):
         for number, tensor in enumerate(shown.get(part, [])):
@@ -115,7 +117,7 @@ def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) 
 
 def of_layers(
     tap: StepTap, outputs: Outputs, gradients: Gradients, entries: Sequence[bool | None], *, is_loss_bad: bool
-) -> dict[str, Any] | None:
+) -> KerasNonfiniteFact | None:
     """Return the fact that the layers alone support, used where no operations were followed."""
     unfollowed = getattr(tap, "unfollowed", "")
     bad = [each for each in outputs if is_wrong(each)]
@@ -175,21 +177,16 @@ def fact_of(
     inputs_finite: bool = True,
     parameters_finite: bool = True,
     why_not: str = "",
-) -> dict[str, Any]:
-    return {
-        "where": where,
-        "class_name": class_name,
-        "what": what,
-        "inputs_finite": inputs_finite,
-        "parameters_finite": parameters_finite,
-        "kind": kind,
-        "masked_only": False,
-        "capsule": None,
-        "operation": None,
-        "site": "",
-        "repeats": None,
-        "why_not": why_not,
-    }
+) -> KerasNonfiniteFact:
+    return KerasNonfiniteFact(
+        where=where,
+        class_name=class_name,
+        what=what,
+        inputs_finite=inputs_finite,
+        parameters_finite=parameters_finite,
+        kind=kind,
+        why_not=why_not,
+    )
 
 
 def is_wrong(output: tuple[LayerCall, Counts]) -> bool:

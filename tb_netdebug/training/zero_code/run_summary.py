@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tb_netdebug.checks.finding import Finding, Severity
-from tb_netdebug.checks.phrases import counted
-from tb_netdebug.checks.words import paragraph, places, since
+from tb_netdebug.checks.wording.phrases import counted
+from tb_netdebug.checks.wording.words import paragraph, places, since
 from tb_netdebug.core.records.verdict import ENDED_WITH, ending
 from tb_netdebug.core.start_folder import as_typed
 from tb_netdebug.judging.configuration import checks_of

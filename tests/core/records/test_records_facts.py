@@ -10,7 +10,7 @@ import pytest
 from tb_netdebug.core.records import netdebug_pb2 as pb
 from tb_netdebug.core.records.block import decode_block, encode_block
 from tb_netdebug.core.records.errors import DamagedBlock, UnsupportedVersion
-from tb_netdebug.core.records.facts import MOST_FACT_BYTES, MOST_FACTS, get_facts
+from tb_netdebug.core.records.fact_codec import MOST_FACT_BYTES, MOST_FACTS, get_facts
 from tb_netdebug.core.records.findings import decode_findings, encode_findings
 from tb_netdebug.core.records.step import Fact, StepRecord
 

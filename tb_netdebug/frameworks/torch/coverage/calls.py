@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,10 +11,25 @@ import torch
 from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
+from tb_netdebug.core.records.facts import Names
 from tb_netdebug.frameworks.torch.coverage.members import Member
 from tb_netdebug.frameworks.torch.hooks import before_forward, is_too_deep
 
 is_compiling = torch.compiler.is_compiling
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedCalls:
+    """Which modules were called so far, only without gradients, and not at all; None before anybody asked."""
+
+    called: Names | None = None
+    called_without_grad: Names | None = None
+    uncalled: Names | None = None
+
+    def among(self, owners: Container[str]) -> WatchedCalls:
+        """Return the same of these modules only."""
+        lists = (self.called, self.called_without_grad, self.uncalled)
+        return WatchedCalls(*(None if names is None else kept(names, owners) for names in lists))
 
 
 class CallWatch:
@@ -44,19 +60,13 @@ class CallWatch:
         self._owners.update(dict.fromkeys(owners))
         self._hooks = [before_forward(module, partial(self._note, name)) for name, module in owners.items()]
 
-    def answer(self) -> dict[str, list[str]]:
-        """Remove the hooks and return which modules were called.
-
-        The lists are those called so far, those called only without gradients, and those not called.
-        """
+    def answer(self) -> WatchedCalls:
+        """Remove the hooks and return which modules were called."""
         self.close()
         without = [name for name in self._called_without_grad if name not in self._called]
         seen = {*self._called, *without}
-        return {
-            "called": list(self._called),
-            "called_without_grad": without,
-            "uncalled": [name for name in self._owners if name not in seen],
-        }
+        uncalled = tuple(name for name in self._owners if name not in seen)
+        return WatchedCalls(tuple(self._called), tuple(without), uncalled)
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -67,6 +77,10 @@ class CallWatch:
         if is_compiling():
             return
         (self._called if torch.is_grad_enabled() else self._called_without_grad)[name] = None
+
+
+def kept(names: Names, wanted: Container[str]) -> Names:
+    return tuple(name for name in names if name in wanted)
 
 
 def is_compiled(model: nn.Module) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from tb_netdebug.core.records.facts import GradientsFact, Names
+from tb_netdebug.frameworks.torch.coverage.calls import WatchedCalls
 from tb_netdebug.frameworks.torch.coverage.members import Member
 
 MOST_NAMES = 256
@@ -23,7 +24,7 @@ class GradientsSeen:
         self._looks = 0
         self._had: set[int] = set()
         self._without: dict[int, int] = {}  # by id: the number of looks without a gradient
-        self._told: tuple[Any, ...] | None = None
+        self._told: tuple[Names, Names, bool, WatchedCalls] | None = None
         self._told_steps = 0
 
     def look(self, ids: Sequence[int], members: Mapping[int, Member]) -> None:
@@ -56,7 +57,7 @@ class GradientsSeen:
             if missed >= looks and key in members and members[key].is_wanted
         ]
 
-    def news(self, members: Mapping[int, Member], calls: Mapping[str, list[str]]) -> dict[str, Any] | None:
+    def news(self, members: Mapping[int, Member], calls: WatchedCalls) -> GradientsFact | None:
         """Return the fact if it is due, else None.
 
         It is due when it has changed, or has held for twice as many steps as when it was last recorded.
@@ -64,22 +65,24 @@ class GradientsSeen:
         none = self.without(members)
         if not none and not self._had:
             return None
-        frozen = [
+        frozen = tuple(
             each.name
             for each in members.values()
             if each.is_wanted and not each.is_hidden and not each.tensor.requires_grad
-        ]
+        )
         steps = min((self._without[id(each.tensor)] for each in none), default=self._looks)
-        told = [each.name for each in none], frozen, not self._had, calls
+        told = tuple(each.name for each in none), frozen, not self._had, calls
         if told == self._told and (not none or steps < 2 * self._told_steps):
             return None
         self._told, self._told_steps = told, steps
-        return {
-            "none": told[0][:MOST_NAMES],
-            "none_total": len(none),
-            "steps": steps,
-            "frozen": frozen[:MOST_NAMES],
-            "frozen_total": len(frozen),
-            "detached": not self._had,
-            **calls,
-        }
+        return GradientsFact(
+            none=told[0][:MOST_NAMES],
+            none_total=len(none),
+            steps=steps,
+            frozen=frozen[:MOST_NAMES],
+            frozen_total=len(frozen),
+            detached=not self._had,
+            called=calls.called,
+            called_without_grad=calls.called_without_grad,
+            uncalled=calls.uncalled,
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tb_netdebug.core.records.facts import OptimizerFact
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE, LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 
@@ -35,7 +36,7 @@ class IdleParameters:
         self._arrival: Any = None
         self.is_over = False
 
-    def end_step(self, members: Mapping[int, Member], scalars: Mapping[str, float]) -> dict[str, Any] | None:
+    def end_step(self, members: Mapping[int, Member], scalars: Mapping[str, float]) -> OptimizerFact | None:
         """Return the fact when it is due, and again whenever the batches have doubled; else None."""
         watched = trainable_in(members)
         if not watched:
@@ -56,7 +57,7 @@ class IdleParameters:
         self._told_batches = self._batches
         return self._tell(0)
 
-    def end(self, steps: int) -> dict[str, Any] | None:
+    def end(self, steps: int) -> OptimizerFact | None:
         """Stop checking: an optimizer has stepped, or weights were moved.
 
         Return a fact that withdraws what was recorded; None if nothing was.
@@ -107,23 +108,23 @@ class IdleParameters:
     def _arrive(self, tensor: torch.Tensor) -> None:
         self._saw_gradient = True
 
-    def _tell(self, steps: int) -> dict[str, Any]:
-        return {
-            "id": "none",
-            "class": "",
-            "groups": [],
-            "parameters": 0,
-            "strangers": 0,
-            "missing": [],
-            "missing_total": 0,
-            "missing_with_gradient": 0,
-            "alike": False,
-            "steps": steps,
-            "batches": self._batches,
-            "moved": self.is_over and not steps,
-            "gradients": self._saw_gradient,
-            "cleared": self._was_cleared,
-        }
+    def _tell(self, steps: int) -> OptimizerFact:
+        return OptimizerFact(
+            id=OptimizerFact.NO_OPTIMIZER,
+            class_name="",
+            groups=(),
+            parameters=0,
+            strangers=0,
+            missing=(),
+            missing_total=0,
+            missing_with_gradient=0,
+            alike=False,
+            steps=steps,
+            batches=self._batches,
+            moved=self.is_over and not steps,
+            gradients=self._saw_gradient,
+            cleared=self._was_cleared,
+        )
 
 
 def trainable_in(members: Mapping[int, Member]) -> list[torch.nn.Parameter]:

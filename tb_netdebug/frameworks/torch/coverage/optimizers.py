@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from tb_netdebug.core.records.facts import OptimizerFact, ParameterGroup
 from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 
 MOST_GROUPS = 64
@@ -34,7 +35,7 @@ class SteppedOptimizer:
         self.is_told = number == NOT_DESCRIBED
         self.reference: weakref.ref[Optimizer] | None = None
         self._class_name = ""
-        self._groups: list[dict[str, Any]] = []
+        self._groups: tuple[ParameterGroup, ...] = ()
         self._kinds: dict[int, Kind] = {}
 
     def is_of(self, optimizer: Optimizer) -> bool:
@@ -55,7 +56,7 @@ class SteppedOptimizer:
         self.ids = ids
         self.is_told = self.number == NOT_DESCRIBED
         self._class_name = type(optimizer).__name__
-        self._groups = [described(group) for group in optimizer.param_groups[:MOST_GROUPS]]
+        self._groups = tuple(map(described, optimizer.param_groups[:MOST_GROUPS]))
         self._kinds = {
             id(tensor): (tensor.shape, tensor.dtype)
             for group in optimizer.param_groups
@@ -66,19 +67,19 @@ class SteppedOptimizer:
         """Return the shapes and types of tensors that it holds and no watched model owns."""
         return Counter(kind for key, kind in self._kinds.items() if key not in members)
 
-    def fact(self, members: Mapping[int, Member], missing: Sequence[Member]) -> dict[str, Any]:
+    def fact(self, members: Mapping[int, Member], missing: Sequence[Member]) -> OptimizerFact:
         strangers = self.strangers(members)
-        return {
-            "id": self.number,
-            "class": self._class_name,
-            "groups": self._groups,
-            "parameters": len(self.ids),
-            "strangers": sum(strangers.values()),
-            "missing": [member.name for member in missing[:MOST_NAMES]],
-            "missing_total": len(missing),
-            "missing_with_gradient": sum(member.tensor.grad is not None for member in missing),
-            "alike": are_alike(missing, strangers),
-        }
+        return OptimizerFact(
+            id=self.number,
+            class_name=self._class_name,
+            groups=self._groups,
+            parameters=len(self.ids),
+            strangers=sum(strangers.values()),
+            missing=tuple(member.name for member in missing[:MOST_NAMES]),
+            missing_total=len(missing),
+            missing_with_gradient=sum(member.tensor.grad is not None for member in missing),
+            alike=are_alike(missing, strangers),
+        )
 
 
 class HeldTensors:
@@ -174,12 +175,9 @@ class Missing:
         return found
 
 
-def described(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "lr": number_in(group.get("lr")),
-        "weight_decay": number_in(group.get("weight_decay")),
-        "parameters": len(group["params"]),
-    }
+def described(group: Mapping[str, Any]) -> ParameterGroup:
+    rate, decay = number_in(group.get("lr")), number_in(group.get("weight_decay"))
+    return ParameterGroup(rate, decay, len(group["params"]))
 
 
 def are_alike(missing: Sequence[Member], strangers: Counter[Kind]) -> bool:

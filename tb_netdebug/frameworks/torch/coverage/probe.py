@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from tb_netdebug.core.records.facts import ElsewhereFact, IgnoredOutputsFact, Names
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import BackwardWatch, watch_backward
-from tb_netdebug.frameworks.torch.coverage.calls import CallWatch
+from tb_netdebug.frameworks.torch.coverage.calls import CallWatch, WatchedCalls
 from tb_netdebug.frameworks.torch.coverage.gradients import GradientsSeen
 from tb_netdebug.frameworks.torch.coverage.idle import IdleParameters
 from tb_netdebug.frameworks.torch.coverage.members import Member, members_of
@@ -54,8 +55,8 @@ class CoverageProbe:
         self._told_missing: list[str] = []
         self._gradients = GradientsSeen()
         self._calls = CallWatch()
-        self._answer: dict[str, list[str]] = {}
-        self._told_ignored: list[str] = []
+        self._answer = WatchedCalls()
+        self._told_ignored: Names = ()
         self._idle = IdleParameters()
         self._unowned = Unowned()
         self._told_elsewhere = 0
@@ -147,7 +148,7 @@ class CoverageProbe:
             else self._idle.end_step(self._current(), self._collector.scalars)
         )
         if fact is not None:
-            self._collector.fact("optimizer", **fact)
+            self._collector.fact(fact)
 
     def _tell(self) -> None:
         self._has_news = False
@@ -162,11 +163,11 @@ class CoverageProbe:
 
     def _tell_unowned(self, members: dict[int, Member]) -> None:
         for fact in self._unowned.news(self._training_steps, members, (held.ids for held in self._held)):
-            self._collector.fact("unowned", **fact)
+            self._collector.fact(fact)
         elsewhere = self._unowned.elsewhere()
         if elsewhere != self._told_elsewhere:
             self._told_elsewhere = elsewhere
-            self._collector.fact("elsewhere", tensors=elsewhere)
+            self._collector.fact(ElsewhereFact(elsewhere))
         if self._unowned.is_over(self._training_steps):
             self._close_backward()
 
@@ -178,7 +179,7 @@ class CoverageProbe:
         for held in self._held:
             is_ours = held.number != NOT_DESCRIBED and (missing or held.moves_any(members))
             if is_ours and not (held.is_told and are_same):
-                self._collector.fact("optimizer", **held.fact(members, missing))
+                self._collector.fact(held.fact(members, missing))
                 held.is_told = True
         self._told_missing = names
 
@@ -210,11 +211,11 @@ class CoverageProbe:
             self._calls.ask(self._gradients.without(members, looks=1), self._context.models)
         none = self._gradients.without(members)
         owners = {member.owner_name for member in none}
-        calls = {key: [name for name in names if name in owners] for key, names in self._answer.items()}
+        calls = self._answer.among(owners)
         news = self._gradients.news(members, calls)
         if news is not None:
-            self._collector.fact("gradients", **news)
-        ignored = calls.get("called", []) if self._gradients.had_any else []
+            self._collector.fact(news)
+        ignored = (calls.called or ()) if self._gradients.had_any else ()
         if ignored != self._told_ignored:
             self._told_ignored = ignored
-            self._collector.fact("ignored-outputs", names=ignored)
+            self._collector.fact(IgnoredOutputsFact(ignored))

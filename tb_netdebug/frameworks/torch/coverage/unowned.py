@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tb_netdebug.core.records.facts import UnownedFact
 from tb_netdebug.frameworks.torch.batches.contents import is_on_host, selection
 from tb_netdebug.frameworks.torch.coverage.members import Member, state_of
 from tb_netdebug.frameworks.torch.coverage.reached import Reached, reached_by
@@ -65,7 +66,7 @@ class Unowned:
 
     def news(
         self, steps: int, members: Mapping[int, Member], held: Iterator[Sequence[int]]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[UnownedFact]:
         """Yield the facts that have changed after so many training steps.
 
         `held` are the ids of the tensors of each optimizer.
@@ -144,20 +145,20 @@ def ripe_after(is_inside: bool) -> int:
 
 def fact(
     place: str, group: Sequence[UnownedParameter], names: Mapping[int, str], members: Mapping[int, Member]
-) -> dict[str, Any]:
+) -> UnownedFact:
     shapes = Counter(found.shape for found in group)
     known = Counter(tuple(member.tensor.shape) for member in members.values())
     fresh = [found.is_fresh for found in group if len(found.shape) > 1]
-    return {
-        "id": place,
-        "tensors": len(group),
-        "values": sum(math.prod(found.shape) for found in group),
-        "values_of_models": sum(each.tensor.numel() for each in members.values() if not each.is_hidden),
-        "names": sorted(names[found.key] for found in group if found.key in names)[:MOST_NAMED],
-        "shapes": [list(shape) for shape in list(shapes)[:MOST_NAMED]],
-        "fresh": bool(fresh) and sum(fresh) >= len(fresh) / 2,
-        "twin": bool(group) and not shapes - known,
-    }
+    return UnownedFact(
+        id=place,
+        tensors=len(group),
+        values=sum(math.prod(found.shape) for found in group),
+        values_of_models=sum(each.tensor.numel() for each in members.values() if not each.is_hidden),
+        names=tuple(sorted(names[found.key] for found in group if found.key in names)[:MOST_NAMED]),
+        shapes=tuple(shapes)[:MOST_NAMED],
+        fresh=bool(fresh) and sum(fresh) >= len(fresh) / 2,
+        twin=bool(group) and not shapes - known,
+    )
 
 
 def mark_of(tensor: nn.Parameter) -> Any:

@@ -95,7 +95,7 @@ class LossCalls:
         known = ignored is not None and ignored.numel() and self._sink.reads(ignored)
         news = site.news(call, float(ignored.float().mean()) if known and ignored is not None else None)
         if news is not None:
-            self._collector.fact("loss-call", **news)
+            self._collector.fact(news)
 
 
 def is_readable(args: tuple[Any, ...], output: Any) -> bool:

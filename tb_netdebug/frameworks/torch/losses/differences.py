@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from tb_netdebug.core.records.facts import DifferenceFact
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import MOST_OPERATIONS, name_of, nodes_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 
@@ -41,7 +42,7 @@ class Differences:
             if given not in self._told:
                 self._told.add(given)
                 number = f"difference{len(self._told)}"
-                self._collector.fact("difference", id=number, prediction_shape=list(given), shape=list(made))
+                self._collector.fact(DifferenceFact(number, given, made))
 
 
 def crossed_in(root: Tensor) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tb_netdebug.core.records.facts import BackwardLossFact
 from tb_netdebug.core.records.scalar_names import LOSS
 from tb_netdebug.frameworks.torch.losses.scalar_sink import ScalarSink, is_recorded, measuring
 from tb_netdebug.frameworks.torch.losses.scale import LossScale
@@ -45,7 +46,7 @@ class LossRoots:
         self._sink.put(LOSS, found)
         if not calls and not self._has_said:
             self._has_said = True
-            self._context.collector.fact("backward-loss", value_name="backward")
+            self._context.collector.fact(BackwardLossFact("backward"))
 
     def add(self, roots: Tensor | Sequence[Any]) -> None:
         """Add the loss of a backward pass, at its beginning."""

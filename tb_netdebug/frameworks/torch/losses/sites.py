@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.frameworks.torch.frames import user_frame
 from tb_netdebug.frameworks.torch.losses.functions import LossCall
 from tb_netdebug.recording.frames import place_of
@@ -43,36 +45,35 @@ class Site:
         self.place = place
         self.module = module
         self.step = -1
-        self._told: Any = None
+        self._told: LossCallFact | None = None
         self._tellings = 0
 
-    def news(self, call: LossCall, ignored_share: float | None) -> dict[str, Any] | None:
-        """Return the facts of a call, or None if only the batch size has changed since the last report."""
-        data: dict[str, Any] = {
-            "id": self.id,
-            "function": call.function.name,
-            "module": self.module,
-            "input_shape": list(call.input.shape),
-            "input_dtype": name_of(call.input.dtype),
-            "target_shape": None if call.target is None else list(call.target.shape),
-            "target_dtype": None if call.target is None else name_of(call.target.dtype),
-            "reduction": call.reduction,
-            "num_classes": call.num_classes,
-            "broadcasts": call.broadcasts,
-            "weighted": call.weight is not None,
-            "with_logits": call.function.with_logits,
-            "last_layer": last_layer(call.input),
-            "site": self.place,
-            "target_learns": call.target is not None and call.target.requires_grad,
-        }
+    def news(self, call: LossCall, ignored_share: float | None) -> LossCallFact | None:
+        """Return the fact of a call, or None if only the batch size has changed since the last report."""
+        fact = LossCallFact(
+            id=self.id,
+            function=call.function.name,
+            module=self.module,
+            input_shape=tuple(call.input.shape),
+            input_dtype=name_of(call.input.dtype),
+            target_shape=None if call.target is None else tuple(call.target.shape),
+            target_dtype=None if call.target is None else name_of(call.target.dtype),
+            reduction=call.reduction,
+            num_classes=call.num_classes,
+            broadcasts=call.broadcasts,
+            weighted=call.weight is not None,
+            with_logits=call.function.with_logits,
+            last_layer=last_layer(call.input),
+            site=self.place,
+            target_learns=call.target is not None and call.target.requires_grad,
+        )
         # The first dimension is that of the batch: it may change without being news.
-        of_batch = {"input_shape": data["input_shape"][1:], "target_shape": (data["target_shape"] or [])[1:]}
-        known = data | of_batch
+        known = replace(fact, input_shape=fact.input_shape[1:], target_shape=(fact.target_shape or ())[1:])
         if known == self._told or self._tellings >= MOST_TELLINGS:
             return None
         self._told = known
         self._tellings += 1
-        return {**data, "ignored_share": ignored_share}
+        return replace(fact, ignored_share=ignored_share)
 
 
 class Sites:

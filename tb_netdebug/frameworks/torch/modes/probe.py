@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from tb_netdebug.core.records.facts import ModesFact
 from tb_netdebug.core.records.scalar_names import (
     EVAL_MODULES,
     EVALUATIONS,
@@ -92,8 +93,8 @@ class ModeProbe:
         self._in_train: dict[str, None] = {}  # names of switches, in the last evaluation that had any
         self._root_trains = False  # the model itself was in train mode then
         self._dropout = FunctionalDropout()
-        self._told: Mapping[str, Any] | None = None
-        self._now: dict[str, Any] = {"eval": [], "total": 0, "root_eval": False, "frozen": []}
+        self._told: ModesFact | None = None
+        self._now = ModesFact(root_eval=False)
         self._hooks = [
             before_forward(entry_of(root.model), partial(self._watch, root), with_kwargs=True)
             for root in self._roots
@@ -209,28 +210,28 @@ class ModeProbe:
         counted = [switch.name for switch in in_eval if switch.name not in frozen]
         self._collector.scalars[MODE_MODULES] = float(len(switches) - len(frozen))
         self._collector.scalars[EVAL_MODULES] = float(len(counted))
-        self._now = {
-            "eval": counted[:MOST_NAMES],
-            "total": len(switches) - len(frozen),
-            "root_eval": any(root.all_in_eval for root in trained),
-            "frozen": sorted(frozen)[:MOST_NAMES],
-        }
+        self._now = ModesFact(
+            eval=tuple(counted[:MOST_NAMES]),
+            total=len(switches) - len(frozen),
+            root_eval=any(root.all_in_eval for root in trained),
+            frozen=tuple(sorted(frozen)[:MOST_NAMES]),
+        )
 
     def _put_evaluations(self) -> None:
         self._collector.scalars[EVALUATIONS] = float(self._evaluations)
         self._collector.scalars[TRAIN_MODE_EVALUATIONS] = float(self._evaluations_in_train)
 
     def _tell(self) -> None:
-        fact = {
-            **self._now,
-            "evaluating_in_train": list(self._in_train)[:MOST_NAMES],
-            "evaluating_root_train": self._root_trains,
-            "evaluation_calls_in_a_row": self._most_in_a_row,
-            "functional_dropout": list(self._dropout.places),
-        }
+        fact = replace(
+            self._now,
+            evaluating_in_train=tuple(self._in_train)[:MOST_NAMES],
+            evaluating_root_train=self._root_trains,
+            evaluation_calls_in_a_row=self._most_in_a_row,
+            functional_dropout=tuple(self._dropout.places),
+        )
         if fact != self._told:
             self._told = fact
-            self._collector.fact("modes", **fact)
+            self._collector.fact(fact)
 
 
 def is_trained_on(root: WatchedModel, args: Any, kwargs: Any) -> bool:

@@ -1,44 +1,71 @@
-"""The fields of the fact `first-nonfinite`: the first value that is not finite. `probe` records the fact."""
+"""The fact `first-nonfinite`: the first value that is not finite. `probe` records it."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
+from tb_netdebug.core.records.facts import Names, NonfiniteFact, UnplacedNonfiniteFact
 from tb_netdebug.core.start_folder import START_FOLDER, current
 from tb_netdebug.frameworks.torch.numerics.search import Searched
 
 MOST_SCRIPT = 200
 
 
-def as_fact(found: Searched, what_else: str, kind: str) -> dict[str, Any]:
-    """Return the fields of `first-nonfinite`.
+class LossFields(TypedDict, total=False):
+    """Fields of the fact that are known beside what the search found."""
+
+    step: int
+    operations: Names
+    capsule: str | None
+    left_out: bool
+    tensor: str
+    operation: str
+    site: str
+    before: str
+    variable: str
+    backward: str
+    was_updated: bool
+
+
+def as_fact(found: Searched, what_else: str, kind: str) -> NonfiniteFact:
+    """Return the fact as far as the search answers it.
 
     `what_else` ("loss" or "gradient") is the culprit when the models have no origin to blame.
     """
     origin = found.origin
-    how = {"why_not": found.why_not, "repeats": found.repeats, "is_open": found.is_open}
     if origin is None or origin.masked_only:
-        return {
-            "where": "",
-            "class_name": "",
-            "what": "unknown" if found.is_open else what_else,
-            "inputs_finite": origin is None,
-            "parameters_finite": True,
-            "kind": kind,
-            "masked_only": origin is not None,
-            "masked_inputs": False,
-            "tensor": "",
-            "operation": "",
-            "site": "",
-            **how,
-        }
-    told = asdict(origin)
-    del told["order"]
-    return {**told, **how}
+        return UnplacedNonfiniteFact(
+            what="unknown" if found.is_open else what_else,
+            inputs_finite=origin is None,
+            kind=kind,
+            masked_only=origin is not None,
+            masked_inputs=False,
+            tensor="",
+            operation="",
+            why_not=found.why_not,
+            repeats=found.repeats,
+            is_open=found.is_open,
+        )
+    return NonfiniteFact(
+        what=origin.what,
+        where=origin.where,
+        class_name=origin.class_name,
+        kind=origin.kind,
+        inputs_finite=origin.inputs_finite,
+        parameters_finite=origin.parameters_finite,
+        masked_only=origin.masked_only,
+        masked_inputs=origin.masked_inputs,
+        tensor=origin.tensor,
+        operation=origin.operation,
+        site=origin.site,
+        before=origin.before,
+        why_not=found.why_not,
+        repeats=found.repeats,
+        is_open=found.is_open,
+    )
 
 
 def script() -> str:

@@ -13,6 +13,7 @@ from torch import nn
 from tb_netdebug.frameworks.torch.calls import ModelCall
 from tb_netdebug.frameworks.torch.interception import intercepted
 from tb_netdebug.frameworks.torch.numerics.devices import accelerators_in_use
+from tb_netdebug.frameworks.torch.numerics.fact import LossFields
 from tb_netdebug.frameworks.torch.numerics.graph_evidence import first_seen, placed
 from tb_netdebug.frameworks.torch.numerics.loss_origin import culprit_of, operations_of
 from tb_netdebug.frameworks.torch.numerics.search import Searched, inner, search
@@ -26,8 +27,7 @@ MOST_SECS = 60.0
 # The limit for the whole program, because each of many short runs may diverge.
 MOST_WAITED_SECS = 10.0
 
-Fields = dict[str, Any]
-NO_FIELDS: Fields = {"operations": []}
+NO_FIELDS: LossFields = {"operations": ()}
 
 
 class Inquiry:
@@ -57,7 +57,7 @@ class Inquiry:
             self._question = Question(inquire, most_secs=MOST_SECS)
         return why_not
 
-    def found(self, wait_secs: float = 0.0) -> tuple[Searched, Fields] | None:
+    def found(self, wait_secs: float = 0.0) -> tuple[Searched, LossFields] | None:
         """Return the answer once; None while there is none."""
         question = self._question
         if question is None:
@@ -72,7 +72,8 @@ class Inquiry:
             # The copy failed or ran out of time, so nothing more is asked in this run.
             self._is_lost = True
             return Searched(why_not=question.why_not, is_open=True), NO_FIELDS
-        return Searched.from_dict(answer["found"]), answer["fields"]
+        fields: LossFields = answer["fields"]
+        return Searched.from_dict(answer["found"]), {**fields, "operations": tuple(fields["operations"])}
 
     def drop(self) -> None:
         """Withdraw the question, if one was asked: nobody needs the answer any more."""
@@ -80,7 +81,7 @@ class Inquiry:
         if question is not None:
             question.close()
 
-    def give_up(self) -> tuple[Searched, Fields] | None:
+    def give_up(self) -> tuple[Searched, LossFields] | None:
         """Return what is known when the run ends, after one last wait."""
         found = self.found(self.patience_at_end_secs)
         if found is None and self._question is not None:
@@ -129,11 +130,11 @@ def answer_about(
     return {"found": found.as_dict(), "fields": fields if is_of_loss else NO_FIELDS}
 
 
-def fields_of_loss(root: torch.Tensor) -> Fields:
+def fields_of_loss(root: torch.Tensor) -> LossFields:
     """Return what the graph tells about a loss when the models are not to blame."""
     culprit = culprit_of(root)
     return {
-        "operations": operations_of(root),
+        "operations": tuple(operations_of(root)),
         "operation": culprit.operation.lower(),
         "site": culprit.line,
         "tensor": culprit.part if culprit.part in ("target", "operand") else "",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tb_netdebug.frameworks.torch.calls import ModelCall
+from tb_netdebug.frameworks.torch.numerics.fact import LossFields
 from tb_netdebug.frameworks.torch.numerics.origin_report import Origin
 
 
@@ -34,13 +33,13 @@ class OriginQuestion:
     is_of_target: bool = False  # the outputs were finite, the target was not
     backward_site: str = ""
 
-    def fate(self) -> dict[str, bool]:
+    def fate(self) -> LossFields:
         """Return what became of this batch, and whether the weights were damaged before it."""
         return {"left_out": self.left_out, "was_updated": self.was_updated}
 
-    def lines_of_loss(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def lines_of_loss(self, fields: LossFields) -> LossFields:
         """Return the line at which the loss became non-finite, or the lines nearest to it that are known."""
-        lines = {"site": fields.get("site", ""), "before": "", "backward": self.backward_site}
+        lines: LossFields = {"site": fields.get("site", ""), "before": "", "backward": self.backward_site}
         if self.is_of_target:
             return {**lines, "site": self.loss_site, "operation": self.loss_function, "tensor": "target"}
         if lines["site"] or not self.loss_function:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from tb_netdebug.core.records.fact_codec import encode_fact
 from tb_netdebug.core.records.scalar_names import BATCH_LEFT_OUT, LOSS, LOSS_LEFT_OUT
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import watch_backward
@@ -28,7 +29,7 @@ from tb_netdebug.frameworks.torch.numerics.averages import are_bad
 from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
 from tb_netdebug.frameworks.torch.numerics.crashes import CrashWatch
-from tb_netdebug.frameworks.torch.numerics.fact import as_fact, script
+from tb_netdebug.frameworks.torch.numerics.fact import LossFields, as_fact, script
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.inquiry import Inquiry
 from tb_netdebug.frameworks.torch.numerics.layer_checks import LayerChecks
@@ -249,7 +250,7 @@ class NumericsProbe:
             self._tell(Searched(asked.live), "loss", asked.kind, asked.calls, asked.fate())
         elif asked.why_not:
             found = Searched(asked.seen, why_not=asked.why_not, is_open=True)
-            self._tell_of(found, {"operations": asked.operations}, asked)
+            self._tell_of(found, {"operations": tuple(asked.operations)}, asked)
         elif (answer := self._inquiry.found(Inquiry.patience_secs)) is not None:
             self._tell_of(*answer, asked)
         else:
@@ -260,11 +261,11 @@ class NumericsProbe:
         self._asked = asked
         self._told_in_step, self._is_well = self._collector.step, False
         looked_for = Searched(why_not="it was still being looked for", is_open=True)
-        about = {"first_nonfinite": as_fact(looked_for, "loss", asked.kind)}
+        about = {"first_nonfinite": encode_fact(as_fact(looked_for, "loss", asked.kind)).data}
         asked.capsule = self._write_capsule(FIRST, asked.calls, about)
         asked.calls = []
 
-    def _tell_of(self, found: Searched, fields: dict[str, Any], asked: OriginQuestion) -> None:
+    def _tell_of(self, found: Searched, fields: LossFields, asked: OriginQuestion) -> None:
         """Report an answer about a loss; if that is open, arm the layer checks for the next steps."""
         if found.origin is None and found.is_open and asked.seen is not None:
             found = replace(found, origin=asked.seen)
@@ -281,7 +282,7 @@ class NumericsProbe:
             self._is_open = True
             self._layers.arm()
 
-    def _tell_answer(self, answer: tuple[Searched, dict[str, Any]] | None) -> None:
+    def _tell_answer(self, answer: tuple[Searched, LossFields] | None) -> None:
         """Report an answer that came after its step."""
         if answer is None or self._asked is None:
             return
@@ -343,7 +344,7 @@ class NumericsProbe:
         what_else: str,
         kind: str,
         calls: Sequence[ModelCall] | None,
-        loss: Mapping[str, Any] | None = None,
+        loss: LossFields | None = None,
     ) -> None:
         """Record the fact and write a capsule of the calls, unless they are None."""
         if not self._may_tell():
@@ -352,23 +353,22 @@ class NumericsProbe:
         self._is_well = False
         self._told_in_step = self._collector.step
         self._is_open = False
-        fact = {
-            "step": self._collector.step,
-            "operations": [],
-            "capsule": None,
-            "script": script(),
-            "left_out": False,
-            "follows": self._follows,
-        }
-        fact.update(as_fact(found, what_else, kind))
-        fact.update(loss or {})
-        if is_distributed(os.environ):
-            fact["rank"] = rank(os.environ)
+        fact = replace(
+            as_fact(found, what_else, kind),
+            step=self._collector.step,
+            operations=(),
+            script=script(),
+            left_out=False,
+            follows=self._follows,
+            rank=rank(os.environ) if is_distributed(os.environ) else None,
+        )
+        fact = replace(fact, **(loss or {}))
         if calls is not None:
             # Calls after the one at fault add nothing to a replay.
             kept = calls[: found.call + 1] if found.call >= 0 else calls
-            fact["capsule"] = self._write_capsule(FIRST, kept, {"first_nonfinite": fact})
-        self._collector.fact("first-nonfinite", **fact)
+            about = {"first_nonfinite": encode_fact(fact).data}
+            fact = replace(fact, capsule=self._write_capsule(FIRST, kept, about))
+        self._collector.fact(fact)
 
     # ---- capsules ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tb_netdebug.core.records.facts import DataParallelFact
 from tb_netdebug.frameworks.torch.batches.entries import entry_of
 from tb_netdebug.frameworks.torch.hooks import before_forward
 from tb_netdebug.frameworks.torch.probe import ProbeContext
@@ -44,7 +45,7 @@ class RanksProbe:
         try:
             batches = batches_of(self._model)
             if batches is not None:
-                self._collector.fact("data-parallel", processes=self._here[1], batches=batches)
+                self._collector.fact(DataParallelFact(self._here[1], batches))
         except Exception as error:
             self._guard.fault("asking how the processes share the work", error)
 

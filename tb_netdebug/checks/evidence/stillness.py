@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import percent
+from tb_netdebug.checks.wording.phrases import percent
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, RATES
 from tb_netdebug.core.records.step import Kind
 

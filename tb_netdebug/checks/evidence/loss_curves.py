@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.history import History
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import EVALUATION_LOSS, LOSS, LOSSES, OWN, of_loss
 
 
@@ -23,7 +24,7 @@ def main_curves(history: History) -> tuple[Curve | None, Curve | None]:
 
     The weights of several calls are not known, so then there is no baseline.
     """
-    calls = history.known_facts.get("loss-call", {})
+    calls = history.known_facts(LossCallFact)
     if len(calls) == 1:
         number = next(iter(calls))
         value = history.curve(of_loss(number, "value"))

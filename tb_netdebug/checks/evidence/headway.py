@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tb_netdebug.checks.evidence.loss_course import course
+from tb_netdebug.checks.evidence.loss_curves import main_curves
+from tb_netdebug.checks.evidence.progress import mean
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
-from tb_netdebug.checks.rules.loss_course import course
-from tb_netdebug.checks.rules.loss_curves import main_curves
-from tb_netdebug.checks.rules.progress import mean
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import LOSS
 
 FIRST = 4

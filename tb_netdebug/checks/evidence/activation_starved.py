@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.activation_layers import MAPS, is_rectifier
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named
-from tb_netdebug.checks.rules.activation_layers import MAPS, is_rectifier
+from tb_netdebug.checks.wording.phrases import named
 
 NORMS = re.compile(r"BatchNorm")
 LEAST_UNITS = 8

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import DIVISORS
 
 PREFIX = DIVISORS

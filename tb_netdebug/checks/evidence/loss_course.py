@@ -8,10 +8,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tb_netdebug.checks.curve import STEPS_KEPT, Curve
+from tb_netdebug.checks.evidence.loss_calls import LossCallTable
+from tb_netdebug.checks.evidence.loss_shape import Doubles, noise
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.layers import LayerTable
-from tb_netdebug.checks.rules.loss_calls import LossCallTable
-from tb_netdebug.checks.rules.loss_shape import Doubles, noise
+from tb_netdebug.core.records.facts import ElsewhereFact, OptimizerFact
 from tb_netdebug.core.records.scalar_names import LOSS
 
 # The first values of a run, before it has learned anything.
@@ -109,9 +110,9 @@ class LossCurve:
         new = [record for record in history.recent if record.step > self._judged_step]
         self._judged_step = history.step
         self._rivals = (
-            len(history.known_facts.get("optimizer", ())) > 1
+            len(history.known_facts(OptimizerFact)) > 1
             or self._models(history.layers) > 1
-            or "elsewhere" in history.known_facts  # the loss depends on what another optimizer trains
+            or history.fact(ElsewhereFact) is not None  # the loss depends on what another optimizer trains
         )
         curve = history.curve(LOSS)
         if curve is None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from tb_netdebug.checks.evidence.loss_course import LossCurve
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
-from tb_netdebug.checks.phrases import number, percent
-from tb_netdebug.checks.rules.loss_course import LossCurve
+from tb_netdebug.checks.wording.phrases import number, percent
+from tb_netdebug.core.records.facts import LossCallFact
 
 
 def outweighed(
-    seen: LossCurve, calls: Mapping[Any, Mapping[str, Any]], *, below: float, rest: float
+    seen: LossCurve, calls: Mapping[int | str, LossCallFact], *, below: float, rest: float
 ) -> Sign | None:
     """Return the sign if the larger part of the loss was trained and the loss function in it was not.
 
@@ -29,7 +29,7 @@ def outweighed(
     call = next(iter(calls.values()))
     return Sign(
         Severity.WARNING,
-        f"{call.get('function')} is a part of the loss, and has never been clearly better than the best "
+        f"{call.function} is a part of the loss, and has never been clearly better than the best "
         "answer that ignores the inputs, always the same: in the last looks it gave "
         f"{percent(known.level)} of what that would get (less than {percent(1.0 - below)} would show that "
         f"something was learned). At first the rest of the loss was {number(at_first, 2)} times as large as "
@@ -42,7 +42,7 @@ def outweighed(
             "rest of the loss beside it": Evidence(abs(left), rest),
             "rest of the loss beside it at first": Evidence(at_first),
         },
-        where=(str(call["site"]),) if call.get("site") else (),
+        where=(call.site,) if call.site else (),
         since=seen.first_step,
         sureness=0.8,
     )

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_calls import LEAST_COMPARED, SAME
+from tb_netdebug.checks.evidence.loss_course import LossCurve, course
+from tb_netdebug.checks.evidence.loss_shape import Doubles, is_falling
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import number
-from tb_netdebug.checks.rules.loss_calls import LEAST_COMPARED, SAME
-from tb_netdebug.checks.rules.loss_course import LossCurve, course
-from tb_netdebug.checks.rules.loss_shape import Doubles, is_falling
+from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import DESCENDED, LOSS
 
 

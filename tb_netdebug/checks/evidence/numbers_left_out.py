@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import counted, percent
+from tb_netdebug.checks.wording.phrases import counted, percent
 from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT
 
 # Limits as for a gradient scaler (`numbers_precision.LossScaleLimits`): below SHARE it is a note.

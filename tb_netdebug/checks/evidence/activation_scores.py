@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tb_netdebug.checks.evidence.activation_layers import activation_layers
+from tb_netdebug.checks.evidence.loss_looks import CLASS_LOSSES
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named
-from tb_netdebug.checks.rules.activation_layers import activation_layers
-from tb_netdebug.checks.rules.loss_looks import CLASS_LOSSES
+from tb_netdebug.checks.wording.phrases import named
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import of_loss
 
 
@@ -21,7 +20,7 @@ def unheard_classes(history: History, place: int, dead: int, count: int, looks: 
     call = _scores_of(history, place, count)
     if call is None or not dead:
         return None
-    classes = history.curve(of_loss(call.get("id"), "classes"))
+    classes = history.curve(of_loss(call.id, "classes"))
     if classes is None or classes.highest <= count - dead:
         return None
     name = history.activations.names[place]
@@ -44,13 +43,13 @@ def unheard_classes(history: History, place: int, dead: int, count: int, looks: 
     )
 
 
-def _scores_of(history: History, place: int, count: int) -> dict[str, Any] | None:
+def _scores_of(history: History, place: int, count: int) -> LossCallFact | None:
     """Return the call of a class loss that is given this layer's output unchanged, or None."""
     layers = activation_layers(history)
     if not (layers.is_output[place] and layers.rectifies[place]):
         return None
-    for call in history.known_facts.get("loss-call", {}).values():
-        is_of_classes = call.get("function") in CLASS_LOSSES and call.get("num_classes") == count
-        if is_of_classes and call.get("last_layer") == layers.classes[place]:
+    for call in history.known_facts(LossCallFact).values():
+        is_of_classes = call.function in CLASS_LOSSES and call.num_classes == count
+        if is_of_classes and call.last_layer == layers.classes[place]:
             return call
     return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tb_netdebug.checks.history import History
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import of_loss
 
 CLASS_LOSSES = frozenset({"cross_entropy", "nll_loss"})
@@ -19,27 +20,27 @@ REGRESSION_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_l
 class LossSample:
     """One sampled loss call. `call` is its `loss-call` fact; a number that was not measured is NaN."""
 
-    call: dict[str, Any]
+    call: LossCallFact
     step: int
     numbers: dict[str, float]
 
     @property
-    def number(self) -> Any:
+    def number(self) -> int:
         """The id of the call; there may be several in one line of a program."""
-        return self.call.get("id", 0)
+        return self.call.id
 
     @property
     def function(self) -> str:
-        return str(self.call.get("function"))
+        return self.call.function
 
     @property
     def last_layer(self) -> str:
         """The class of the module whose output the loss was given; empty if it was something else."""
-        return str(self.call.get("last_layer") or "")
+        return self.call.last_layer or ""
 
     @property
     def place(self) -> str:
-        return str(self.call.get("site") or self.call.get("module") or self.function)
+        return self.call.site or self.call.module or self.function
 
     def __getitem__(self, name: str) -> float:
         return self.numbers.get(name, math.nan)
@@ -58,7 +59,7 @@ class LossLooks:
         self._step = -1
 
     def fresh(self, history: History) -> Iterator[LossSample]:
-        calls = history.known_facts.get("loss-call")
+        calls = history.known_facts(LossCallFact)
         if not calls:
             return
         since, self._step = self._step, history.step
@@ -75,9 +76,9 @@ class LossLooks:
                     yield LossSample(call, record.step, numbers)
 
 
-def rows(call: dict[str, Any]) -> int:
+def rows(call: LossCallFact) -> int:
     """Return how many answers of the network a call compares; for maps of labels, all their pixels."""
-    target = tuple(call.get("target_shape") or ())
-    if call.get("num_classes") and target == tuple(call.get("input_shape") or ()):
+    target = call.target_shape or ()
+    if call.num_classes and target == call.input_shape:
         target = target[:1]  # the targets are shares of classes, not class numbers
     return math.prod(target)

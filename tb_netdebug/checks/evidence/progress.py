@@ -9,8 +9,8 @@ from itertools import islice
 from weakref import WeakKeyDictionary
 
 from tb_netdebug.checks.curve import Curve
+from tb_netdebug.checks.evidence.loss_curves import loss_of
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.rules.loss_curves import loss_of
 
 # The loss at the start is a mean over this many steps, the present one over a quarter of all steps, bounded.
 STEPS_AT_START = 4

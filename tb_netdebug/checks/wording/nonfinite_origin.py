@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tb_netdebug.checks.finding import Evidence, Severity
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.phrases import named
+from tb_netdebug.checks.wording.phrases import named
+from tb_netdebug.core.records.facts import NonfiniteFact
 
 WORDS = {"NaN": "NaN", "Inf": "infinite values", "-Inf": "minus infinity"}
 OUTSIDE = (
@@ -49,39 +48,34 @@ class TracedOrigin:
     rank: int | None  # the process that made it, in a run of several
 
     @classmethod
-    def of(cls, fact: Mapping[str, Any], step: int) -> TracedOrigin:
+    def of(cls, fact: NonfiniteFact, step: int) -> TracedOrigin:
         """Parse the fact; `step` is that of its record, because an answer may come later than its step."""
-
-        def text(name: str) -> str:
-            return str(fact.get(name) or "")
-
-        is_old_loss = fact.get("what") == "loss" and "operations" in fact and "backward" not in fact
-        told, repeats, rank = fact.get("step"), fact.get("repeats"), fact.get("rank")
+        is_old_loss = fact.what == "loss" and fact.operations is not None and fact.backward is None
         return cls(
-            what=text("what"),
-            where=text("where"),
-            class_name=text("class_name"),
-            kind=text("kind") or "NaN",
-            step=told if type(told) is int and 0 <= told <= step else step,
-            operation=text("operation"),
+            what=fact.what,
+            where=fact.where,
+            class_name=fact.class_name,
+            kind=fact.kind or "NaN",
+            step=fact.step if fact.step is not None and fact.step <= step else step,
+            operation=fact.operation or "",
             # In older records of torch, the line of a loss is that of backward.
-            line="" if is_old_loss else text("site"),
-            tensor=text("tensor"),
-            variable=text("variable"),
-            follows=bool(fact.get("follows")),
-            before=text("before"),
-            backward=text("site") if is_old_loss else text("backward"),
-            capsule=text("capsule"),
-            script=text("script"),
-            why_not=text("why_not"),
-            repeats=repeats if isinstance(repeats, bool) else None,
-            inputs_finite=bool(fact.get("inputs_finite", True)),
-            parameters_finite=bool(fact.get("parameters_finite", True)),
-            parameters_known=bool(fact.get("parameters_known", True)),
-            was_updated=bool(fact.get("was_updated")),
-            masked_only=bool(fact.get("masked_only")),
-            left_out=bool(fact.get("left_out")),
-            rank=rank if type(rank) is int else None,
+            line="" if is_old_loss else fact.site,
+            tensor=fact.tensor or "",
+            variable=fact.variable or "",
+            follows=bool(fact.follows),
+            before=fact.before or "",
+            backward=fact.site if is_old_loss else fact.backward or "",
+            capsule=fact.capsule or "",
+            script=fact.script or "",
+            why_not=fact.why_not,
+            repeats=fact.repeats,
+            inputs_finite=fact.inputs_finite,
+            parameters_finite=fact.parameters_finite,
+            parameters_known=fact.parameters_known is not False,
+            was_updated=bool(fact.was_updated),
+            masked_only=fact.masked_only,
+            left_out=bool(fact.left_out),
+            rank=fact.rank,
         )
 
     @property
@@ -196,7 +190,7 @@ class TracedOrigin:
 
 def traced_origin(history: History, step: int) -> TracedOrigin | None:
     """Return the newest origin known at this step, unless infinities were put there on purpose."""
-    fact = history.fact("first-nonfinite")
+    fact = history.fact(NonfiniteFact)
     origin = None if fact is None else TracedOrigin.of(fact, step)
     return None if origin is None or origin.masked_only else origin
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable
 
 from tb_netdebug.checks.finding import Finding
-from tb_netdebug.checks.phrases import listed
+from tb_netdebug.checks.wording.phrases import listed
 from tb_netdebug.core.records.visible import visible
 
 WIDTH = 100

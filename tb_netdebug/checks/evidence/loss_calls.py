@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tb_netdebug.checks.evidence.loss_shape import middle
 from tb_netdebug.checks.history import History
-from tb_netdebug.checks.rules.loss_shape import middle
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import LOSS, of_loss
 from tb_netdebug.core.records.step import StepRecord
 
@@ -117,7 +118,7 @@ class LossCallTable:
         return sum(pair[1] for pair in late) / chance, float(each.std()) / math.sqrt(len(late))
 
     def compare(self, history: History, records: Iterable[StepRecord]) -> None:
-        calls = history.known_facts.get("loss-call")
+        calls = history.known_facts(LossCallFact)
         if not calls or not sum(self._take(calls, record) for record in records):
             return
         del self._ratios[:-RATIOS_KEPT], self._chances[:-RATIOS_KEPT]
@@ -128,7 +129,7 @@ class LossCallTable:
         self.chance = chance if chance > 0 else None
         self.is_contrast = len(self._chances) >= LEAST_ALIKE and all(is_fixed(history, key) for key in calls)
 
-    def _take(self, calls: dict[Any, dict[str, Any]], record: StepRecord) -> bool:
+    def _take(self, calls: Mapping[int | str, LossCallFact], record: StepRecord) -> bool:
         """Add up all calls of a step; return False if none was measured in it."""
         value, chance = 0.0, 0.0
         was_measured = False
@@ -165,7 +166,7 @@ class LossCallTable:
             self.factor = typical if high - low < ALIKE * abs(typical) else math.nan
 
 
-def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> float:
+def chance_of(call: LossCallFact, key: int | str, scalars: dict[str, float]) -> float:
     """Return what the best constant answer would get on such data; NaN if there are too few rows to say.
 
     The recorded baseline is that of the best constant answer for this very batch. It is too low, the more so
@@ -173,7 +174,7 @@ def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> floa
     """
     baseline = scalars.get(of_loss(key, "baseline"), math.nan)
     uniform, classes = scalars.get(of_loss(key, "uniform")), scalars.get(of_loss(key, "classes"), 2.0)
-    shape = call.get("target_shape") or (1,)
+    shape = call.target_shape or (1,)
     if uniform is None:
         rows = max(shape[0], 1)
         return baseline * rows / (rows - 1) if rows >= LEAST_ROWS else math.nan
@@ -181,7 +182,7 @@ def chance_of(call: dict[str, Any], key: Any, scalars: dict[str, float]) -> floa
     if rows < max(LEAST_ROWS, 2.0 * classes):
         return math.nan
     missing = max(classes - 1.0, 0.0) / 2.0  # Miller-Madow correction of the entropy, times the rows
-    if call.get("reduction") == "sum":
+    if call.reduction == "sum":
         return baseline + missing
     return min(baseline + missing / rows, max(uniform, baseline))
 

@@ -1,0 +1,1 @@
+"""Texts that people read: of findings, and of the numbers and names in them."""
