@@ -260,8 +260,29 @@ def test_the_rate_is_no_longer_blamed_when_the_batch_is_known_to_be_bad() -> Non
     engine.feed(records[40:])
     engine.finish()
     (said,) = (each for each in engine.findings if each.rule == "learning-rate-high")
-    assert (Severity.INFO, True) == (said.severity, "the batch has brought the first NaN" in said.message)
+    assert (Severity.INFO, True) == (said.severity, "the origin of the first NaN is known" in said.message)
     assert "nonfinite-input" in [each.rule for each in engine.findings]
+
+
+@pytest.mark.parametrize(
+    ("gone", "risen", "is_known", "is_blamed"),
+    [(100, 1.0, True, False), (100, 1.0, False, True), (20, 1.0, True, True), (100, 9.0, True, True)],
+    ids=["long after", "unknown", "soon", "with a loss that rose"],
+)
+def test_a_nan_of_known_origin_long_after_large_steps(
+    gone: int, risen: float, is_known: bool, is_blamed: bool
+) -> None:
+    """It is no effect of the first steps, unless the loss was ruined by them."""
+    large = stepping(lambda step: 2.3, 0.4, steps=4)
+    losses = [risen * (2.3 - 0.01 * step) for step in range(gone)] + [float("nan")] * 20
+    records = stepping(lambda step: losses[step], 0.001, steps=len(losses))
+    for each, first in zip(records, large, strict=False):
+        each.samples[:] = first.samples
+        each.scalars["loss"] = 2.3
+    if is_known:
+        fact = {"what": "loss", "operation": "log", "site": "train.py:9", "backward": "", "kind": "NaN"}
+        records[gone].facts.append(Fact("first-nonfinite", fact))
+    assert is_blamed is ("learning-rate-high" in found(records))
 
 
 def test_large_updates_and_a_loss_that_stays() -> None:

@@ -108,6 +108,15 @@ def test_a_gradient_that_is_no_number() -> None:
     assert 1.0 == finding.evidence["values that are no numbers"].value
 
 
+def test_a_network_that_steps_on_such_gradients_is_lost_beside_one_that_does_not() -> None:
+    """The batch that is left out belongs to another network."""
+    skipped = {"probe/gradients_left_out": 1.0, "probe/step_left_out": 1.0}
+    beside = found(at(9, nonfinite_gradients=1.0, **skipped))["nonfinite-gradient"]
+    assert Severity.ERROR is beside.severity
+    alone = found([*steps(9), record(9, {"loss": 1.0, "nonfinite_gradients": 1.0})])["nonfinite-gradient"]
+    assert Severity.INFO is alone.severity
+
+
 def test_a_weight_that_is_no_number() -> None:
     looks = [sample(Kind.WEIGHT, "0.weight", [1.0, NAN, INF]), sample(Kind.WEIGHT, "1.weight", [1.0])]
     finding = found(at(9, looks=looks))["nonfinite-weight"]

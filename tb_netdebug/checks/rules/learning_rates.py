@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_netdebug.checks.curve import Curve
-from tb_netdebug.checks.evidence.headway import Headway, headway
+from tb_netdebug.checks.evidence.headway import NEWEST, Headway, headway
 from tb_netdebug.checks.evidence.loss_course import course as course_of
 from tb_netdebug.checks.evidence.loss_shape import is_falling
+from tb_netdebug.checks.evidence.progress import mean
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.numbers_forward import is_lost
-from tb_netdebug.checks.wording.nonfinite_origin import is_in_the_batch
+from tb_netdebug.checks.wording.nonfinite_origin import is_in_the_batch, traced_origin
 from tb_netdebug.checks.wording.phrases import counted, number, percent
 from tb_netdebug.core.records.scalar_names import LOSS, RATES, TIME_OPTIMIZER, UPDATES_MADE
 from tb_netdebug.core.records.step import Kind, StepRecord
@@ -27,8 +28,8 @@ FROM_ZERO = 1e-5
 MOST_STEPS_AWAITED = 1024
 NOT_THE_RATE = Sign(
     Severity.INFO,
-    "This was no effect of the learning rate: by now it is known that the batch has brought the first NaN.",
-    "See `nonfinite-input` or `nonfinite-loss`.",
+    "This was no effect of the learning rate: by now the origin of the first NaN is known.",
+    "See `nonfinite-input`, `nonfinite-loss` or `nonfinite-activation`.",
     {},
     is_over=True,
 )
@@ -146,6 +147,7 @@ class LearningRateHighLimits:
     growth: float = 100.0
     low: float = 0.7  # … while the loss is above this share of its start, or of a constant answer's, …
     still: float = 0.01  # … and falls by less than this in the last stuck_steps, if that is known
+    calm: float = 50  # steps since the last large one: a NaN of known origin is no effect of it any more
 
 
 class LearningRateHigh(Rule):
@@ -160,10 +162,12 @@ class LearningRateHigh(Rule):
         self._looks = 0
         self._from_zero: set[int] = set()
         self._gone_step: int | None = None  # the step since which the loss is not finite …
-        self._is_of_batch = False  # … because of the batch
+        self._is_of_other = False  # … because of the batch, or of an operation long after large steps
         self._is_said_of_gone = False
         self._ratio = 0.0
         self._since = 0
+        self._last_large = 0  # the newest sampled step with a large share …
+        self._is_calm = False  # … and whether a later sample had a small one
 
     def update(self, history: History) -> Sign | None:
         self._look(history)
@@ -180,13 +184,26 @@ class LearningRateHigh(Rule):
         return self._judge(history, course)
 
     def _of_gone_loss(self, history: History, course: Headway | None, step: int) -> Sign | None:
-        self._is_of_batch = self._is_of_batch or is_in_the_batch(history)
-        if self._is_of_batch:
+        self._is_of_other = self._is_of_other or is_in_the_batch(history) or self._is_too_late(history, step)
+        if self._is_of_other:
             return NOT_THE_RATE if self._is_said_of_gone else None
         if not self._is_said_of_gone and may_be_of_another(history, step):
             return None
         self._is_said_of_gone = True
         return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
+
+    def _is_too_late(self, history: History, step: int) -> bool:
+        """Return whether the loss was lost long after the large steps, by a known operation.
+
+        Large steps that have done lasting harm show in the loss before.
+        """
+        origin = traced_origin(history, history.step)
+        curve = history.curve(LOSS)
+        if origin is None or origin.what == "unknown" or curve is None or not self._is_calm:
+            return False
+        before = [value for value in curve.values if math.isfinite(value)][-NEWEST:]
+        bound = max(curve.first, self.limits.rise * curve.first)
+        return step - self._last_large >= self.limits.calm and bool(before) and mean(before) <= bound
 
     def _look(self, history: History) -> None:
         """Remember the largest share of the weights that one step has changed, for half of all tensors."""
@@ -210,6 +227,10 @@ class LearningRateHigh(Rule):
             ratio = float(np.median(known)) if len(known) else 0.0
             if ratio > self._ratio:
                 self._ratio, self._since = ratio, step
+            if ratio >= self.limits.sure_ratio:
+                self._last_large, self._is_calm = step, False
+            elif len(known):
+                self._is_calm = True
 
     def _judge(self, history: History, course: Headway) -> Sign | None:
         limits = self.limits

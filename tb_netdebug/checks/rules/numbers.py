@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tb_netdebug.checks.causes import BEFORE_FORWARD
-from tb_netdebug.checks.evidence.numbers_left_out import left_out_gradients
+from tb_netdebug.checks.evidence.numbers_left_out import (
+    has_left_out,
+    has_stepped_on_nonfinite,
+    left_out_gradients,
+)
 from tb_netdebug.checks.evidence.parameters import parameters_of
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
@@ -25,7 +29,7 @@ from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, Precis
 from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
 from tb_netdebug.checks.wording.phrases import agree, counted, named, number, percent
 from tb_netdebug.core.records.facts import NonfiniteFact
-from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT, LOSS, LOSS_LEFT_OUT, NONFINITE_GRADIENTS
+from tb_netdebug.core.records.scalar_names import LOSS, LOSS_LEFT_OUT, NONFINITE_GRADIENTS
 from tb_netdebug.core.records.step import Kind, StepRecord
 
 TAKEN_UP = " Unless this step is left out, the weights take up NaN from here on."
@@ -87,7 +91,7 @@ class NonfiniteLoss(Rule):
         origin = traced_origin(history, record.step)
         place = "" if origin is None else of_loss(origin)
         evidence = {**({} if origin is None else origin.evidence()), "loss": Evidence(value)}
-        if is_skipped(record) or record.scalars.get(GRADIENTS_LEFT_OUT):
+        if is_skipped(record) or has_left_out(record):
             who = "the gradient scaler" if is_skipped(record) else "the program"
             return Sign(
                 Severity.INFO,
@@ -106,7 +110,7 @@ class NonfiniteLoss(Rule):
 
 
 class NonfiniteGradient(Rule):
-    """A gradient holds NaN or infinity, and no gradient scaler has left the step out."""
+    """A gradient holds NaN or infinity, and an optimizer has stepped on it."""
 
     slug = "nonfinite-gradient"
     when = When.STEPS
@@ -125,8 +129,8 @@ class NonfiniteGradient(Rule):
         if left_out is not None:
             yield left_out
         for record in history.recent:
-            count = record.scalars.get(NONFINITE_GRADIENTS, 0.0)
-            if count > 0 and not (is_skipped(record) or record.scalars.get(GRADIENTS_LEFT_OUT)):
+            if has_stepped_on_nonfinite(record):
+                count = record.scalars[NONFINITE_GRADIENTS]
                 self._first = self._first or (record, count)
                 yield self._sign(history, record, count)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from tb_netdebug.checks.evidence.loss_curves import is_loss
-from tb_netdebug.checks.evidence.numbers_left_out import was_left_out
+from tb_netdebug.checks.evidence.numbers_left_out import has_left_out, has_stepped_on_nonfinite, was_left_out
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
@@ -15,11 +15,9 @@ from tb_netdebug.checks.wording.phrases import agree, counted, named
 from tb_netdebug.core.records.facts import NonfiniteFact
 from tb_netdebug.core.records.scalar_names import (
     BATCH_LEFT_OUT,
-    GRADIENTS_LEFT_OUT,
     LOSS,
     LOSS_LEFT_OUT,
     LOSS_SCALE_SKIPPED,
-    NONFINITE_GRADIENTS,
 )
 from tb_netdebug.core.records.step import Kind, Sample, StepRecord
 from tb_netdebug.core.stats.packed import HEADER
@@ -212,9 +210,9 @@ def is_lost(record: StepRecord) -> bool:
     Gradients are not counted in every step.
     """
     scalars = record.scalars
-    is_bad = scalars.get(NONFINITE_GRADIENTS, 0.0) > 0 or not math.isfinite(scalars.get(LOSS, 0.0))
-    is_off = is_skipped(record) or scalars.get(LOSS_LEFT_OUT) or scalars.get(GRADIENTS_LEFT_OUT)
-    return is_bad and not is_off
+    is_bad = not math.isfinite(scalars.get(LOSS, 0.0))
+    is_off = is_skipped(record) or scalars.get(LOSS_LEFT_OUT) or has_left_out(record)
+    return has_stepped_on_nonfinite(record) or (is_bad and not is_off)
 
 
 def is_skipped(record: StepRecord) -> bool:
@@ -236,14 +234,14 @@ def fate_text(record: StepRecord) -> str:
     """Return what became of the batch of this step, as a sentence or nothing."""
     if is_left_out(record):
         return LEFT_OUT
-    if record.scalars.get(GRADIENTS_LEFT_OUT):
+    if has_left_out(record):
         return NOT_STEPPED
     return SKIPPED if is_skipped(record) else ""
 
 
 def is_kept_off(record: StepRecord) -> bool:
     """Return whether a batch of this step did not reach the weights because the program left it out."""
-    return is_left_out(record) or bool(record.scalars.get(GRADIENTS_LEFT_OUT))
+    return is_left_out(record) or has_left_out(record)
 
 
 def is_left_out(record: StepRecord) -> bool:

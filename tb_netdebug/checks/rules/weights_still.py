@@ -129,8 +129,8 @@ class UnchangedWeights(Rule):
             Severity.ERROR if is_all else Severity.WARNING if share >= 0.1 else Severity.INFO,
             f"{percent(float(kept[stuck].min()))} of the values of {counted(len(names), 'weight tensor')} "
             f"({percent(share)} of all weights) stayed exactly as they were in {self.limits.looks:.0f} "
-            f"sampled steps of the optimizer (more than {percent(self.limits.share)} is too many), although "
-            f"they have gradients: {why}.",
+            f"sampled steps (more than {percent(self.limits.share)} is too many), although they have "
+            f"gradients: {why}.",
             advice,
             {
                 "share of values that did not change": Evidence(float(kept[stuck].min()), self.limits.share),
@@ -160,7 +160,7 @@ class UnchangedWeights(Rule):
             return None
         return Sign(
             Severity.ERROR,
-            "The optimizer changes the weights, but before each of the last "
+            "Each step changes the weights, but before each of the last "
             f"{self.limits.back + 1:.0f} sampled steps they had their old values again: something puts them "
             "back.",
             "Look between optimizer.step() and the next batch for load_state_dict(), a model or an optimizer "

@@ -111,6 +111,9 @@ BATCH_LEFT_OUT: Final = _declare(
 GRADIENTS_LEFT_OUT: Final = _declare(
     "probe/gradients_left_out", "batches", "batches that were left out because of their gradients"
 )
+STEP_LEFT_OUT: Final = _declare(
+    "probe/step_left_out", "0 or 1", "1 when no optimizer stepped on the parameters of such a batch"
+)
 GRADIENTS_KEPT: Final = _declare(
     "probe/gradients_kept", "share", "of a gradient, what the step before left in it"
 )

@@ -19,6 +19,7 @@ from tb_netdebug.core.stats import kernel
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.torch.activations import ActivationHooks
 from tb_netdebug.frameworks.torch.arrivals import DeviceArrivals
+from tb_netdebug.frameworks.torch.coverage.members import state_of
 from tb_netdebug.frameworks.torch.graph import GraphTracer
 from tb_netdebug.frameworks.torch.host_arrays import values_over
 from tb_netdebug.frameworks.torch.interception import OVERRIDING, unintercepted
@@ -97,6 +98,7 @@ class TorchAdapter:
         self._merging = Merging(collector, self._refusals, self._parameters.current().values())
         self._workbench: TorchWorkbench | None = None
         self._generation = -1
+        self._states: list[tuple[int, bytes] | None] | None = None  # before a sampled step, see `_has_moved`
         self._saw_gradients = False
         self._follow_growth()
         self._explain_compiled()
@@ -137,7 +139,9 @@ class TorchAdapter:
             return
         # With no optimizer to hook, nothing announces the update: copy the weights before the step.
         if self._weights is not None and not self._optimizers.known():
-            self._weights.keep(list(self._parameters.current().values()))
+            watched = list(self._parameters.current().values())
+            self._weights.keep(watched)
+            self._states = states_of(watched)
 
     @unintercepted
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
@@ -256,7 +260,7 @@ class TorchAdapter:
                 self._optimizers.look_at_gradients(NO_OPTIMIZER, watched)
             if self._weights is not None:
                 self._weights.count_step()
-                if self._collector.sampling:
+                if self._collector.sampling and self._has_moved(watched):
                     self._weights.look(watched)
             return
         gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
@@ -267,6 +271,14 @@ class TorchAdapter:
                 self._collector.scalars[NONFINITE_GRADIENTS] = float(squares[1])
                 if squares[1] and self._collector.sampling:
                     self._optimizers.sample_gradients(SKIPPED, watched)  # shows which parameters
+
+    def _has_moved(self, watched: Sequence[WatchedParameter]) -> bool:
+        """Return whether weights have moved in this sampled step; True if that cannot be known.
+
+        Batches that are accumulated before the first step of an optimizer are no updates.
+        """
+        states = states_of(watched)
+        return self._states is None or None in states or states != self._states
 
     def _has_trained(self, watched: Sequence[WatchedParameter]) -> bool:
         """Return whether this step has trained. Calls of a compiled model cannot be seen; gradients can."""
@@ -352,3 +364,8 @@ def unwrapped(optimizer: Any) -> Any:
     while isinstance(optimizer, Optimizer) and not hasattr(optimizer, "_optimizer_step_pre_hooks"):
         optimizer = getattr(optimizer, "optimizer", None)
     return optimizer
+
+
+def states_of(watched: Sequence[WatchedParameter]) -> list[tuple[int, bytes] | None]:
+    """Return values that change with those of the parameters."""
+    return [state_of(each.tensor) for each in watched]

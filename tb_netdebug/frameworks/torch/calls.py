@@ -101,7 +101,10 @@ class CallKeeper:
     def forget(self, *, but: int = 0) -> None:
         """Drop all calls but the newest `but`."""
         while len(self.calls) > but:
-            self._nbytes -= self.calls.popleft().nbytes
+            try:
+                self._nbytes -= self.calls.popleft().nbytes
+            except IndexError:  # another thread was faster
+                return
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -146,10 +149,10 @@ class CallKeeper:
             self.forget(but=len(self.calls) - 1)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off or not self.calls:
+        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
-        call = self.calls[-1]
-        if call.model is not module:
+        call = self._newest()
+        if call is None or call.model is not module:
             return  # a watched model inside another one: the newest call is not its own
         found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
         for tensor in found:
@@ -157,6 +160,12 @@ class CallKeeper:
         call.outputs = [weakref.ref(tensor) for tensor in found]
         if self._look is not None and module.training:
             self._look_at(found, self._look)
+
+    def _newest(self) -> ModelCall | None:
+        try:
+            return self.calls[-1]
+        except IndexError:  # asked first, another thread could end the step before the answer is used
+            return None
 
     def _look_at(self, outputs: list[torch.Tensor], look: Callable[[torch.Tensor], None]) -> None:
         try:

@@ -148,8 +148,8 @@ class TensorReader:
 
     def is_bad_on_host(self, tensor: torch.Tensor) -> bool:
         """Return whether host memory holds a non-finite value; what takes longer to read counts as finite."""
-        # Called in ordinary steps, so spelled out as in `squares`.
-        if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and tensor.is_contiguous():
+        # Called in ordinary steps, so spelled out as in `squares`. Channels-last memory is dense, too.
+        if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and is_dense(tensor):
             address, code = tensor.data_ptr(), CODES.get(tensor.dtype)
             if address and code is not None and self.reads_host:
                 return kernel.sum_squares([(address, tensor.numel(), code)], 1)[1] > 0

@@ -24,13 +24,14 @@ from tb_netdebug.frameworks.torch.interception import (
     unintercepted,
 )
 
-# `Before` gets the function's named arguments and then all others; `After` also what it has returned.
-# Neither may raise.
+# `Before` gets the function's named arguments and then all others; `After` also what it has returned. A call
+# that raises is reported to `Failed` instead of `After`. None of them may raise.
 Before = Callable[[tuple[Any, ...]], None]
 After = Callable[[tuple[Any, ...], Any], None]
+Failed = Callable[[tuple[Any, ...]], None]
 
-# AST nodes with a line number; alternatives of `except` and `match` do not occur in the template.
-PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
+# AST nodes with a line number; alternatives of `match` do not occur in the template.
+PLACED = (ast.stmt, ast.expr, ast.arg, ast.keyword, ast.excepthandler)
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 # The code that a function runs while it has listeners. Names begin with __netdebug, so that they cannot
 # clash with its parameters. While torch.compile traces, only the twin runs.
@@ -44,7 +45,11 @@ def {name}({parameters}):
         __netdebug_before, __netdebug_after = {tap}.before, {tap}.after
     for __netdebug_tell in __netdebug_before:
         __netdebug_tell(({named}))
-    __netdebug_output = {tap}.twin({arguments})
+    try:
+        __netdebug_output = {tap}.twin({arguments})
+    except Exception:
+        {tap}.fail(({named}))
+        raise
     for __netdebug_tell in __netdebug_after:
         __netdebug_tell(({named}), __netdebug_output)
     return __netdebug_output
@@ -58,10 +63,13 @@ _lock = threading.Lock()
 class Handle:
     """One listener of a function, until `close`."""
 
-    def __init__(self, tap: FunctionTap, before: Before | None, after: After | None) -> None:
+    def __init__(
+        self, tap: FunctionTap, before: Before | None, after: After | None, failed: Failed | None
+    ) -> None:
         self._tap = tap
         self.before = before
         self.after = after
+        self.failed = failed
 
     def close(self) -> None:
         """Stop listening; the last listener restores the function's code. Harmless when called again."""
@@ -74,8 +82,16 @@ class Handle:
             self._tap.put_last(self)
 
 
-def listen(function: Any, *, before: Before | None = None, after: After | None = None) -> Handle:
+def listen(
+    function: Any,
+    *,
+    before: Before | None = None,
+    after: After | None = None,
+    failed: Failed | None = None,
+) -> Handle:
     """Call `before` and `after` around each call of a plain Python function, until the handle is closed.
+
+    When the call raises, `failed` is called in place of `after`.
 
     Calls that torch.compile traces are not reported. Raise TypeError for anything but a plain function.
     """
@@ -85,7 +101,7 @@ def listen(function: Any, *, before: Before | None = None, after: After | None =
         tap = _taps.get(function)
         if tap is None or not tap.is_of(function):
             tap = _taps[function] = FunctionTap(function)
-        return tap.add(before, after)
+        return tap.add(before, after, failed)
 
 
 class FunctionTap:
@@ -114,9 +130,9 @@ class FunctionTap:
         """Return whether the function's code is still its own or ours."""
         return function.__code__ in (self._code, self._own_code)
 
-    def add(self, before: Before | None, after: After | None) -> Handle:
+    def add(self, before: Before | None, after: After | None, failed: Failed | None = None) -> Handle:
         """Add a listener; the first one exchanges the function's code. The caller holds `_lock`."""
-        handle = Handle(self, before, after)
+        handle = Handle(self, before, after, failed)
         if not self._handles:
             self._function.__globals__[self._name] = self  # stays: a call on another thread may need it
             self._function.__code__ = self._code
@@ -138,6 +154,12 @@ class FunctionTap:
             self._handles.remove(handle)
             self._handles.append(handle)
             self._share()
+
+    def fail(self, args: tuple[Any, ...]) -> None:
+        """Notify the listeners of a call that is about to raise."""
+        for handle in tuple(self._handles):
+            if handle.failed is not None:
+                unintercepted(handle.failed)(args)
 
     def _share(self) -> None:
         # Tuples, replaced as a whole: calls iterate over them without the lock.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -91,6 +91,79 @@ def test_a_step_that_the_program_ends_itself(logdir: Path) -> None:
             monitor.step(loss=loss)
     assert {8: 1.0} == Recorded(logdir / "run").scalars["probe/gradients_left_out"]
     assert {"nonfinite-gradient": Severity.INFO} == found(logdir)
+
+
+def flat_net(*, is_channels_last: bool) -> nn.Module:
+    """No biases: in channels-last memory no gradient of it is contiguous."""
+    if not is_channels_last:
+        return nn.Sequential(nn.Flatten(), nn.Linear(48, 1))
+    layers = nn.Conv2d(3, 4, 2, bias=False), nn.Conv2d(4, 1, 3, bias=False)
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def clip_by_norm(model: nn.Module) -> bool:
+    return bool(nn.utils.clip_grad_norm_(model.parameters(), 1.0).isfinite())
+
+
+def clip_or_raise(model: nn.Module) -> bool:
+    try:
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    except RuntimeError:
+        model.zero_grad()
+        return False
+    return True
+
+
+def check_by_hand(model: nn.Module) -> bool:
+    return all(bool(each.grad.isfinite().all()) for each in model.parameters() if each.grad is not None)
+
+
+def train_beside(
+    logdir: Path, clip: Callable[[nn.Module], bool], *, is_channels_last: bool = False, alone: bool = False
+) -> None:
+    """Skip every batch of one network; another one steps, unless it is `alone`."""
+    torch.manual_seed(0)
+    models = {name: flat_net(is_channels_last=is_channels_last) for name in ("skipped", "stepped")}
+    if alone:
+        del models["stepped"]
+    optimizers = {name: torch.optim.SGD(each.parameters(), lr=1e-3) for name, each in models.items()}
+    options = {"run": "run", "every": 1, "on_finding": "ignore"}
+    with nd.watch(models, list(optimizers.values()), logdir=logdir, **options) as monitor:
+        for _ in range(40):
+            inputs = torch.randn(8, 3, 4, 4)
+            outputs = {name: each(inputs) for name, each in models.items()}
+            bad = outputs["skipped"]
+            losses = {name: each.square().mean() for name, each in outputs.items()}
+            losses["skipped"] = losses["skipped"] + (bad - bad).abs().sqrt().sum()
+            for name, loss in losses.items():
+                optimizers[name].zero_grad()
+                loss.backward()
+            for name, model in models.items():
+                if clip(model):
+                    optimizers[name].step()
+            monitor.step(loss=sum(losses.values()))
+
+
+@pytest.mark.parametrize("is_channels_last", [False, True], ids=["contiguous", "channels-last"])
+@pytest.mark.parametrize("clip", [clip_by_norm, clip_or_raise])
+def test_one_network_is_left_out_and_another_steps(
+    clip: Callable[[nn.Module], bool], is_channels_last: bool, logdir: Path
+) -> None:
+    train_beside(logdir, clip, is_channels_last=is_channels_last)
+    recorded = Recorded(logdir / "run")
+    assert [1.0] * 40 == recorded.series("probe/gradients_left_out")
+    assert [1.0] * 40 == recorded.series("probe/step_left_out")
+    assert Severity.ERROR is found(logdir)["nonfinite-gradient"]
+
+
+@pytest.mark.parametrize("clip", [clip_by_norm, clip_or_raise, check_by_hand])
+def test_left_out_batches_are_no_good_ones(clip: Callable[[nn.Module], bool], logdir: Path) -> None:
+    """A step without an optimizer step has no other batch than the one that was left out."""
+    train_beside(logdir, clip, alone=True)
+    (run,) = nd.check(logdir).runs
+    (finding,) = [each for each in run.findings if each.rule == "nonfinite-gradient"]
+    assert (Severity.ERROR, 1.0) == (finding.severity, finding.evidence["share of batches left out"].value)
+    assert "the network is lost" not in finding.message
 
 
 def test_a_step_that_a_scaler_leaves_out_is_another_matter(logdir: Path) -> None:

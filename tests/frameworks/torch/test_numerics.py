@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -389,6 +390,49 @@ def test_every_layer_is_checked(logdir: Path, facts: list[dict[str, Any]]) -> No
         train(Hiding(), rows, logdir, check_numerics=mode, run=mode)
         assert (mode == "layers") == bool(facts)
     assert ("overflow", "Exp", "Inf") == (facts[0]["where"], facts[0]["class_name"], facts[0]["kind"])
+
+
+class Overlapping(nn.Module):
+    """In its second call another thread's call begins before it, and ends inside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Between(torch.abs)
+        self.is_ended, self.is_inside = threading.Event(), threading.Event()
+        self.other = threading.Thread(target=self.call_aside)
+        self.raised: list[BaseException] = []
+
+    def call_aside(self) -> None:
+        try:
+            self(torch.rand(6, 4))
+        except Exception as error:
+            self.raised.append(error)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if threading.current_thread() is self.other:
+            self.is_inside.set()
+            assert self.is_ended.wait(60)
+        elif self.other.ident is not None:
+            self.is_ended.set()
+            self.other.join(60)
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("mode", ["sampled", "layers", "ops"])
+def test_other_threads_call_the_model(mode: str, logdir: Path, facts: list[dict[str, Any]]) -> None:
+    """Nothing is raised, and what the training's own thread computes is still followed."""
+    model = Overlapping()
+
+    def batches(step: int) -> tuple[torch.Tensor]:
+        if step == 1:
+            model.other.start()
+            assert model.is_inside.wait(60)
+            model.inner.function = torch.log
+        return rows(step)
+
+    train(model, batches, logdir, check_numerics=mode)
+    assert [] == model.raised
+    assert [(1, "inner")] == [(each["step"], each["where"]) for each in facts]
 
 
 class Swallowing(nn.Module):

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+import tb_netdebug as nd
+from tb_netdebug.core.records.step import Kind
 from tests.support.loops import mlp, vectors
 from tests.support.probed import Probed, backward, probed, sgd
 
@@ -76,6 +78,25 @@ def test_accumulation(logdir: Path) -> None:
         return loss
 
     assert [] == idle(probed(logdir, model, optimizer, body, steps=40))
+
+
+def test_accumulation_before_an_optimizer_is_known(logdir: Path) -> None:
+    """It was not given to NetDebug; the batches before its first step move nothing and are no updates."""
+    model = mlp()
+    optimizer = sgd(model)
+
+    def body(step: int) -> torch.Tensor:
+        loss = backward(model)
+        if step % 20 == 19:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss
+
+    found = probed(logdir, model, None, body, steps=60, every=1)
+    for name, _ in model.named_parameters():
+        assert {19, 39, 59} == found.recorded.samples(Kind.UPDATE, name).keys()
+    (run,) = nd.check(logdir).runs
+    assert "unchanged-weights" not in [each.rule for each in run.findings]
 
 
 def test_steps_that_a_scaler_skips(logdir: Path) -> None:

@@ -81,6 +81,22 @@ def test_the_function_looks_the_same() -> None:
         handle.close()
 
 
+def test_a_call_that_raises_is_reported_as_failed() -> None:
+    """With its arguments; the traceback shows nothing more than without a listener."""
+    told: list[tuple[str, Any]] = []
+    handle = listen(
+        cross_entropy,
+        after=lambda args, _: told.append(("after", args[1])),
+        failed=lambda args: told.append(("failed", args[1])),
+    )
+    cross_entropy(INPUT, TARGET)
+    with pytest.raises(IndexError) as caught:
+        cross_entropy(INPUT, TARGET + 9)
+    handle.close()
+    assert [("after", [1, 2]), ("failed", [10, 11])] == [(what, given.tolist()) for what, given in told]
+    assert ["cross_entropy", "cross_entropy"] == [each.name for each in caught.traceback][1:]
+
+
 def test_errors_and_warnings_are_those_of_the_function(calls: list[Any]) -> None:
     """What torch refuses it still refuses in its own words, and its warnings do not point at us."""
     with pytest.raises(ValueError, match="batch_size"):

@@ -1,37 +1,44 @@
 """Counts batches that a program skips itself because the norm of their gradients is not finite.
 
 `clip_grad_norm_` has computed the norm, so nothing more is computed in ordinary steps. The batch is known to
-be skipped if no optimizer steps before the next backward pass or the end of the step.
+be skipped if no optimizer steps on these gradients before the next backward pass or the end of the step;
+optimizers of other networks may.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
 
-from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT
+from tb_netdebug.core.records.scalar_names import GRADIENTS_LEFT_OUT, STEP_LEFT_OUT
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.backward import watch_backward
+from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
-from tb_netdebug.frameworks.torch.reader import SKIPPED
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 
 
 def when_clipped(told: Callable[[], None]) -> Handle:
-    """Call `told` whenever the norm that gradients are clipped by is non-finite. It waits for no device."""
+    """Call `told` whenever the norm that gradients are clipped by is non-finite. It waits for no device.
+
+    It is also called when clipping raises, as it does on request for such a norm (`error_if_nonfinite`).
+    """
 
     def look(_: Any, norm: Any) -> None:
         if is_number(norm) and not math.isfinite(norm.item()):
             told()
 
     # Users call a wrapper, which turns gradients off; the function in it is the one that computes the norm.
-    return listen(getattr(clip_grad_norm_, "__wrapped__", clip_grad_norm_), after=look)
+    function = getattr(clip_grad_norm_, "__wrapped__", clip_grad_norm_)
+    return listen(function, after=look, failed=lambda _: told())
 
 
 def is_number(norm: Any) -> bool:
@@ -45,16 +52,25 @@ class ClippingProbe:
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        self._is_bad = False  # non-finite gradients wait, and no optimizer has stepped on them yet
+        # Watched parameters by id: their non-finite gradients wait for a step, or were skipped in this step.
+        self._waiting: set[int] = set()
+        self._skipped: set[int] = set()
+        self._stepped: dict[int, weakref.ref[Optimizer]] = {}  # by id, in this step
         self._handles: list[Any] = [
             when_clipped(self._clipped),
             watch_backward(self._left_out, guard=context.guard),
-            listen(GradScaler.step, before=self._used),  # skips the batch itself, and reports it
+            # It skips the batch itself, and reports it.
+            listen(GradScaler.step, before=lambda args: self._used(args[1])),
         ]
-        self._steps = optimizer_steps.BEGINNING.listen(self._used)
+        self._steps = optimizer_steps.BEGINNING.listen(self._before_step)
 
     def end_step(self) -> None:
         self._left_out()
+        if self._skipped:
+            if not self._has_stepped_on(self._skipped):
+                self._context.collector.scalars[STEP_LEFT_OUT] = 1.0
+            self._skipped.clear()
+        self._stepped.clear()
 
     def close(self) -> None:
         self._steps.remove()
@@ -66,21 +82,43 @@ class ClippingProbe:
         if guard.is_off:
             return
         try:
-            self._is_bad = self._is_ours()
+            self._waiting |= self._nonfinite()
         except Exception as error:
             guard.fault("looking at the norm of gradients", error)
 
-    def _is_ours(self) -> bool:
-        """Return whether it is gradients of this run that are non-finite: another one may be clipping."""
-        watched = self._context.parameters.current().values()
-        gradients = [each.tensor.grad for each in watched if each.tensor.grad is not None]
-        squares = self._context.reader.squares(gradients, SKIPPED) if gradients else None
-        return squares is not None and bool(squares[1])
+    def _nonfinite(self) -> set[int]:
+        """Return the parameters of this run with non-finite gradients: another run may be clipping.
 
-    def _used(self, *_: Any) -> None:
-        self._is_bad = False
+        A norm in host memory is that of gradients in host memory; no device is asked.
+        """
+        reader = self._context.reader
+        return {
+            number
+            for number, each in self._context.parameters.current().items()
+            if (given := each.tensor.grad) is not None and reader.is_on_host(given) and flags_of(given).any
+        }
+
+    def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
+        self._stepped[id(optimizer)] = weakref.ref(optimizer)
+        self._used(optimizer)
+
+    def _used(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer uses its gradients; those of other optimizers go on waiting."""
+        if self._waiting:
+            self._waiting -= parameters_in(optimizer)
+
+    def _has_stepped_on(self, parameters: set[int]) -> bool:
+        """Return whether an optimizer of any of these parameters stepped in this step."""
+        stepped = [optimizer for each in self._stepped.values() if (optimizer := each()) is not None]
+        return any(not parameters.isdisjoint(parameters_in(each)) for each in stepped)
 
     def _left_out(self, *_: Any) -> None:
-        if self._is_bad:
-            self._is_bad = False
+        if self._waiting:
+            self._skipped |= self._waiting
+            self._waiting.clear()
             self._context.collector.add(GRADIENTS_LEFT_OUT, 1.0)
+
+
+def parameters_in(optimizer: Optimizer) -> set[int]:
+    """Return the ids of all parameters that an optimizer holds."""
+    return {id(each) for group in optimizer.param_groups for each in group["params"]}

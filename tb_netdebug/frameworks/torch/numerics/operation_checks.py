@@ -7,6 +7,7 @@ accelerator every operation is waited for.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from threading import Lock, get_ident
 from typing import Any
 
 import torch
@@ -31,12 +32,19 @@ is_grad_enabled = torch.is_grad_enabled
 
 
 class OperationChecks:
-    """Traces calls for `check_numerics="ops"`; `origin` is the first one found in this step."""
+    """Traces calls for `check_numerics="ops"`; `origin` is the first one found in this step.
+
+    Only the calls of the training's thread are followed: torch's modes belong to a thread. It is the one that
+    ends the steps; before the first end, the one that calls first.
+    """
 
     def __init__(self, context: ProbeContext) -> None:
         self._guard = context.guard
         self.origin: Origin | None = None
+        self._thread: int | None = None
+        self._claim = Lock()
         self._calls: list[nn.Module] = []
+        self._caller: int | None = None  # the thread that makes `_calls`
         self._stack = ExitStack()
         self._following = ExitStack()  # open while a call is being followed
         self._tracer = OriginTracer(context.models)
@@ -51,6 +59,7 @@ class OperationChecks:
                 self._stack.callback(after.remove)
 
     def end_step(self) -> None:
+        self._thread = get_ident()
         self.origin = None
         self._tracer.places.clear()
 
@@ -64,6 +73,8 @@ class OperationChecks:
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if is_compiling() or is_jit_traced() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
+        if not self._is_training_thread():
+            return
         if not self._calls:  # an inner call is covered by the outermost one
             if is_compiled(module):  # an active dispatch mode would make it recompile in other pieces
                 self._guard.say(COMPILED)
@@ -71,20 +82,31 @@ class OperationChecks:
             try:
                 with Unintercepted():
                     self._tracer.begin(module, args, kwargs)
+                self._following.enter_context(self._tracer)
             except Exception as error:
                 self._guard.fault("following operations", error)
                 return
-            self._following.enter_context(self._tracer)
+            self._caller = get_ident()
         self._calls.append(module)
 
+    def _is_training_thread(self) -> bool:
+        """Return whether this thread's calls are followed; a call that is being followed keeps its thread."""
+        thread = get_ident()
+        if self._calls:
+            return thread == self._caller
+        if self._thread is None:
+            with self._claim:
+                self._thread = thread if self._thread is None else self._thread
+        return thread == self._thread
+
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if not self._calls or self._calls[-1] is not module:
+        if self._caller != get_ident() or not self._calls or self._calls[-1] is not module:
             return
         self._calls.pop()
         if self._calls:
             return
-        self._following.close()
         try:
+            self._following.close()
             with Unintercepted():
                 origin = self._tracer.origin_of(output, module) or self._tracer.origin_in_attributes(module)
         except Exception as error:

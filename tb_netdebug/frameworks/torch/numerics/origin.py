@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ class OriginTracer(TorchDispatchMode):
         self._models = models
         self._names = names_of(models)
         self._running: list[nn.Module] = []
+        self._thread = get_ident()  # that of the call that is explained
         self._origins: dict[StorageWeakRef, Origin] = {}
         self._count = 0
         self.on_fault: Callable[[Exception], None] | None = None
@@ -63,6 +65,7 @@ class OriginTracer(TorchDispatchMode):
     def begin(self, model: nn.Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
         """Note which weights, buffers and arguments are already non-finite before a call of `model`."""
         self._running = [model]
+        self._thread = get_ident()
         self._origins.clear()
         for each in self._models.values():
             self._note_state(each)
@@ -138,12 +141,12 @@ class OriginTracer(TorchDispatchMode):
             raise TalkingError("its forward pass talks to other processes")
 
     def _enter(self, module: nn.Module, *_: Any) -> None:
-        if is_compiling():
+        if is_compiling() or get_ident() != self._thread:
             return
         self._running.append(module)
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
-        if is_compiling():
+        if is_compiling() or get_ident() != self._thread:
             return
         if any(each is module for each in self._running):  # by identity: == may be overridden
             while self._running.pop() is not module:
