@@ -24,7 +24,7 @@ from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
 from tb_netdebug.frameworks.torch.hooks import before_step
 from tb_netdebug.frameworks.torch.interception import unintercepted
-from tb_netdebug.frameworks.torch.numerics.averages import are_bad
+from tb_netdebug.frameworks.torch.numerics.averages import are_bad, divided_by_zero
 from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
 from tb_netdebug.frameworks.torch.numerics.crashes import CrashWatch
@@ -244,7 +244,8 @@ class NumericsProbe:
     def _ask(self, root: torch.Tensor) -> OriginQuestion:
         calls = list(self._keeper.calls)
         asked = OriginQuestion(self._collector.step, flags_of(root).kind, calls, operations_of(root))
-        asked.was_updated = are_bad(self._context.optimizers.known())
+        optimizers = self._context.optimizers.known()
+        asked.was_updated, asked.divided_by_zero = are_bad(optimizers), divided_by_zero(optimizers)
         if self._operations is not None:
             asked.live = self._operations.origin
         if asked.live is None:
