@@ -102,7 +102,7 @@ def verdict(findings: Iterable[Finding]) -> str:
 
 def _plain(evidence: Evidence) -> Any:
     value = evidence.value if isinstance(evidence.value, str | bool) else number(evidence.value)
-    return value if evidence.limit is None else {"value": value, "limit": evidence.limit}
+    return value if evidence.limit is None else {"value": value, "limit": number(evidence.limit)}
 
 
 def number(value: float) -> float | str:

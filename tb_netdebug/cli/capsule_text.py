@@ -190,6 +190,8 @@ def sentence_of(found: dict[str, Any]) -> str:
     if found.get("repeats") is False:
         return f"The {kind} was first seen in {where}{by}{line}; the same batch run again gave finite values."
     given = "finite inputs" if found.get("inputs_finite") else "inputs that were not all finite"
+    if tensor == "operand":
+        given = "a tensor given to an operation there, which was not all finite"
     if found.get("masked_inputs"):
         given = "scores that a mask of −inf leaves nothing of"
     return f"The first {kind} is made in {where}{by}{line}, from {given}."

@@ -138,6 +138,20 @@ def test_the_first_layer_of_a_nan_is_named() -> None:
     assert "from finite inputs and weights" in finding.message
 
 
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_the_advice_against_bad_data_finds_infinities_too(value: float) -> None:
+    finding = found(at(3, looks=[sample(Kind.TENSOR, "input/0", [1.0, value])]))["nonfinite-input"]
+    assert "~torch.isfinite(x).all(1)" in finding.advice
+
+
+def test_a_layer_that_computes_with_a_bad_constant_was_given_finite_inputs() -> None:
+    fact = {"where": "1", "what": "output", "kind": "NaN", "inputs_finite": False, "tensor": "operand"}
+    finding = found(at(12, facts=[("first-nonfinite", fact)], loss=NAN), linears(3))["nonfinite-activation"]
+    assert "an operation there was given a tensor that holds such values already" in finding.message
+    assert "inputs" not in finding.message
+    assert "inputs_finite" not in finding.evidence
+
+
 @pytest.mark.parametrize(
     ("values", "is_bad"), [([1.0, NAN], True), ([1.0, INF], True), ([1.0, -INF], False), ([-INF, -INF], True)]
 )

@@ -77,8 +77,9 @@ class LearningRateZero(Rule):
 
     def _take(self, step: int, rate: float) -> None:
         limits = self.limits
-        self._highest = max(self._highest, rate)
-        if rate <= max(limits.rate, limits.share * self._highest):
+        is_number = math.isfinite(rate)
+        self._highest = max(self._highest, rate) if is_number else self._highest
+        if is_number and rate <= max(limits.rate, limits.share * self._highest):
             if not self._zeros:
                 self._since = step
             self._zeros += 1
@@ -130,7 +131,7 @@ def fresh_rates(curves: Sequence[Curve], since: int) -> list[tuple[int, float]]:
         for step, rate in zip(reversed(curve.steps), reversed(curve.values), strict=True):
             if step <= since:
                 break
-            highest[step] = max(highest.get(step, 0.0), rate)
+            highest[step] = max(highest.get(step, rate), rate)
     return sorted(highest.items())
 
 

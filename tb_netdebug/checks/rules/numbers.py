@@ -29,7 +29,12 @@ from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, Precis
 from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
 from tb_netdebug.checks.wording.phrases import agree, counted, named, number, percent
 from tb_netdebug.core.records.facts import NonfiniteFact
-from tb_netdebug.core.records.scalar_names import LOSS, LOSS_LEFT_OUT, NONFINITE_GRADIENTS
+from tb_netdebug.core.records.scalar_names import (
+    LOSS,
+    LOSS_LEFT_OUT,
+    NONFINITE_GRADIENTS,
+    RATES,
+)
 from tb_netdebug.core.records.step import Kind, StepRecord
 
 TAKEN_UP = " Unless this step is left out, the weights take up NaN from here on."
@@ -185,9 +190,7 @@ class NonfiniteWeight(Rule):
             Severity.ERROR,
             f"{origin.weight} held {origin.made_of} before the forward pass of step {origin.step}"
             f"{origin.on_rank}: that step did not make it. {writers(history, origin)}",
-            "Look for code of your own that writes weights between steps (copy_, a checkpoint), "
-            "and at the update of the step before: a learning rate that is too high, a gradient that is not "
-            f"finite. Then go back to a checkpoint from before.{origin.opening()}",
+            f"{cure_of(history, origin)} Then go back to a checkpoint from before.{origin.opening()}",
             {**origin.evidence(), BEFORE_FORWARD: Evidence(True)},
             (f"{origin.where}.{origin.tensor}" if origin.tensor else origin.where,),
             since=origin.step,
@@ -312,6 +315,14 @@ def of_loss(origin: TracedOrigin) -> str:
 def writers(history: History, origin: TracedOrigin) -> str:
     """Return who may have written such a weight before the step, as a sentence."""
     step = origin.step
+    if origin.divided_by_zero:
+        return (
+            f"The optimizer's own update of step {step - 1} wrote it: {origin.divided_by_zero} has eps=0, so "
+            "it divided by 0 where all gradients had been 0."
+        )
+    rate = bad_rate(history, step - 1)
+    if rate is not None:
+        return f"The update of step {step - 1} wrote it: its learning rate was {text(rate)}."
     if origin.was_updated:
         advice = "" if origin.follows else '; check_numerics="ops" names the operation that makes such'
         return (
@@ -326,6 +337,27 @@ def writers(history: History, origin: TracedOrigin) -> str:
             "that was too big for its type."
         )
     return f"The update of step {step - 1} wrote it, or code between the steps."
+
+
+def cure_of(history: History, origin: TracedOrigin) -> str:
+    """Return what to do about what wrote the weight, as a sentence."""
+    if origin.divided_by_zero:
+        return f"Give {origin.divided_by_zero} an eps above 0, such as its default."
+    if bad_rate(history, origin.step - 1) is not None:
+        return "Look at what sets the learning rate: a scheduler, or code that divides by a count of 0."
+    return (
+        "Look for code of your own that writes weights between steps (copy_, a checkpoint), and at the "
+        "update of the step before: a learning rate that is too high, a gradient that is not finite."
+    )
+
+
+def bad_rate(history: History, step: int) -> float | None:
+    """Return a learning rate of this step that was NaN or infinite; None if all were numbers."""
+    for curve in history.curves(RATES):
+        for at, rate in zip(curve.steps, curve.values, strict=True):
+            if at == step and not math.isfinite(rate):
+                return rate
+    return None
 
 
 def text(value: float) -> str:

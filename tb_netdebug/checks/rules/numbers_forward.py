@@ -26,7 +26,7 @@ MOST_NAMED = 50
 SKIPPED = " The gradient scaler skipped this step: it did not reach the weights."
 NOT_STEPPED = " The program did not step on its gradients: this batch did not reach the weights."
 CLEAN = (
-    "Clean the data before training: find such rows with torch.isnan(x).any(1), then drop or fill them "
+    "Clean the data before training: find such rows with ~torch.isfinite(x).all(1), then drop or fill them "
     "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
 )
 
@@ -61,12 +61,11 @@ class NonfiniteActivation(Rule):
     def _traced(self, history: History, origin: TracedOrigin) -> Sign:
         severity, fate = fate_of(history, origin)
         if origin.repeats is False or not origin.inputs_finite:
-            given = "" if origin.inputs_finite else ": its inputs hold such values already"
             place = origin.layer if origin.where else "the model, outside of its layers"
             seen = (
                 f"The first layer seen with {origin.made_of} at step {origin.step}{origin.on_rank} is {place}"
             )
-            message = f"{seen}{origin.operation_text(', in')}{given}."
+            message = f"{seen}{origin.operation_text(', in')}{origin.given_text()}."
         else:
             when = f"at step {origin.step}{origin.on_rank}"
             made = f"{origin.layer} made {origin.made_of} {when}{origin.operation_text()}"

@@ -93,7 +93,7 @@ IN_KERAS = {
     "torch.optim.AdamW(model.parameters(), weight_decay=0.01)": "keras.optimizers.AdamW(weight_decay=0.01)",
     "print(optimizer.param_groups[0]['lr'])": "print(optimizer.learning_rate)",
     "torch.round, sign, argmax": "round, sign, argmax",
-    "torch.isnan(x).any(1)": "np.isnan(x).any(1)",
+    "torch.isfinite(x).all(1)": "np.isfinite(x).all(1)",
     "torch.nan_to_num": "np.nan_to_num",
     "cured by log(x + 1e-8) or .clamp(min=1e-8)": "cured by log(x + 1e-8) or keras.ops.maximum(x, 1e-8)",
 }  # fmt: skip

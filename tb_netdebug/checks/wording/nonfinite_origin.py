@@ -30,7 +30,7 @@ class TracedOrigin:
     step: int
     operation: str
     line: str  # of the operation itself
-    tensor: str  # such as "target"; "operand" if it belongs to the loss and no layer made it
+    tensor: str  # such as "target"; "operand" if an operation was given it, and no layer made it
     variable: str  # that held such an operand
     follows: bool  # operations were traced, so nothing more would find the line
     before: str  # the loss function that it was given to, with its line
@@ -43,6 +43,7 @@ class TracedOrigin:
     parameters_finite: bool
     parameters_known: bool  # whether anybody checked them before the step
     was_updated: bool  # a bad gradient was written into them, so the optimizer's state is bad as well
+    divided_by_zero: str  # the class of the optimizer that wrote them so, with eps=0
     masked_only: bool
     left_out: bool
     rank: int | None  # the process that made it, in a run of several
@@ -73,6 +74,7 @@ class TracedOrigin:
             parameters_finite=fact.parameters_finite,
             parameters_known=fact.parameters_known is not False,
             was_updated=bool(fact.was_updated),
+            divided_by_zero=fact.divided_by_zero or "",
             masked_only=fact.masked_only,
             left_out=bool(fact.left_out),
             rank=fact.rank,
@@ -82,6 +84,17 @@ class TracedOrigin:
     def is_made_in_a_layer(self) -> bool:
         """Whether a layer made it; else the batch brought it, or weights that held it already."""
         return self.what == "output" and self.parameters_finite and not self.masked_only
+
+    @property
+    def is_operand(self) -> bool:
+        """Whether an operation in the layer was given it; whether the layer itself was is not known."""
+        return self.what == "output" and self.tensor == "operand"
+
+    def given_text(self) -> str:
+        """Return what was non-finite before the layer made anything, as the end of a sentence."""
+        if self.is_operand:
+            return ": an operation there was given a tensor that holds such values already"
+        return "" if self.inputs_finite else ": its inputs hold such values already"
 
     @property
     def made_of(self) -> str:
@@ -144,7 +157,7 @@ class TracedOrigin:
             "line": self.line,
             "before": self.before,
             "backward": self.backward,
-            "inputs_finite": self.inputs_finite if self.what == "output" else "",
+            "inputs_finite": self.inputs_finite if self.what == "output" and not self.is_operand else "",
             "capsule": self.capsule,
             "variable": self.variable,
             "rank": "" if self.rank is None else self.rank,
@@ -199,7 +212,8 @@ def is_in_the_batch(history: History) -> bool:
     """Return whether the batch brought the first NaN, as traced, or as a sample of the batch shows."""
     origin = traced_origin(history, history.step)
     if origin is not None and origin.what != "unknown":
-        return origin.what == "input" or origin.tensor in ("target", "operand")
+        is_given = origin.what == "loss" and origin.tensor in ("target", "operand")
+        return origin.what == "input" or is_given
     seen = history.tensors
     is_batch = [name.startswith(("input/", "label/")) for name in seen.names]
     return bool(seen.now is not None and (seen.now.nan[is_batch] > 0).any())

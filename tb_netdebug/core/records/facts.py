@@ -258,6 +258,7 @@ class NonfiniteFact(TypedFact):
     variable: str | None = field(default=None, metadata=OMITTED)  # that held the operand
     backward: str | None = field(default=None, metadata=OMITTED)  # file and line of the call of backward
     was_updated: bool | None = field(default=None, metadata=OMITTED)  # weights took up a bad gradient before
+    divided_by_zero: str | None = field(default=None, metadata=OMITTED)  # by this optimizer, with eps=0
     parameters_known: bool | None = field(default=None, metadata=OMITTED)  # they were read before the step
     rank: int | None = field(default=None, metadata=OMITTED)  # of the process, in a run of several
 
@@ -270,7 +271,7 @@ class UnplacedNonfiniteFact(NonfiniteFact):
         "step", "operations", "capsule", "script", "left_out", "follows", "where", "class_name", "what",
         "inputs_finite", "parameters_finite", "kind", "masked_only", "masked_inputs", "tensor", "operation",
         "site", "why_not", "repeats", "is_open", "variable", "before", "backward", "was_updated",
-        "parameters_known", "rank",
+        "divided_by_zero", "parameters_known", "rank",
     )  # fmt: skip
 
 
@@ -281,7 +282,8 @@ class KerasNonfiniteFact(NonfiniteFact):
     ORDER = (
         "step", "operations", "script", "left_out", "follows", "where", "class_name", "what", "inputs_finite",
         "parameters_finite", "kind", "masked_only", "masked_inputs", "tensor", "capsule", "operation", "site",
-        "before", "repeats", "why_not", "is_open", "variable", "backward", "was_updated", "parameters_known",
+        "before", "repeats", "why_not", "is_open", "variable", "backward", "was_updated", "divided_by_zero",
+        "parameters_known",
         "rank",
     )  # fmt: skip
 

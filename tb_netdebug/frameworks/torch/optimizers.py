@@ -104,6 +104,11 @@ class OptimizerHooks:
         found = [(known.reference(), known.watched) for known in self._known.values()]
         return [optimizer for optimizer, watched in found if optimizer is not None and watched]
 
+    @property
+    def is_stepping(self) -> bool:
+        """Whether an optimizer is inside its step, as it is while it calls its closure."""
+        return self._stepping is not None
+
     def put_rates(self) -> None:
         """Record the learning rate of each group; never wait for one that lies on a device."""
         number = 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.optim import Optimizer
 
+from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.integrations.torch_scripts.closing import Closing
 from tb_netdebug.integrations.torch_scripts.followed import FollowedTraining
 from tb_netdebug.integrations.torch_scripts.inputs import Inputs
@@ -115,6 +116,12 @@ class Beginnings:
     def has_optimizers(self) -> bool:
         """Whether the program has an optimizer of torch that is alive."""
         return len(self._of) > 0 or (bool(self._waiting) and bool(self._all_waiting()))
+
+    def has_cleared_gradients(self, *, or_ends: bool) -> bool:
+        """Return whether no known optimizer will step on non-finite gradients."""
+        known = list(self._of)
+        # Without an optimizer, nobody can say what the program does with its gradients.
+        return bool(known) and (or_ends or not any(holds_bad_gradients(each) for each in known))
 
     def unrecorded(self) -> str:
         """Return why nothing was recorded, as far as it is known here."""
@@ -290,6 +297,12 @@ def has_models() -> bool:
 
 def has_gradients(model: nn.Module | None) -> bool:
     return model is not None and any(each.grad is not None for each in model.parameters())
+
+
+def holds_bad_gradients(optimizer: Optimizer) -> bool:
+    """Return whether any of its gradients is non-finite."""
+    gradients = (each.grad for each in tensors_of(optimizer))
+    return any(each is not None and flags_of(each).any for each in gradients)
 
 
 def monitor_class() -> type | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import deque
 from typing import Any
@@ -27,18 +28,21 @@ class Objectives:
     def __init__(self) -> None:
         self._sum: Value | None = None
         self._is_in_closure = self._is_doubtful = False
+        self.is_ruined = False  # a loss is not finite, so the program may leave the batch out
         self._scaled: deque[tuple[weakref.ref[Any], torch.Tensor]] = deque(maxlen=MOST_SCALED)
 
     def add(self, roots: Any) -> None:
         """Add the roots of a call of torch.autograd.backward."""
         if self._is_doubtful:
-            self._sum, self._is_doubtful = None, False
+            self._sum, self._is_doubtful, self.is_ruined = None, False, False
         for root in [roots] if isinstance(roots, torch.Tensor) else list(roots):
             if not isinstance(root, torch.Tensor) or (self._is_in_closure and self._sum is not None):
                 continue
             value = value_of(self._unscaled(root))
             if value is not None:
                 self._sum = value if self._sum is None else self._sum + value
+                if isinstance(value, float) and not math.isfinite(value):
+                    self.is_ruined = True
 
     def scaled(self, before: Any, after: Any) -> None:
         """Note that a GradScaler has multiplied a loss."""
@@ -61,7 +65,7 @@ class Objectives:
     def take(self) -> Value | None:
         """Return the sum and start again, as an optimizer has stepped; None if nothing was differentiated."""
         taken, self._sum = self._sum, None
-        self._is_in_closure = self._is_doubtful = False
+        self._is_in_closure = self._is_doubtful = self.is_ruined = False
         return taken
 
     def _unscaled(self, root: torch.Tensor) -> torch.Tensor:

@@ -188,6 +188,8 @@ class TorchDiscovery:
 
         MOST_LEFT_OUT of them end a step; at the end of the program a single one does.
         """
+        if self._objectives.is_ruined and self._beginnings.has_cleared_gradients(or_ends=is_last):
+            self._objectives.doubt()
         self._left_out += self._objectives.is_left_out
         if self._left_out < (1 if is_last else MOST_LEFT_OUT):
             return

@@ -111,6 +111,11 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], dict[str, 
         lambda _: (torch.tensor([[0, 3], [1, 2]]),),
         {"what": "parameter", "where": "0", "tensor": "weight", "parameters_finite": False},
     ),
+    "constant that is NaN": (
+        lambda: Between(lambda x: x + torch.tensor(NAN)),
+        rows,
+        {"where": "Between", "class_name": "Between", "tensor": "operand", "inputs_finite": False},
+    ),
     "NaN in the input": (
         lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)),
         broken_batch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import nn
 
 import tb_netdebug as nd
 from tb_netdebug.checks.finding import Finding
+from tb_netdebug.core.eventlog.writer import WriterWarning
 from tb_netdebug.frameworks.torch.numerics.capsule_file import load_capsule
 from tb_netdebug.recording.governor import Governor
 from tests.support.numerics import INF, NAN
@@ -90,3 +92,41 @@ def test_an_update_is_told_from_code_between_steps(
     )
     by_update = f"The update of step {BAD_STEP - 1} wrote it, by a gradient that was not finite"
     assert is_by_hand == (by_update not in told.message)
+
+
+def damaged_by_a_step(
+    optimizer_of: Callable[[list[nn.Parameter]], torch.optim.Optimizer], logdir: Path
+) -> Finding:
+    """Of a training with finite gradients, those of two of the weights always 0."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = optimizer_of(list(model.parameters()))
+    given = torch.ones(6, 4)
+    given[:, 2:] = 0.0
+    with nd.watch(model, optimizer, logdir=logdir, run="run", on_finding="ignore", every=1) as monitor:
+        for _ in range(3):
+            loss = model(given).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            monitor.step(loss=loss)
+    (told,) = (each for each in nd.check(logdir).runs[0].findings if each.rule == "nonfinite-weight")
+    return told
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RMSprop", "Adagrad", "Adadelta", "Adamax"])
+def test_an_optimizer_that_divides_by_zero_is_told_from_code_between_steps(name: str, logdir: Path) -> None:
+    told = damaged_by_a_step(lambda weights: getattr(torch.optim, name)(weights, lr=1e-3, eps=0), logdir)
+    assert f"The optimizer's own update of step 0 wrote it: {name} has eps=0" in told.message
+    assert told.advice.startswith(f"Give {name} an eps above 0")
+    assert "between" not in f"{told.message} {told.advice}"
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(INF, "infinit"), (NAN, "NaN")])
+def test_a_learning_rate_that_is_no_number_is_named(rate: float, shown: str, logdir: Path) -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        told = damaged_by_a_step(lambda weights: torch.optim.SGD(weights, lr=rate), logdir)
+    assert f"The update of step 0 wrote it: its learning rate was {shown}" in told.message
+    assert [] == [each for each in warned if issubclass(each.category, WriterWarning)]  # it is stored
+    assert told.advice.startswith("Look at what sets the learning rate")
+    assert "learning-rate-zero" not in {each.rule for each in nd.check(logdir).runs[0].findings}

@@ -28,6 +28,7 @@ class LossFields(TypedDict, total=False):
     variable: str
     backward: str
     was_updated: bool
+    divided_by_zero: str
 
 
 def as_fact(found: Searched, what_else: str, kind: str) -> NonfiniteFact:

@@ -73,7 +73,8 @@ def roots_of(models: Mapping[str, nn.Module]) -> list[Owner]:
 
 def origin_of(node: Any, owner: Owner, *, is_made_here: bool) -> Origin:
     operation = name_of(node).lower() if is_made_here else ""
-    return Origin("output", *owner, "NaN", 0, inputs_finite=is_made_here, operation=operation)
+    tensor = "" if is_made_here else "operand"
+    return Origin("output", *owner, "NaN", 0, inputs_finite=is_made_here, tensor=tensor, operation=operation)
 
 
 def forward_order(*roots: torch.Tensor) -> list[Any]:

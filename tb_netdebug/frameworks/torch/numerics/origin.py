@@ -232,7 +232,15 @@ class OriginTracer(TorchDispatchMode):
         module = self._running[-1] if self._running else None
         full, class_name = self._names.get(id(module), ("", ""))
         origin = Origin(
-            "output", full, class_name, found.kind, self._next(), False, True, found.is_mask, site=site()
+            "output",
+            full,
+            class_name,
+            found.kind,
+            self._next(),
+            inputs_finite=False,
+            masked_only=found.is_mask,
+            tensor="operand",
+            site=site(),
         )
         if (key := key_of(tensor)) is not None:
             self._put(key, origin)

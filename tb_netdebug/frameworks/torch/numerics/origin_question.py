@@ -27,6 +27,7 @@ class OriginQuestion:
     capsule: str | None = None
     left_out: bool = False
     was_updated: bool = False  # the weights, with a non-finite gradient, before this step
+    divided_by_zero: str = ""  # the class of the optimizer that did so in the update before this step
     loss_function: str = ""  # the first one that returned the value, at `loss_site`
     loss_site: str = ""
     is_of_function: bool = False  # all arguments of the loss function were finite
@@ -34,8 +35,12 @@ class OriginQuestion:
     backward_site: str = ""
 
     def fate(self) -> LossFields:
-        """Return what became of this batch, and whether the weights were damaged before it."""
-        return {"left_out": self.left_out, "was_updated": self.was_updated}
+        """Return what became of this batch, and what damaged the weights before it."""
+        return {
+            "left_out": self.left_out,
+            "was_updated": self.was_updated,
+            "divided_by_zero": self.divided_by_zero,
+        }
 
     def lines_of_loss(self, fields: LossFields) -> LossFields:
         """Return the line at which the loss became non-finite, or the lines nearest to it that are known."""

@@ -16,8 +16,10 @@ class Origin:
     """What made the first non-finite values.
 
     `masked_only`: they are infinities that somebody put there on purpose, as masks are made. `masked_inputs`:
-    the non-finite inputs were such infinities. `tensor` names an input or a parameter. `operation` and `site`
-    are the operation and its line. `before` is a call, with its line, that was already given the values.
+    the non-finite inputs were such infinities. `tensor` names an input or a parameter;
+    it is "operand" if an operation of the module was given them, and nobody knows by whom. `operation` and
+    `site` are the operation and its line. `before` is a call, with its line, that was already given the
+    values.
     """
 
     what: str  # "output", "input", "parameter"

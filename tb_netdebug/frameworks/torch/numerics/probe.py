@@ -25,7 +25,7 @@ from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
 from tb_netdebug.frameworks.torch.hooks import before_step
 from tb_netdebug.frameworks.torch.interception import unintercepted
-from tb_netdebug.frameworks.torch.numerics.averages import are_bad
+from tb_netdebug.frameworks.torch.numerics.averages import are_bad, divided_by_zero
 from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
 from tb_netdebug.frameworks.torch.numerics.crashes import CrashWatch
@@ -40,6 +40,7 @@ from tb_netdebug.frameworks.torch.numerics.operation_checks import OperationChec
 from tb_netdebug.frameworks.torch.numerics.operations import site
 from tb_netdebug.frameworks.torch.numerics.origin_question import OriginQuestion
 from tb_netdebug.frameworks.torch.numerics.roots import DeviceRoots
+from tb_netdebug.frameworks.torch.numerics.ruined import RuinedBatch
 from tb_netdebug.frameworks.torch.numerics.search import Searched
 from tb_netdebug.frameworks.torch.order import CallOrder, last_bad_module
 from tb_netdebug.frameworks.torch.probe import ProbeContext
@@ -64,6 +65,7 @@ class NumericsProbe:
         self._guard = context.guard
         self._follows = context.settings.check_numerics == "ops"
         self._left_out = LeftOut(context, self._ask_suspect)
+        self._ruined = RuinedBatch(context)
         self._loss_lines = LossLines(always=self._follows)
         self._keeper = CallKeeper(context.models, context.collector, context.guard, look=self._on_output)
         self._order = CallOrder(context.models)
@@ -100,6 +102,8 @@ class NumericsProbe:
             self._left_out.suspect(loss)
 
     def end_step(self) -> None:
+        if self._ruined.is_waiting:
+            self._ruined.look(is_end=True)
         self._tell_left_out()
         self._left_out.end_step()
         self._loss_lines.end_step()
@@ -141,6 +145,7 @@ class NumericsProbe:
 
     def close(self) -> None:
         self._loss_lines.end()
+        self._ruined.close()
         self._tell_left_out()
         self._tell_answer(self._inquiry.give_up())
         if self._crashes is not None:
@@ -166,6 +171,8 @@ class NumericsProbe:
     def _before_backward(self, given: Any) -> None:
         started = now()
         self._loss_lines.end()
+        if self._ruined.is_waiting:
+            self._ruined.look()
         roots = [given] if isinstance(given, torch.Tensor) else list(given)
         bad = None
         for root in roots:
@@ -176,6 +183,7 @@ class NumericsProbe:
             elif not is_finite(root):
                 bad = root
         if bad is not None:
+            self._ruined.begin()
             self._on_bad_root(bad)
         else:
             self._on_good_roots(roots)
@@ -237,7 +245,8 @@ class NumericsProbe:
     def _ask(self, root: torch.Tensor) -> OriginQuestion:
         calls = list(self._keeper.calls)
         asked = OriginQuestion(self._collector.step, flags_of(root).kind, calls, operations_of(root))
-        asked.was_updated = are_bad(self._context.optimizers.known())
+        optimizers = self._context.optimizers.known()
+        asked.was_updated, asked.divided_by_zero = are_bad(optimizers), divided_by_zero(optimizers)
         if self._operations is not None:
             asked.live = self._operations.origin
         if asked.live is None:
