@@ -169,7 +169,7 @@ def test_a_bad_file_of_settings_is_said(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "which runs?"),
+        ([], "LOGDIR is missing"),
         (["{empty}"], "holds no run"),
         (["{empty}/nothing"], "there is no folder"),
         (["{file}"], "{file} is a file. Give the folder that it is in: {folder}"),

@@ -149,7 +149,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--listen", "0.0.0.0:0"], "netdebug token --tls"),
         (["--listen", "0.0.0.0:0", "--token-file", "{keys}/token"], "a certificate is needed"),
         (["--listen", "no-such-host.invalid:1", "--insecure"], "There is no 'no-such-host.invalid'"),
-        (["--tls-cert", "{keys}/cert.pem"], "go together"),
+        (["--tls-cert", "{keys}/cert.pem"], "must be given together"),
         (["--tls-cert", "{keys}/token", "--tls-key", "{keys}/token"], "no certificate with its key"),
         (["--tls-cert", "x", "--tls-key", "y", "--insecure"], "contradicts"),
         (["--token-file", "{keys}/missing"], "cannot be read: No such file"),

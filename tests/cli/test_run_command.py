@@ -177,7 +177,7 @@ def test_a_script_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "which script?"),
+        ([], "SCRIPT is missing"),
         (["--every", "0", "x.py"], "every=0"),
         (["--overhead", "2", "x.py"], "overhead=2.0 is a share"),
         (["--include", "(", "x.py"], "not a regular expression"),
@@ -367,7 +367,7 @@ def test_checks_are_set_for_a_script(tmp_path: Path) -> None:
     [
         (("--off", "nonsense"), "there is no check 'nonsense'"),
         (("--set", "dead-units.nonsense=3"), "has no threshold 'nonsense'"),
-        (("--set", "dead-units"), "write CHECK.NAME=NUMBER"),
+        (("--set", "dead-units"), "expected CHECK.NAME=NUMBER"),
         (("--config", "none.toml"), "none.toml"),
     ],
 )

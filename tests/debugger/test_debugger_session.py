@@ -90,7 +90,7 @@ def test_what_the_framework_cannot_do_is_said() -> None:
         ("jump", {}, "There is no verb 'jump'"),
         ("pause", {"now": True}, "pause has no argument 'now'"),
         ("run_to", {}, "Run to what"),
-        ("run_to", {"layer": "("}, "no regular expression"),
+        ("run_to", {"layer": "("}, "not a regular expression"),
         ("run_to", {"layer": r"(a)\1"}, "may take for ever"),
         ("step", {"by": "layer", "match": "(x{99}){99}"}, "is too big"),
         ("tensors", {"match": "(a)?(?(1)b|c)"}, "may take for ever"),

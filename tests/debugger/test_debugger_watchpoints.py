@@ -408,7 +408,7 @@ def test_a_complaint_goes_with_its_reason() -> None:
         ({"statistic": "nonfinite", "comparison": "is"}, "has no threshold"),
         ({"threshold": None}, "has to be a number"),
         ({"threshold": math.nan}, "has to be a number"),
-        ({"tensors": "["}, "no regular expression"),
+        ({"tensors": "["}, "not a regular expression"),
         ({"tensors": r"(a)\1"}, "may take for ever"),
         ({"kind": "scalar", "statistic": "change"}, "Of scalar the step before"),
         ({"kind": "update", "statistic": "change"}, "Of update the step before"),

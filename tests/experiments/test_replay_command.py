@@ -213,7 +213,7 @@ def test_a_hostile_text_is_shown_harmlessly(trained: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--model", "net"], "give MODULE:CALLABLE"),
+        (["--model", "net"], "expected MODULE:CALLABLE"),
         (["--model", "net:nothing"], "has no attribute 'nothing'"),
         (["--model", "net:fail"], "ValueError: no model today"),
         (["--model", "nonet:make"], "ModuleNotFoundError"),

@@ -302,5 +302,5 @@ def _machine_of(text: str) -> _Machine:
         machine = _Machine(text, [MOST_STATES])
         machine.start = machine.sequence(tree, tree.state.flags & (_LOCAL_FLAGS | re.VERBOSE), 0)
     except (re.error, RecursionError, OverflowError) as error:
-        raise PatternError(f"{text[:80]!r} is no regular expression: {error}.") from None
+        raise PatternError(f"{text[:80]!r} is not a regular expression: {error}.") from None
     return machine

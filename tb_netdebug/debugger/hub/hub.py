@@ -305,7 +305,7 @@ class Sessions:
     def _remove(self, entry: SessionEntry) -> None:
         self._trainers.pop(entry.trainer or "", None)
         del self._entries[entry.key]
-        entry.forget_calls("The training is over.")
+        entry.forget_calls("The run is over.")
         self._tell(entry.key, None)
 
     # ---- leases ------------------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class Session:
                 self._visiting.release()
 
     def _end(self) -> None:
-        sentence = "The training is over."
+        sentence = "The run is over."
         self._sender.refuse(sentence)
         while self._inbox:
             self._sender.fail(self._inbox.popleft()["id"], "gone", sentence)

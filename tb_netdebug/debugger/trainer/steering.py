@@ -67,7 +67,7 @@ class Steering:
     def _step(self, *, by: str, count: int, match: str | None, wait: float) -> Any:
         if by not in self._session.bench.can:
             reasons = " ".join(self._session.bench.cannot)
-            raise WorkbenchError(f"This training cannot be stepped by {by}. {reasons}".strip())
+            raise WorkbenchError(f"This run cannot be stepped by {by}. {reasons}".strip())
         pattern = NamePattern(match) if match else None
         self._session.release(RunTarget(by, count=max(count, 1), match=pattern))
         return self._session.state()
