@@ -79,7 +79,7 @@ def test_what_is_inside(trained: Path, capsys: pytest.CaptureFixture[str]) -> No
         "step",
         "the model(float32[3, 4], scale=2.0)",
         "4 tensors, 0.0001 MB",
-        "The first NaN is made in Net (Net (own code)) by log, net.py:11, from finite inputs.",
+        "The first NaN is produced in Net (Net (own code)) by log, net.py:11, from finite inputs.",
         "To run the batch again",
     ):
         assert text in shown

@@ -96,7 +96,7 @@ def replay(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_it_is_paused_before_the_step(replay: Replay) -> None:
     """What the capsule says of itself, where backward begins, and where the step is."""
     shown = replay("where")
-    assert "The first NaN is made in Net" in shown
+    assert "The first NaN is produced in Net" in shown
     assert "The backward pass begins at the sum of the model's outputs" in shown
     assert "Paused in step 0: before the step that the capsule holds" in shown
     assert "threading.py" not in shown

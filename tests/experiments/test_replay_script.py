@@ -114,7 +114,7 @@ def test_a_script_without_a_word_of_ours(words: list[str], folder: Path) -> None
     assert "from finite inputs." == " ".join(ran.stdout.split())[-19:]
     assert ["first", "(Linear)", "float32[3,", "4]"] in [line.split()[:4] for line in ran.stdout.splitlines()]
     assert before == digest(folder)
-    assert "netdebug: Writes were held by the kernel (an overlay over every file system)." in ran.stderr
+    assert "netdebug: Writes were confined by the kernel (an overlay over every file system)." in ran.stderr
     (written,) = [line for line in ran.stderr.splitlines() if "Written to a temporary copy" in line]
     assert ["atexit.txt", "ckpt.pt", "log.txt"] == [
         Path(each.rstrip(".")).name
@@ -129,7 +129,7 @@ def test_a_script_that_catches_everything(folder: Path) -> None:
     assert 1 == ran.returncode, ran.stderr
     assert "STEPPED" not in ran.stdout
     assert ran.stdout.rstrip().endswith("from finite inputs.")
-    assert "stubborn.py does not end when it is told to" in ran.stderr
+    assert "stubborn.py does not end when asked to" in ran.stderr
     assert before == digest(folder)
 
 

@@ -15,8 +15,8 @@ from tb_netdebug.recording.run_folder import is_distributed, rank, run_folder
 from tb_netdebug.recording.settings import Settings
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"every": 0}, ValueError, "The least is 1"),
-    ({"every": -3}, ValueError, "The least is 1"),
+    ({"every": 0}, ValueError, "the least is 1"),
+    ({"every": -3}, ValueError, "the least is 1"),
     ({"every": "often"}, ValueError, '"auto"'),
     ({"every": 1.5}, TypeError, '"auto" or a number of steps'),
     ({"every": True}, TypeError, '"auto" or a number of steps'),
@@ -30,7 +30,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"flight_recorder": -1}, ValueError, "0 keeps none"),
     ({"flight_recorder": 1.5}, TypeError, "a whole number"),
     ({"flight_recorder": None}, TypeError, "a whole number"),
-    ({"num_classes": 0}, ValueError, "how many classes"),
+    ({"num_classes": 0}, ValueError, "the number of classes"),
     ({"num_classes": "ten"}, TypeError, "a whole number, or None"),
     ({"include": "("}, ValueError, "not a regular expression"),
     ({"exclude": "a{2,1}"}, ValueError, "not a regular expression"),

@@ -250,7 +250,7 @@ def test_netdebug_run_says_when_nobody_listened(home: Home, tmp_path: Path) -> N
         assert f"--listen :{port}`" in told
         (run,) = (path.parent for path in kept.glob("**/mine/*.netdebug"))
         shown = run.relative_to(tmp_path / "work") if options else run
-        assert f"The records are in {shown}. They are sent as soon as one answers" in told
+        assert f"The records are in {shown}. They are sent as soon as a collector answers" in told
         assert list(range(20)) == Recorded(run).steps
 
 
@@ -262,7 +262,7 @@ def test_netdebug_run_says_when_it_was_refused(
     words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "mine", "-")
     ran = program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
     assert "Sent to" not in ran.stderr
-    assert f"Nothing was sent. The collector at {collector.address} did not take the records" in ran.stderr
+    assert f"Nothing was sent. The collector at {collector.address} refused the records" in ran.stderr
     assert "No collector is running" not in ran.stderr
 
 
