@@ -211,10 +211,10 @@ def test_a_training_that_begins_with_nan_is_recorded(logdir: Path, way: str) -> 
     [
         ("saliency", "nothing was trained: backward() was called, and no parameter changed after it."),
         ("adversarial", "tensors were changed along their gradients, but they are inputs of a network"),
-        ("checkpoints", "or not along their gradients. If that is a training, nd.watch and monitor.step"),
+        ("checkpoints", "or not along their gradients. If that was training, nd.watch and monitor.step"),
         (
             "taken",
-            "gradients were computed with torch.autograd.grad, and NetDebug cannot see what was done with them",
+            "gradients were computed with torch.autograd.grad, and NetDebug cannot see what was done",
         ),
     ],
 )

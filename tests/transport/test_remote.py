@@ -210,7 +210,7 @@ def test_a_refused_token_is_said(
     with open(f"/proc/{home.agent()}/cmdline") as file:  # noqa: PTH123
         assert "another-token" not in file.read()
     told = heard(capfd)
-    assert f"nothing is sent to the collector at {collector.address}: The token is missing or not" in told
+    assert f"nothing is sent to the collector at {collector.address}: The token is missing or wrong" in told
     assert "another-token" not in told + home.logs()
 
 
@@ -386,7 +386,7 @@ def test_a_bad_address_ends_netdebug_run_before_the_script(home: Home, tmp_path:
         ran = program(home, tmp_path, "-m", "tb_netdebug", "run", *words, "-", text="print(1)", remote=remote)
         assert 2 == ran.returncode
         assert "" == ran.stdout
-        assert "'nowhere' is no address" in ran.stderr
+        assert "'nowhere' is not an address" in ran.stderr
 
 
 def test_callbacks_take_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
