@@ -211,7 +211,7 @@ def test_the_training_ends_while_it_is_waited_for(home: Home, tmp_path: Path) ->
         terminal.wait_for_output(r"Running, step \d+, loss")
         training.end()
         terminal.wait_for_output("The run is over", PROMPT)
-        typed(terminal, "next", "over|no such training")
+        typed(terminal, "next", "over|no longer available")
         terminal.press("\x04")
         assert 0 == terminal.end()
 
