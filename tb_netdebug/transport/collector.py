@@ -168,8 +168,8 @@ class Collector:
             raise CollectorError(str(error)) from None
         if not (self.listen.is_loopback or self.certificate or self._is_open):
             raise CollectorError(
-                f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token --tls` "
-                "makes one. Or listen on this machine alone, and let an ssh tunnel lead to it."
+                f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token "
+                "--tls` makes one. Or listen only on this machine, and let an ssh tunnel lead to it."
             )
         if self.listen.is_loopback and not self.certificate and self.listen.host.lower() not in LOCAL:
             raise CollectorError(f"Without a certificate, listen at 127.0.0.1 or [::1], not {self.listen}.")

@@ -331,7 +331,7 @@ NEVER = "the script made no torch.optim optimizer"
     [
         (
             FAILING,
-            "no step of it was seen. Nothing was recorded. Check that the training loop was reached, and that",
+            "no step of it was seen. Nothing was recorded. Check that the training loop was reached",
         ),
         (
             "import torch\nraise SystemExit(4)\n",

@@ -146,7 +146,7 @@ def trouble(roots: list[Root], flags: ServerFlags) -> tuple[str, list[str]]:
     [
         (ServerFlags(listen="nonsense"), "'nonsense' is not an address"),
         (ServerFlags(listen="0.0.0.0:0"), "netdebug token --tls"),
-        (ServerFlags(listen=":0", tls_cert="/nowhere.pem"), "need each other"),
+        (ServerFlags(listen=":0", tls_cert="/nowhere.pem"), "must be given together"),
         (
             ServerFlags(listen=":0", tls_cert="/nowhere.pem", tls_key="/nowhere"),
             "/nowhere.pem cannot be read",
