@@ -85,7 +85,7 @@ def test_what_the_framework_cannot_do_is_said() -> None:
 @pytest.mark.parametrize(
     ("verb", "arguments", "sentence"),
     [
-        ("step", {"by": "nothing"}, "by has to be one of"),
+        ("step", {"by": "nothing"}, "by must be one of"),
         ("step", {}, "step needs by"),
         ("jump", {}, "There is no verb 'jump'"),
         ("pause", {"now": True}, "pause has no argument 'now'"),

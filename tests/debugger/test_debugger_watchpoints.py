@@ -410,8 +410,8 @@ def test_a_complaint_goes_with_its_reason() -> None:
         ({"threshold": math.nan}, "must be a number"),
         ({"tensors": "["}, "not a regular expression"),
         ({"tensors": r"(a)\1"}, "may take for ever"),
-        ({"kind": "scalar", "statistic": "change"}, "Of scalar the step before"),
-        ({"kind": "update", "statistic": "change"}, "Of update the step before"),
+        ({"kind": "scalar", "statistic": "change"}, "The previous step of scalar"),
+        ({"kind": "update", "statistic": "change"}, "The previous step of update"),
         ({"id": 3}, "There is no watchpoint 3."),
     ],
 )

@@ -118,8 +118,8 @@ def test_what_is_not_there_when_training_begins(words: Sequence[str], sentence: 
 @pytest.mark.parametrize(
     ("options", "value", "why"),
     [
-        (["--backward"], float("nan"), "the forward pass has NaN or infinities before it gets there"),
-        ([], 1.0, "only --backward (backward=True) goes so far"),
+        (["--backward"], float("nan"), "the forward pass has NaN or infinities before that point"),
+        ([], 1.0, "only --backward (backward=True) goes that far"),
     ],
 )
 def test_a_loss_that_is_not_called(

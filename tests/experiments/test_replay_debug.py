@@ -128,7 +128,7 @@ def test_forward_and_backward(replay: Replay) -> None:
         place.removeprefix("forward, ") for place in places if place.startswith("forward, before")
     ]
     assert any(place.startswith("backward, after") for place in places)
-    assert "Note: The step is over; `continue` or `restart` goes back to its beginning." in shown
+    assert "Note: The step is over. `continue` or `restart` goes back to its beginning." in shown
     assert "gradient:last.weight  float32[1, 4]" in shown
 
 

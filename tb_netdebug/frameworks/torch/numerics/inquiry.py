@@ -90,7 +90,7 @@ class Inquiry:
 
     def _why_not(self, calls: Sequence[ModelCall]) -> str:
         if self._question is not None:
-            return "an earlier one is still being looked for"
+            return "the search for an earlier one is not finished"
         if self._is_lost:
             return "repeating a batch in a copy of the process has failed before"
         if accelerators_in_use() or is_elsewhere(calls):
