@@ -145,7 +145,7 @@ def test_patterns_that_would_take_for_ever(pattern: str) -> None:
         ("(a)?(?(1)b|c)", "a condition"),
         ("(a{100}){100}", "is too big"),
         ("((((a{9}){9}){9}){9}){9}", "is too big"),
-        ("x" * 501, "501 letters is too long"),
+        ("x" * 501, "501 characters is too long"),
         ("(" * 400, "not a regular expression"),
         ("a**", "not a regular expression"),
     ],
